@@ -1,0 +1,145 @@
+"""Ways to split a node by one feature, and the best of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine import scores
+
+if TYPE_CHECKING:
+    from gpuboost.engine.frontier import Frontier
+    from gpuboost.engine.spec import TreeOptions
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Left parts, without the missing values, that a split may have; node after node.
+
+    Attributes
+    ----------
+    node : int64 (c,)
+        Ascending; of equal gains the first candidate of a node wins.
+    hessian, count : int64 (c,)
+    gradient : int64 (c, K)
+    """
+
+    node: np.ndarray
+    hessian: np.ndarray
+    count: np.ndarray
+    gradient: np.ndarray
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the missing bin of each node holds; arrays over the nodes of the frontier slice."""
+
+    hessian: np.ndarray
+    count: np.ndarray
+    gradient: np.ndarray
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best candidate of each node that has one.
+
+    Attributes
+    ----------
+    node, at : int64 (b,)
+        Node, and index of its candidate.
+    gain : float64 (b,)
+        Negative if no candidate is valid.
+    missing_left : bool (b,)
+    """
+
+    node: np.ndarray
+    at: np.ndarray
+    gain: np.ndarray
+    missing_left: np.ndarray
+
+
+def best_candidates(
+    found: Candidates,
+    missing: Missing,
+    frontier: Frontier,
+    options: TreeOptions,
+    min_hessian: np.ndarray,
+    two_classes: bool,
+) -> Best:
+    """Evaluate every candidate with missing values right, then left, and take the best."""
+    node = found.node
+    with_missing = missing.hessian[node] > 0
+    scorer = Scorer(options, min_hessian, two_classes)
+    totals = frontier.take(node)
+    right = scorer.gains(totals, found.hessian, found.count, found.gradient)
+    left = np.full(len(node), -1.0)
+    at = np.flatnonzero(with_missing & (totals.hessian - found.hessian > missing.hessian[node]))
+    if len(at):
+        of = node[at]
+        left[at] = scorer.gains(
+            totals.take(at),
+            found.hessian[at] + missing.hessian[of],
+            found.count[at] + missing.count[of],
+            found.gradient[at] + missing.gradient[of],
+        )
+    gain = np.maximum(right, left)
+    first = np.flatnonzero(np.concatenate([[True], node[1:] != node[:-1]]))
+    best = np.maximum.reduceat(gain, first)
+    size = np.diff(first, append=len(node))
+    hits = np.flatnonzero(gain == np.repeat(best, size))
+    nodes = node[first]
+    at = hits[np.searchsorted(node[hits], nodes)]
+    return Best(nodes, at, best, left[at] > right[at])
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Gains of splits under the options of a fit."""
+
+    options: TreeOptions
+    min_hessian: np.ndarray
+    two_classes: bool
+
+    def gains(
+        self, totals: Frontier, hessian: np.ndarray, count: np.ndarray, gradient: np.ndarray
+    ) -> np.ndarray:
+        """Gain of each split with the given left sums; -1 where it is not valid."""
+        least = self.min_hessian[totals.tree]
+        valid = (hessian >= least) & (totals.hessian - hessian >= least)
+        smallest = self.options.min_samples_leaf
+        if smallest > 1:
+            valid &= (count >= smallest) & (totals.count - count >= smallest)
+        hl, h = hessian.astype(np.float64), totals.hessian.astype(np.float64)
+        hl = np.where(valid, hl, 1.0)
+        h = np.where(valid, h, 2.0)
+        channels = range(gradient.shape[1])
+        pairs = [
+            (gradient[:, k].astype(np.float64), totals.gradient[:, k].astype(np.float64))
+            for k in channels
+        ]
+        return np.where(valid, self._score(pairs, hl, h), -1.0)
+
+    def _score(
+        self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
+    ) -> np.ndarray:
+        if self.options.score == scores.SQUARES:
+            terms = np.zeros(len(hl))
+            for gl, g in pairs:
+                terms = terms + scores.squares_term(gl, g, hl, h)
+            return scores.squares_gain(terms, hl, h - hl)
+        if self.two_classes:
+            gl, g = pairs[0]
+            pairs = [(hl - gl, h - g), (gl, g)]
+        left, right, node = np.zeros(len(hl)), np.zeros(len(hl)), np.zeros(len(hl))
+        if self.options.score == scores.MISCLASSIFICATION:
+            for gl, g in pairs:
+                left, right = np.maximum(left, gl), np.maximum(right, g - gl)
+                node = np.maximum(node, g)
+            return scores.misclassification_gain(left, right, node)
+        for gl, g in pairs:
+            left = left + scores.entropy_term(gl)
+            right = right + scores.entropy_term(g - gl)
+            node = node + scores.entropy_term(g)
+        return scores.entropy_gain(left, right, scores.entropy_node(node, h), hl, h - hl)

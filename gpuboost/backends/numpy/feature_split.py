@@ -1,0 +1,253 @@
+"""The best split of each node by one given feature, from the occupied bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
+from gpuboost.backends.numpy.groups import Groups
+from gpuboost.engine import randomness
+from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.spec import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONE_HOT_LEVELS,
+    ONLY_MISSING_RIGHT,
+    GrowTask,
+)
+
+
+@dataclass(frozen=True)
+class NodeFeature:
+    """One feature of each node of a frontier: the question that a split search answers.
+
+    Attributes
+    ----------
+    frontier : Frontier
+    feature : int64 (m,)
+    rank : uint64 (m,)
+    """
+
+    frontier: Frontier
+    feature: np.ndarray
+    rank: np.ndarray
+
+    def take(self, nodes: np.ndarray) -> NodeFeature:
+        """The given nodes."""
+        return NodeFeature(self.frontier.take(nodes), self.feature[nodes], self.rank[nodes])
+
+
+class FeatureSplitter:
+    """Finds the best split by one feature per node; numeric, random and categorical."""
+
+    def __init__(self, task: GrowTask, min_hessian: np.ndarray) -> None:
+        self.task = task
+        self.mapper = task.matrix.mapper
+        self.min_hessian = min_hessian
+        self.mask_words = 16 if self.mapper.is_categorical.any() else 0
+
+    def split(self, asked: NodeFeature, groups: Groups) -> tuple[Splits, np.ndarray]:
+        """Splits of the asked nodes, and which of them the feature could split at all.
+
+        ``groups.node`` counts within ``asked``.
+        """
+        m = len(asked.feature)
+        n_channels = asked.frontier.gradient.shape[1]
+        splits = Splits.none(np, m, n_channels, self.mask_words)
+        occupied = np.bincount(groups.node[groups.hessian > 0], minlength=m)
+        could = occupied >= 2
+        missing = self._missing(groups, m)
+        groups = groups.take(np.flatnonzero(could[groups.node]))
+        if not len(groups.node):
+            return splits, could
+        kind = self.mapper.is_categorical[asked.feature]
+        for categorical in np.unique(kind[groups.node]):
+            chosen = groups.take(np.flatnonzero(kind[groups.node] == categorical))
+            find = self._categorical if categorical else self._numeric
+            find(asked, chosen, missing, splits)
+        return splits, could
+
+    def _missing(self, groups: Groups, m: int) -> Missing:
+        at = np.flatnonzero(groups.code == self.task.matrix.missing_code)
+        node = groups.node[at]
+        hessian, count = np.zeros(m, np.int64), np.zeros(m, np.int64)
+        gradient = np.zeros((m, groups.gradient.shape[1]), np.int64)
+        hessian[node], count[node] = groups.hessian[at], groups.count[at]
+        gradient[node] = groups.gradient[at]
+        return Missing(hessian, count, gradient)
+
+    def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
+        target = self.task.target
+        two_classes = target.classes is not None and target.n_channels == 1
+        return best_candidates(
+            found, missing, asked.frontier, self.task.options, self.min_hessian, two_classes
+        )
+
+    def _numeric(
+        self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
+    ) -> None:
+        """Left is every value up to an occupied bin, or up to the bin of a random threshold."""
+        values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
+        prefix = prefix_sums(values)
+        occupied = np.flatnonzero(values.hessian > 0)
+        of = values.node[occupied]
+        last = np.flatnonzero(np.concatenate([of[1:] != of[:-1], [True]]))
+        following = np.append(values.code[occupied[1:]], 0)
+        following[last] = ONLY_MISSING_RIGHT
+        if self.task.options.random_thresholds:
+            first = np.concatenate([[0], last[:-1] + 1])
+            node = of[first]
+            low, high = values.code[occupied[first]], values.code[occupied[last]]
+            draw, code = self._random_threshold(asked.take(node), low, high)
+            at = last_up_to(values, node, code)
+            following = np.where(low == high, ONLY_MISSING_RIGHT, code + 1)
+        else:
+            at, code, node = occupied, values.code[occupied], of
+            draw = np.full(len(at), np.nan)
+        found = Candidates(node, prefix.hessian[at], prefix.count[at], prefix.gradient[at])
+        best = self._best(asked, found, missing)
+        self._record(asked, splits, found, best, missing)
+        splits.bin[best.node] = code[best.at]
+        splits.next_bin[best.node] = following[best.at]
+        splits.draw[best.node] = draw[best.at]
+
+    def _random_threshold(
+        self, asked: NodeFeature, low: np.ndarray, high: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A threshold uniform between the centres of two bins, and the last bin it reaches."""
+        centre, feature = self.mapper.center, asked.feature
+        u = randomness.threshold_draw(asked.frontier.key, feature.astype(np.uint64))
+        draw = centre[feature, low] * (1.0 - u) + centre[feature, high] * u
+        draw = np.where(low == high, np.nan, draw)
+        at, end = low.copy(), np.maximum(high - 1, low)
+        for _ in range(8):  # bisection over at most 255 bins
+            middle = (at + end + 1) // 2
+            reached = centre[feature, middle] <= draw
+            at, end = np.where(reached, middle, at), np.where(reached, end, middle - 1)
+            end = np.maximum(end, at)
+        return draw, at
+
+    def _categorical(
+        self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
+    ) -> None:
+        """Left is a set of categories: drawn, one alone, or the first few in order of g / h."""
+        values = groups.take(np.flatnonzero(groups.code != self.task.matrix.missing_code))
+        values = values.take(np.flatnonzero(values.hessian > 0))
+        levels = self.mapper.n_bins[asked.feature[values.node]]
+        if self.task.options.random_thresholds:
+            self._random_categories(asked, values, missing, splits)
+            return
+        few = levels <= ONE_HOT_LEVELS
+        if few.any():
+            alone = values.take(np.flatnonzero(few))
+            found = Candidates(alone.node, alone.hessian, alone.count, alone.gradient)
+            best = self._best(asked, found, missing)
+            self._record(asked, splits, found, best, missing)
+            chosen = np.zeros(len(alone.node), dtype=bool)
+            chosen[best.at] = True
+            set_masks(splits, alone, chosen)
+        if not few.all():
+            self._sorted_categories(asked, values.take(np.flatnonzero(~few)), missing, splits)
+
+    def _sorted_categories(
+        self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
+    ) -> None:
+        gradient = self._ordering_gradient(asked, values)
+        ratio = gradient.astype(np.float64) / values.hessian.astype(np.float64)
+        values = values.take(np.lexsort((values.code, ratio, values.node)))
+        prefix = prefix_sums(values)
+        found = Candidates(values.node, prefix.hessian, prefix.count, prefix.gradient)
+        best = self._best(asked, found, missing)
+        self._record(asked, splits, found, best, missing)
+        until = np.full(len(asked.feature), -1)
+        until[best.node] = best.at
+        set_masks(splits, values, np.arange(len(values.node)) <= until[values.node])
+
+    def _ordering_gradient(self, asked: NodeFeature, values: Groups) -> np.ndarray:
+        if self.task.target.classes is None:
+            return values.gradient.sum(axis=1)
+        largest = asked.frontier.gradient.argmax(axis=1)
+        return values.gradient[np.arange(len(values.node)), largest[values.node]]
+
+    def _random_categories(
+        self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
+    ) -> None:
+        key, feature = asked.frontier.key[values.node], asked.feature[values.node]
+        bit = randomness.category_goes_left(
+            key, feature.astype(np.uint64), values.code.astype(np.uint64)
+        )
+        left = bit == 1
+        m = len(asked.feature)
+        n_left = np.bincount(values.node[left], minlength=m)
+        n_all = np.bincount(values.node, minlength=m)
+        first = np.concatenate([[True], values.node[1:] != values.node[:-1]])
+        one_sided = ((n_left == 0) | (n_left == n_all))[values.node]
+        left = np.where(one_sided, first, left)
+        chosen = values.take(np.flatnonzero(left))
+        sums = prefix_sums(chosen)
+        last = np.flatnonzero(np.append(chosen.node[1:] != chosen.node[:-1], True))
+        found = Candidates(
+            chosen.node[last], sums.hessian[last], sums.count[last], sums.gradient[last]
+        )
+        best = self._best(asked, found, missing)
+        self._record(asked, splits, found, best, missing)
+        set_masks(splits, values, left)
+
+    def _record(
+        self,
+        asked: NodeFeature,
+        splits: Splits,
+        found: Candidates,
+        best: Best,
+        missing: Missing,
+    ) -> None:
+        """Write what every kind of split has in common."""
+        node, left = best.node, best.missing_left
+        seen = missing.hessian[node] > 0
+        splits.gain[node] = best.gain
+        splits.rank[node] = asked.rank[node]
+        splits.feature[node] = asked.feature[node]
+        splits.missing[node] = np.where(
+            seen, np.where(left, MISSING_LEFT, MISSING_RIGHT), MISSING_UNSEEN
+        )
+        splits.left_hessian[node] = found.hessian[best.at] + left * missing.hessian[node]
+        splits.left_gradient[node] = (
+            found.gradient[best.at] + left[:, None] * missing.gradient[node]
+        )
+        splits.categorical[node] = self.mapper.is_categorical[asked.feature[node]]
+
+
+def prefix_sums(groups: Groups) -> Groups:
+    """Running sums within each node."""
+    node = groups.node
+    first = np.concatenate([[True], node[1:] != node[:-1]])
+    starts = np.flatnonzero(first)
+    size = np.diff(starts, append=len(node))
+
+    def running(column: np.ndarray) -> np.ndarray:
+        total = np.cumsum(column, axis=0)
+        return total - np.repeat(total[starts] - column[starts], size, axis=0)
+
+    return Groups(
+        node,
+        groups.code,
+        running(groups.hessian),
+        running(groups.count),
+        running(groups.gradient),
+    )
+
+
+def last_up_to(values: Groups, node: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Index of the last group of each node whose code is at most ``code``."""
+    return np.searchsorted(values.node * 256 + values.code, node * 256 + code, side="right") - 1
+
+
+def set_masks(splits: Splits, values: Groups, left: np.ndarray) -> None:
+    """Set the bits of the occupied categories, and of those that go left."""
+    word, bit = values.code >> 5, np.uint32(1) << (values.code & 31).astype(np.uint32)
+    np.bitwise_or.at(splits.mask, (values.node, 8 + word), bit)
+    np.bitwise_or.at(splits.mask, (values.node[left], word[left]), bit[left])

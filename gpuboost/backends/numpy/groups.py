@@ -1,0 +1,119 @@
+"""Sparse histograms: the occupied bins of one feature per node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuboost.backends.numpy.rows import RowBlock
+
+# Up to this many histogram cells per row a dense histogram is faster than sorting the rows.
+DENSE_CELLS_PER_ROW = 16
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a node with one code, node after node, codes ascending (the missing code last).
+
+        node   0  0  0 | 1  1 | 3  3  3  3
+        code   2  5  M | 0  7 | 1  2  8  M
+        first  0         3      5            of the nodes that have any
+
+    Attributes
+    ----------
+    node, code : int64 (m,)
+    hessian, count : int64 (m,)
+    gradient : int64 (m, K)
+    """
+
+    node: np.ndarray
+    code: np.ndarray
+    hessian: np.ndarray
+    count: np.ndarray
+    gradient: np.ndarray
+
+    def take(self, at: np.ndarray) -> Groups:
+        """The given groups."""
+        return Groups(
+            self.node[at], self.code[at], self.hessian[at], self.count[at], self.gradient[at]
+        )
+
+
+def group_rows(
+    rows: RowBlock, node: np.ndarray, code: np.ndarray, shape: tuple[int, int, int], counted: bool
+) -> Groups:
+    """Group rows by node and code.
+
+    Parameters
+    ----------
+    rows : RowBlock
+    node, code : int64 (r,)
+        ``node`` is not descending.
+    shape : (nodes, width, K)
+    counted : bool
+        Whether row counts are needed (zeros if not).
+    """
+    n_nodes, width, n_channels = shape
+    key = node * width + code
+    per_class = n_channels if rows.gradient is None else 1
+    if n_nodes * width * per_class <= DENSE_CELLS_PER_ROW * len(key):
+        return dense_groups(dense_histogram(rows, key, shape, counted), np.arange(n_nodes))
+    return _sorted_groups(rows, key, shape, counted)
+
+
+def dense_histogram(
+    rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
+) -> np.ndarray:
+    """Histogram int64 (nodes, width, 2 + K): hessian, count, gradients; ``key`` = node, code."""
+    n_nodes, width, n_channels = shape
+    cells = n_nodes * width
+    planes = np.zeros((2 + n_channels, cells), dtype=np.int64)
+    if rows.gradient is None:
+        by_class = np.zeros(cells * n_channels, dtype=np.int64)
+        np.add.at(by_class, key * n_channels + rows.label, rows.hessian)
+        planes[2:] = by_class.reshape(cells, n_channels).T
+        planes[0] = planes[2:].sum(axis=0)
+    else:
+        np.add.at(planes[0], key, rows.hessian)
+        for k in range(n_channels):
+            np.add.at(planes[2 + k], key, rows.gradient[:, k])
+    if counted:
+        planes[1] = np.bincount(key, minlength=cells)
+    return planes.T.reshape(n_nodes, width, 2 + n_channels)
+
+
+def dense_groups(histogram: np.ndarray, nodes: np.ndarray) -> Groups:
+    """The cells of a histogram (len(nodes), width, 2 + K) that hold rows."""
+    width = histogram.shape[1]
+    cells = histogram.reshape(-1, histogram.shape[2])
+    used = np.flatnonzero((cells[:, 0] != 0) | (cells[:, 1] != 0))
+    local = used // width
+    found = cells[used]
+    return Groups(nodes[local], used - local * width, found[:, 0], found[:, 1], found[:, 2:])
+
+
+def _sorted_groups(
+    rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
+) -> Groups:
+    """The same by sorting, for many nodes of few rows."""
+    _, width, n_channels = shape
+    place = np.arange(len(key), dtype=np.uint64)
+    packed = np.sort((key.astype(np.uint64) << np.uint64(32)) | place)
+    key = (packed >> np.uint64(32)).astype(np.int64)
+    order = (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    hessian_of_row = rows.hessian[order]
+    hessian = np.add.reduceat(hessian_of_row, starts)
+    sizes = np.diff(starts, append=len(key))
+    if rows.gradient is not None:
+        gradient = np.add.reduceat(rows.gradient[order], starts, axis=0)
+    else:
+        group = np.repeat(np.arange(len(starts)), sizes)
+        flat = np.zeros(len(starts) * n_channels, dtype=np.int64)
+        np.add.at(flat, group * n_channels + rows.label[order], hessian_of_row)
+        gradient = flat.reshape(-1, n_channels)
+    key = key[starts]
+    node = key // width
+    count = sizes if counted else np.zeros_like(sizes)
+    return Groups(node, key - node * width, hessian, count, gradient)

@@ -1,0 +1,211 @@
+"""Split search over a whole frontier: which features a node looks at, and in what slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
+from gpuboost.backends.numpy.groups import dense_groups, dense_histogram, group_rows
+from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
+from gpuboost.engine import randomness
+from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.level_loop import smallest_hessian
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.engine.spec import GrowTask
+
+BYTES_PER_ROW = 120  # peak of the temporaries of one pass over the rows, measured
+_UNUSED = np.uint64(2**64 - 1)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+class NumpyLevelOps(RowOps):
+    """`gpuboost.engine.level_loop.LevelOps` in NumPy, vectorised over the nodes of a level."""
+
+    def __init__(self, task: GrowTask) -> None:
+        super().__init__(task)
+        self._flat_codes = task.matrix.codes.ravel()
+        self._level_histograms = np.zeros((0, 0, 0, 0), dtype=np.int64)
+        self._place: np.ndarray | None = None  # of each node's histogram in them, -1 for none
+        self._parent: np.ndarray | None = None  # of each node's parent's histogram
+
+    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
+        """Rows and root nodes of a batch of trees."""
+        rows, frontier = super().roots(trees)
+        fraction = self.task.options.min_weight_fraction_leaf
+        least = smallest_hessian(np, fraction, frontier.hessian)
+        self._splitter = FeatureSplitter(self.task, least)
+        self._allowed = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
+        for position, tree in enumerate(trees):
+            self._allowed[position, self.task.tree_features(tree)] = True
+        self._n_slots = min(self.task.options.max_features, int(self._allowed.sum(axis=1).max()))
+        return rows, frontier
+
+    def find_splits(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
+        """Best split of every open node, in slices whose temporaries fit the memory budget."""
+        splits = Splits.none(
+            np, len(frontier), frontier.gradient.shape[1], self._splitter.mask_words
+        )
+        if self._looks_at_all(frontier, open_nodes):
+            return self._by_histograms(rows, frontier, open_nodes, splits)
+        self._level_histograms = self._level_histograms[:0]
+        for nodes in self._slices(frontier.count, open_nodes):
+            self._walk(rows, frontier, nodes, splits)
+        return splits
+
+    def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
+        """Runs of nodes whose rows fit the budget; a single node may exceed it."""
+        per_slice = max(1, self.task.memory_budget // BYTES_PER_ROW)
+        ends = np.cumsum(count[nodes])
+        cuts = np.flatnonzero(np.diff(ends // per_slice)) + 1
+        return [part for part in np.split(nodes, cuts) if len(part)]
+
+    def _walk(
+        self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits
+    ) -> None:
+        """Walk each node's features in the order of their ranks.
+
+        The first ``max_features`` count; where none of them could split, the next that could.
+        """
+        ranks = self._sorted_ranks(frontier.take(nodes))
+        waiting = np.ones(len(nodes), dtype=bool)
+        for slot in range(ranks.shape[1]):
+            at = np.arange(len(nodes)) if slot < self._n_slots else np.flatnonzero(waiting)
+            at = at[ranks[at, slot] != _UNUSED]
+            if not len(at):
+                break
+            found, could = self._one_feature(rows, frontier, nodes[at], ranks[at, slot])
+            splits.keep_better(nodes[at], found)
+            waiting[at[could]] = False
+
+    def _sorted_ranks(self, frontier: Frontier) -> np.ndarray:
+        """Ranks of the features each node may look at, ascending: uint64 (m, F)."""
+        features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
+        ranks = randomness.feature_rank(frontier.key[:, None], features)
+        if not self._allowed.all():
+            ranks = np.where(self._allowed[frontier.tree], ranks, _UNUSED)
+        return np.sort(ranks, axis=1)
+
+    def _one_feature(
+        self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
+    ) -> tuple[Splits, np.ndarray]:
+        """Splits of the nodes by the one feature that ``rank`` names, and which could split."""
+        matrix = self.task.matrix
+        node = frontier.take(nodes)
+        feature = (rank & _LOW_HALF).astype(np.int64)
+        if int(node.count.sum()) == len(rows.row):
+            own, row = rows, rows.row
+        else:
+            at = ranges(node.start, node.count)
+            own, row = rows.take(at), rows.row[at]
+        code = self._flat_codes.take(np.repeat(feature * matrix.n_samples, node.count) + row)
+        local = np.repeat(np.arange(len(nodes)), node.count)
+        shape = (len(nodes), matrix.width, node.gradient.shape[1])
+        groups = group_rows(own, local, code, shape, self._counted)
+        return self._splitter.split(NodeFeature(node, feature, rank), groups)
+
+    @property
+    def _counted(self) -> bool:
+        return self.task.options.min_samples_leaf > 1
+
+    def _looks_at_all(self, frontier: Frontier, open_nodes: np.ndarray) -> bool:
+        """Whether whole histograms pay: all features are looked at, and nodes are large."""
+        planes = 2 + frontier.gradient.shape[1]
+        cells = len(open_nodes) * self.task.matrix.width
+        size = cells * self.task.matrix.n_features * planes * 8
+        n_rows = int(frontier.count[open_nodes].sum())
+        return (
+            self._n_slots == self._allowed.shape[1]
+            and 2 * size <= self.task.memory_budget  # this level's and its parents'
+            and cells * planes <= 4 * n_rows
+        )
+
+    def _by_histograms(
+        self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
+    ) -> Splits:
+        """Build or subtract the histograms of the open nodes, then scan them feature by feature."""
+        histogram = self._histograms(rows, frontier, open_nodes)
+        node = frontier.take(open_nodes)
+        for f in range(self.task.matrix.n_features):
+            at = np.flatnonzero(self._allowed[node.tree, f])
+            groups = dense_groups(histogram[at, f], np.arange(len(at)))
+            rank = randomness.feature_rank(node.key[at], np.array([f], dtype=np.uint64))
+            asked = NodeFeature(node.take(at), np.full(len(at), f, dtype=np.int64), rank)
+            splits.keep_better(open_nodes[at], self._splitter.split(asked, groups)[0])
+        place = np.full(len(frontier), -1)
+        place[open_nodes] = np.arange(len(open_nodes))
+        self._level_histograms, self._place = histogram, place
+        return splits
+
+    def _histograms(
+        self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray
+    ) -> np.ndarray:
+        """Histograms of the open nodes, int64 (m, F, width, 2 + K).
+
+        Of two siblings whose parent's histogram is known the one with fewer rows is built from
+        its rows, the other is the difference.
+        """
+        matrix = self.task.matrix
+        shape = (matrix.n_features, matrix.width, 2 + frontier.gradient.shape[1])
+        place = np.full(len(frontier), -1)
+        place[open_nodes] = np.arange(len(open_nodes))
+        larger, smaller, parent = self._pairs(frontier, place)
+        build = np.union1d(np.setdiff1d(open_nodes, larger), smaller)
+        built = self._build(rows, frontier, build, shape)
+        histogram = np.empty((len(open_nodes), *shape), dtype=np.int64)
+        direct = place[build] >= 0
+        histogram[place[build[direct]]] = built[direct]
+        if len(larger):
+            difference = self._level_histograms[parent]
+            difference -= built[np.searchsorted(build, smaller)]
+            histogram[place[larger]] = difference
+        return histogram
+
+    def _pairs(
+        self, frontier: Frontier, place: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Larger open siblings with a known parent histogram, their smaller ones, the parents."""
+        none = np.zeros(0, dtype=np.int64)
+        if self._parent is None:
+            return none, none, none
+        left = np.arange(0, len(frontier), 2)
+        left_larger = frontier.count[left] > frontier.count[left + 1]
+        larger = left + ~left_larger
+        smaller = left + left_larger
+        parent = self._parent[left]
+        use = (parent >= 0) & (place[larger] >= 0)
+        return larger[use], smaller[use], parent[use]
+
+    def _build(
+        self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, shape: tuple[int, int, int]
+    ) -> np.ndarray:
+        """Histograms of ``nodes`` from their rows."""
+        n_features, width, planes = shape
+        built = np.empty((len(nodes), *shape), dtype=np.int64)
+        first = 0
+        for part in self._slices(frontier.count, nodes):
+            node = frontier.take(part)
+            at = ranges(node.start, node.count)
+            own = rows.take(at)
+            base = np.repeat(np.arange(len(part)) * width, node.count)
+            span = slice(first, first + len(part))
+            for f in range(n_features):
+                key = base + self.task.matrix.codes[f].take(own.row)
+                cells = (len(part), width, planes - 2)
+                built[span, f] = dense_histogram(own, key, cells, self._counted)
+            first += len(part)
+        return built
+
+    def partition(
+        self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
+    ) -> tuple[RowBlock, Frontier]:
+        """As `RowOps.partition`, remembering which histogram is whose parent's."""
+        place, self._parent = self._place, None
+        if place is not None:
+            self._parent = np.repeat(place[np.flatnonzero(accepted)], 2)
+        self._place = None
+        return super().partition(rows, frontier, splits, accepted)

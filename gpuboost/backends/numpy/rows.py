@@ -1,0 +1,244 @@
+"""The rows of a batch of trees, and the primitives that move or sum them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine import randomness
+from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.spec import MISSING_LEFT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.engine.spec import GrowTask, Target, TreeRows
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows of the open nodes, those of a node side by side, with their statistics.
+
+    Attributes
+    ----------
+    row : int64 (r,)
+        Row of the binned matrix; one that several trees share is there once for each.
+    hessian : int64 (r,)
+        Integer weight.
+    gradient : int64 (r, K) or None
+        weight * value of each output, or weight * [class is 1]; None for more than two classes.
+    label : int64 (r,) or None
+        Class, where there are more than two.
+    """
+
+    row: np.ndarray
+    hessian: np.ndarray
+    gradient: np.ndarray | None
+    label: np.ndarray | None
+
+    def take(self, at: np.ndarray | slice) -> RowBlock:
+        """The rows at the given places."""
+        return RowBlock(
+            self.row[at],
+            self.hessian[at],
+            None if self.gradient is None else self.gradient[at],
+            None if self.label is None else self.label[at],
+        )
+
+
+def tree_block(target: Target, rows: TreeRows) -> RowBlock:
+    """The rows of one tree, in their order in the matrix."""
+    row = np.flatnonzero(rows.mask)
+    hessian = rows.weight[row].astype(np.int64)
+    if target.values is not None:
+        return RowBlock(row, hessian, target.values[row].astype(np.int64) * hessian[:, None], None)
+    assert target.classes is not None
+    label = target.classes[row].astype(np.int64)
+    if target.n_channels == 1:
+        return RowBlock(row, hessian, (hessian * (label == 1))[:, None], None)
+    return RowBlock(row, hessian, None, label)
+
+
+def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Sums over column[start[i] : start[i] + count[i]]; the segments are disjoint, ascending."""
+    if not len(start):
+        return np.zeros((0, *column.shape[1:]), dtype=column.dtype)
+    edges = np.column_stack([start, start + count]).ravel()
+    if edges[-1] == len(column):
+        edges = edges[:-1]
+    return np.add.reduceat(column, edges, axis=0)[::2]
+
+
+class RowOps:
+    """Roots, purity, leaf sums and partition of `gpuboost.engine.level_loop.LevelOps`."""
+
+    xp = np
+
+    def __init__(self, task: GrowTask) -> None:
+        self.task = task
+        self.tree_rows: list[TreeRows] = []
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        """NumPy arrays are on the host."""
+        return array
+
+    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
+        """Rows and root nodes of a batch of trees."""
+        target, seed = self.task.target, self.task.seed
+        self.tree_rows = [self.task.rows_of(tree) for tree in trees]
+        blocks = [tree_block(target, rows) for rows in self.tree_rows]
+        count = np.array([len(block.row) for block in blocks], dtype=np.int64)
+        joined = RowBlock(
+            np.concatenate([b.row for b in blocks]),
+            np.concatenate([b.hessian for b in blocks]),
+            _concatenate([b.gradient for b in blocks]),
+            _concatenate([b.label for b in blocks]),
+        )
+        start = np.cumsum(count) - count
+        return joined, Frontier(
+            tree=np.arange(len(trees), dtype=np.int32),
+            key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
+            start=start,
+            count=count,
+            hessian=segment_sums(joined.hessian, start, count),
+            gradient=self._gradients(joined, start, count),
+        )
+
+    def _gradients(self, rows: RowBlock, start: np.ndarray, count: np.ndarray) -> np.ndarray:
+        if rows.gradient is not None:
+            return segment_sums(rows.gradient, start, count)
+        assert rows.label is not None
+        k = self.task.target.n_channels
+        sums = np.zeros(len(start) * k, dtype=np.int64)
+        np.add.at(sums, np.repeat(np.arange(len(start)), count) * k + rows.label, rows.hessian)
+        return sums.reshape(-1, k)
+
+    def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
+        """Nodes of one class, or whose quantised targets all agree."""
+        target, gradient = self.task.target, frontier.gradient
+        if target.classes is not None:
+            if target.n_channels == 1:
+                return (gradient[:, 0] == 0) | (gradient[:, 0] == frontier.hessian)
+            return gradient.max(axis=1) == frontier.hessian
+        assert target.values is not None
+        value = target.values[rows.row]
+        ignored = (rows.hessian == 0)[:, None]
+        largest = np.iinfo(np.int32).max
+        low = np.minimum.reduceat(np.where(ignored, largest, value), frontier.start, axis=0)
+        high = np.maximum.reduceat(np.where(ignored, -largest, value), frontier.start, axis=0)
+        return (low >= high).all(axis=1)
+
+    def leaf_sums(self, rows: RowBlock, frontier: Frontier, leaves: np.ndarray) -> np.ndarray:
+        """Leaf sums of the given nodes: int64 (len(leaves), P)."""
+        target = self.task.target
+        node = frontier.take(leaves)
+        if target.wide is None and self.tree_rows[0].wide is None:
+            return _class_weights(node, target.n_channels)[:, : max(target.n_classes, 1)]
+        at = ranges(node.start, node.count)
+        row = rows.row[at]
+        wide = self._wide(row, np.repeat(node.tree, node.count))
+        if self.tree_rows[0].draws:
+            wide = wide * rows.hessian[at][:, None]
+        start = np.cumsum(node.count) - node.count
+        if target.classes is None:
+            return segment_sums(wide, start, node.count)
+        planes = np.zeros((len(leaves) * target.n_classes, wide.shape[1]), dtype=np.int64)
+        leaf = np.repeat(np.arange(len(leaves)), node.count)
+        np.add.at(planes, leaf * target.n_classes + target.classes[row], wide)
+        return planes.reshape(len(leaves), target.n_classes * wide.shape[1])
+
+    def _wide(self, row: np.ndarray, tree: np.ndarray) -> np.ndarray:
+        """The rows' leaf-sum columns: the target's, or those of their own trees."""
+        if self.tree_rows[0].wide is None:
+            assert self.task.target.wide is not None
+            return self.task.target.wide[row]
+        first = self.tree_rows[0].wide
+        wide = np.empty((len(row), first.shape[1]), dtype=np.int64)
+        for t in np.unique(tree):
+            own = self.tree_rows[t].wide
+            assert own is not None
+            wide[tree == t] = own[row[tree == t]]
+        return wide
+
+    def partition(
+        self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
+    ) -> tuple[RowBlock, Frontier]:
+        """Move the rows of accepted nodes to their children, keeping their order.
+
+            before  | a: l r l l r | b: r l r |
+            after   | a: l l l | a: r r | b: l | b: r r |
+        """
+        parents = np.flatnonzero(accepted)
+        node = frontier.take(parents)
+        if len(parents) < len(frontier):
+            rows = rows.take(ranges(node.start, node.count))
+            node = replace(node, start=np.cumsum(node.count) - node.count)
+        left = self._goes_left(rows.row, node.count, splits, parents)
+        running = np.cumsum(left)
+        before = (running - left)[node.start] if len(parents) else running[:0]
+        n_left = segment_sums(left.astype(np.int64), node.start, node.count)
+        rank_left = running - left - np.repeat(before, node.count)
+        place = np.arange(len(left)) - np.repeat(node.start, node.count)
+        right_at = np.repeat(n_left, node.count) + place - rank_left
+        target = np.repeat(node.start, node.count) + np.where(left, rank_left, right_at)
+        order = np.empty(len(left), dtype=np.int64)
+        order[target] = np.arange(len(left))
+        return rows.take(order), _children(node, n_left, splits, parents)
+
+    def _goes_left(
+        self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray
+    ) -> np.ndarray:
+        """Whether each row of the split nodes goes left."""
+        matrix = self.task.matrix
+        offset = splits.feature[parents].astype(np.int64) * matrix.n_samples
+        code = matrix.codes.ravel().take(np.repeat(offset, count) + row)
+        left = code <= np.repeat(splits.bin[parents], count)
+        categorical = splits.categorical[parents]
+        if categorical.any():
+            words = splits.mask[parents, :8]
+            node = np.repeat(np.arange(len(parents)), count)
+            word = words[node, np.minimum(code >> 5, 7)]
+            bit = (word >> (code & 31).astype(np.uint32)) & np.uint32(1)
+            left = np.where(categorical[node], bit == 1, left)
+        if matrix.n_missing.any():
+            missing = code == matrix.missing_code
+            missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
+            left = np.where(missing, missing_left, left)
+        return left
+
+
+def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None
+
+
+def _class_weights(node: Frontier, n_channels: int) -> np.ndarray:
+    if n_channels > 1:
+        return node.gradient
+    return np.column_stack([node.hessian - node.gradient[:, 0], node.gradient[:, 0]])
+
+
+def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The numbers start[i], ..., start[i] + count[i] - 1 of every i, one after the other."""
+    shift = start - (np.cumsum(count) - count)
+    return np.arange(int(count.sum())) + np.repeat(shift, count)
+
+
+def _children(node: Frontier, n_left: np.ndarray, splits: Splits, parents: np.ndarray) -> Frontier:
+    """Left and right children of the split nodes, in order."""
+    hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
+
+    def pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
+
+    return Frontier(
+        tree=np.repeat(node.tree, 2),
+        key=pairs(randomness.left_key(node.key), randomness.right_key(node.key)),
+        start=pairs(node.start, node.start + n_left),
+        count=pairs(n_left, node.count - n_left),
+        hessian=pairs(hessian, node.hessian - hessian),
+        gradient=pairs(gradient, node.gradient - gradient),
+    )

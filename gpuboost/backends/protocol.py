@@ -1,0 +1,94 @@
+"""What a backend is, and what exactly `grow` computes. This text is the contract.
+
+A tree is a function of (binned matrix, target, options, rows of the tree, features of the tree,
+root key), fixed below down to the last bit; how and in what order a backend gets there is its own
+affair. All statistics are integers, so sums need no order. Everything in float64 is written once,
+in `gpuboost.engine.scores`, `numerics` and `randomness`.
+
+**Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
+(K > 2 classes), sum of weight where class is 1 (two classes, K = 1), or sum of
+weight * values[:, k] (regression); ``count`` = rows. A bin of a feature is *occupied* when its
+``h`` is positive.
+
+**Leaf before any search** if depth == max_depth, count < min_samples_split,
+count < 2 * min_samples_leaf, h < 2 * min_hessian, or the node is pure (classes: one class has all
+of ``h``; regression: of every output the smallest and largest ``values`` of the rows with positive
+weight agree), where min_hessian = max(1, ceil(min_weight_fraction_leaf * h_root)).
+
+**Features.** A node with key ``key`` looks at the tree's features in ascending
+`randomness.feature_rank`. A feature *could split* if at least two of its bins are occupied, the
+missing bin among them. The first max_features are looked at; while none of them could split, the
+next one, until one could or there is no more.
+
+**Candidates of a numeric feature.** ``(b, missing right)``: left is every value bin <= b, for every
+occupied value bin b; ``(b, missing left)``, only if the missing bin is occupied: left is that and
+the missing bin. Valid if both sides have ``h`` >= min_hessian and count >= min_samples_leaf, and for
+missing left also at least one occupied value bin on each side. Of equal gains the lower b wins,
+then missing right. Missing is `MISSING_UNSEEN` where the missing bin is not occupied. The winner's
+``bin`` is b, ``next_bin`` the next occupied value bin, `ONLY_MISSING_RIGHT` if there is none. (Rows
+whose weight was rounded to zero go by their code, a missing one right unless missing goes left.)
+
+**Random thresholds.** With lo and hi the lowest and highest occupied value bin, a and c their
+centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
+``a * (1 - u) + c * u`` and b the last bin in [lo, hi - 1] whose centre is at most the draw (lo if
+none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi (the missing bin is the other occupied
+one): b = lo, no draw, next_bin = `ONLY_MISSING_RIGHT`. Then missing right and left are the two
+candidates as above.
+
+**Categorical features.** Levels = value bins of the mapper. Random thresholds: left is every
+occupied category with `randomness.category_goes_left`; if that is none or all, the lowest occupied
+one alone (if only one is occupied beside missing, it is left). Otherwise with at most
+`ONE_HOT_LEVELS` levels: for each occupied category b in turn, left is b alone. Otherwise occupied
+categories in ascending order of g/h (float64 division; ``g`` of the one channel; of several
+classes the node's largest class, the first of equals; of several outputs the sum over outputs),
+lower code first of equals; the candidates are the first b + 1 of them, b = 0, 1, ... Missing goes
+right or left as for numbers (for categories also missing alone on the right when all occupied
+categories are left), validity and ties are the same with b the position in that order. ``bin`` and
+``next_bin`` are 0; a row of ``masks`` is 16 words, 8 with the occupied categories that go left and
+8 with all occupied ones (`finish_tree` sends the others where missing goes).
+
+**Gain.** SQUARES: `squares_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the classes
+in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the classes.
+Features compare by gain; of equal gains the one earlier in the node's order wins.
+``rise`` = gain / h for SQUARES, gain itself for the others; it is what `GrownTree.gain` holds. No
+split if no candidate is valid, or if rise * gain_unit / h_root + 2**-52 < min_impurity_decrease
+(gain_unit: `tree.gain_unit`; a split of zero gain is allowed).
+
+**Children.** Rows go by code; keys are `randomness.left_key` and `right_key`. With max_leaf_nodes,
+the tree is the one best-first growth finds: the splittable node with the largest rise is split
+next, of equal ones that with the smaller key, until there are max_leaf_nodes leaves.
+
+**Numbering** is breadth-first: level by level, children of a level in the order of their parents,
+left before right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from gpuboost.data.binning import BinMapper, BinnedMatrix
+    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.spec import GrowTask, GrownTree
+
+
+class Backend(Protocol):
+    """A device that can bin, grow and predict. All arrays are the caller's NumPy arrays."""
+
+    name: str
+
+    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F) float32 or float64, in any memory order."""
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``; yields (tree, grown) in the order of ``task.trees``."""
+
+    def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Sum over trees, in their order, of the value of each row's leaf: float64 (n, V)."""
+
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree, numbered within the tree: int32 (n, T)."""

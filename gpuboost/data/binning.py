@@ -1,0 +1,235 @@
+"""Learn the bins of a table, and code tables by them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bins import MAX_BINS, BinMapper, BinnedMatrix, midpoint, round_down_to_float32
+from .quantiles import Floats, distinct_values, limit_heavy, quantile_cuts, weighted_rows
+
+__all__ = [
+    "MAX_BINS",
+    "BinMapper",
+    "BinnedMatrix",
+    "bin_columns",
+    "fit_bin_mapper",
+    "midpoint",
+    "round_down_to_float32",
+]
+
+_COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
+_CODER_BLOCK = 16  # columns coded at once, whose bucket tables (64 KiB each) fit the second cache
+_ROW_CHUNK = 1 << 15  # rows coded at once
+_LEAST_ROWS = 1 << 12  # fewer than this do not pay for a bucket table (measured: 3,000)
+_DEEPEST_BUCKET = 8  # edges in one bucket from where binary search is as fast
+_N_BUCKETS = 1 << 16
+_HIGH_HALF = 1 if sys.byteorder == "little" else 0
+# Buckets of negative values rank in reverse, below those of positive values.
+_RANK_OF_BUCKET = np.where(
+    np.arange(_N_BUCKETS) < _N_BUCKETS // 2,
+    np.arange(_N_BUCKETS) + _N_BUCKETS // 2,
+    _N_BUCKETS - 1 - np.arange(_N_BUCKETS),
+)
+
+Codes = NDArray[Any]
+
+
+# ---- edges --------------------------------------------------------------------------------------
+
+
+def fit_bin_mapper(
+    X: Floats,
+    is_categorical: NDArray[np.bool_],
+    max_bins: int = MAX_BINS,
+    weights: Floats | None = None,
+    n_threads: int = 1,
+) -> BinMapper:
+    """Learn the bins of every column.
+
+    A column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins are
+    quantiles: one that holds several distinct values has at most `2 / max_bins` of the weight.
+
+    Parameters
+    ----------
+    X : ndarray of float32 or float64 of shape (n_samples, n_features)
+        NaN is missing; a categorical column holds its codes. Any strides.
+    is_categorical : ndarray of bool of shape (n_features,)
+    max_bins : int
+        Between 2 and `MAX_BINS`.
+    weights : ndarray of shape (n_samples,), optional
+        Weight k counts as k equal rows; rows of weight 0 are left out.
+    n_threads : int
+
+    Returns
+    -------
+    BinMapper
+        The same for float32 values and for their float64 copies, and for any order of the rows.
+    """
+    rows, counts = (None, None) if weights is None else weighted_rows(weights)
+
+    def fit_block(block: slice) -> list[_Bins]:
+        picked = X[:, block] if rows is None else X[rows, block]
+        columns = np.array(picked.T, order="C")  # always a copy: it is sorted in place
+        return [
+            _category_bins(column) if categorical else _value_bins(column, counts, max_bins)
+            for column, categorical in zip(columns, is_categorical[block], strict=True)
+        ]
+
+    bins = [b for block in _parallel(fit_block, _column_blocks(X), n_threads) for b in block]
+    n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
+    low, high = np.empty((2, len(bins), int(n_bins.max())))
+    for feature, b in enumerate(bins):
+        low[feature, : b.n_bins], low[feature, b.n_bins :] = b.low, b.low[-1]
+        high[feature, : b.n_bins], high[feature, b.n_bins :] = b.high, b.high[-1]
+    center = np.where(low < high, midpoint(low, high), low)
+    edges = tuple(b.edges for b in bins)
+    return BinMapper(edges, n_bins, low, high, center, np.array(is_categorical, dtype=bool))
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """The bins of one column: `low` and `high` of shape (n_bins,), `edges` of one less."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    edges: NDArray[np.float64]
+
+    @property
+    def n_bins(self) -> int:
+        return len(self.low)
+
+
+def _column_blocks(X: Floats) -> list[slice]:
+    """Columns to copy at once: single ones when they are contiguous, else a few."""
+    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK
+    return [slice(start, start + size) for start in range(0, X.shape[1], size)]
+
+
+def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
+    """Map over items with threads; the tasks are NumPy calls that release the lock."""
+    if n_threads == 1:
+        return [task(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(task, items))
+
+
+def _category_bins(column: Floats) -> _Bins:
+    """One bin per code up to the largest."""
+    largest = np.fmax.reduce(column, initial=0.0)
+    codes = np.arange(int(largest) + 1, dtype=np.float64)
+    return _Bins(codes, codes, np.empty(0))
+
+
+def _value_bins(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> _Bins:
+    """Bins of a contiguous numeric column, which is sorted in place where that is enough."""
+    values, cumulative = distinct_values(column, counts)
+    if len(values) == 0:
+        values, cumulative = np.zeros(1), np.ones(1, dtype=np.int64)
+    if len(values) <= max_bins:
+        first = np.arange(len(values))
+    else:
+        first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins))
+    last = np.append(first[1:], len(values)) - 1
+    low = values[first].astype(np.float64) + 0.0
+    high = values[last].astype(np.float64) + 0.0
+    return _Bins(low, high, midpoint(high[:-1], low[1:]))
+
+
+# ---- codes --------------------------------------------------------------------------------------
+
+
+def bin_columns(X: Floats, mapper: BinMapper, n_threads: int = 1) -> BinnedMatrix:
+    """Code a matrix: the number of edges below each value, the code itself for categories.
+
+    NaN, and a category the mapper has no bin for, get the missing code.
+
+    Parameters
+    ----------
+    X : ndarray of float32 or float64 of shape (n_samples, n_features)
+    mapper : BinMapper
+    n_threads : int
+
+    Returns
+    -------
+    BinnedMatrix
+    """
+    n_samples, n_features = X.shape
+    codes = np.empty((n_features, n_samples), dtype=np.uint8)
+    n_missing = np.zeros(n_features, dtype=np.int64)
+    starts = range(0, n_samples, _ROW_CHUNK)
+    for first in range(0, n_features, _CODER_BLOCK):
+        block = range(first, min(first + _CODER_BLOCK, n_features))
+        coders = [_column_coder(mapper, feature, X.dtype, n_samples) for feature in block]
+        task = partial(_code_chunk, X, mapper, coders, codes, first)
+        n_missing[first : block.stop] = np.sum(_parallel(task, starts, n_threads), axis=0)
+    return BinnedMatrix(codes, mapper, n_missing)
+
+
+def _code_chunk(
+    X: Floats,
+    mapper: BinMapper,
+    coders: list[Callable[[Floats], Codes]],
+    codes: NDArray[np.uint8],
+    first: int,
+    start: int,
+) -> list[int]:
+    """Code a chunk of rows of a block of features; return how many are missing in each."""
+    rows = slice(start, start + _ROW_CHUNK)
+    n_missing = []
+    columns = np.ascontiguousarray(X[rows, first : first + len(coders)].T)
+    for feature, (column, coder) in enumerate(zip(columns, coders, strict=True), first):
+        missing = np.isnan(column)
+        if mapper.is_categorical[feature]:
+            missing |= column >= mapper.n_bins[feature]
+            column = np.where(missing, 0, column)
+        codes[feature, rows] = coder(column)
+        n_missing.append(int(np.count_nonzero(missing)))
+        if n_missing[-1]:
+            codes[feature, rows][missing] = mapper.missing_code
+    return n_missing
+
+
+def _column_coder(
+    mapper: BinMapper, feature: int, dtype: np.dtype[Any], n_samples: int
+) -> Callable[[Floats], Codes]:
+    """Choose how to code a column: directly, by buckets where these pay, or by binary search."""
+    if mapper.is_categorical[feature]:
+        return lambda column: column.astype(np.uint8)
+    table = mapper.edge_table_float32() if dtype == np.float32 else mapper.edge_table()
+    edges: Floats = table[feature, : mapper.n_bins[feature] - 1]
+    if n_samples >= _LEAST_ROWS:
+        counts = np.bincount(_RANK_OF_BUCKET[_buckets(edges)], minlength=_N_BUCKETS)
+        if counts.max() <= _DEEPEST_BUCKET:
+            below = (np.cumsum(counts) - counts).astype(np.uint8)[_RANK_OF_BUCKET]
+            padded: Floats = np.append(edges, edges.dtype.type(np.inf))
+            return partial(_code_by_buckets, padded, below, int(counts.max()))
+    return lambda column: np.searchsorted(edges, column)
+
+
+def _buckets(values: Floats) -> NDArray[np.uint16]:
+    """Bucket of each value: sign, exponent and 7 bits of the float32 nearest to it."""
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = values.astype(np.float32, copy=False)
+    return nearest.view(np.uint16)[_HIGH_HALF::2]
+
+
+def _code_by_buckets(
+    edges: Floats, below: NDArray[np.uint8], depth: int, column: Floats
+) -> NDArray[np.uint8]:
+    """Count the edges below each value: those in lower buckets, then those in its own.
+
+    Buckets rise with the values, so edges in lower buckets are below; in its own bucket a value
+    is compared with `depth` edges, the most that any bucket has.
+    """
+    codes = below[_buckets(column)]
+    for _ in range(depth):
+        codes += column > edges[codes]
+    return codes

@@ -1,0 +1,104 @@
+"""All trees of a model in one struct of arrays: what prediction reads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.data.binning import BinMapper
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trees one after the other, node by node.
+
+    Attributes
+    ----------
+    offset : int64 (T + 1,)
+        Nodes of tree t are offset[t] to offset[t + 1]; ``left`` counts from offset[t].
+    mask_offset : int64 (T + 1,)
+        The same for rows of ``masks``; ``category`` counts from mask_offset[t].
+    feature, threshold, code, missing_left, left, category, masks, value, gain, impurity, weight,
+    count
+        The arrays of `Tree`, concatenated.
+    """
+
+    offset: np.ndarray
+    mask_offset: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    value: np.ndarray
+    gain: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree]) -> Ensemble:
+        """Concatenate finished trees."""
+        columns = {
+            f.name: np.concatenate([getattr(tree, f.name) for tree in trees]) for f in fields(Tree)
+        }
+        sizes = [tree.node_count for tree in trees]
+        mask_sizes = [len(tree.masks) for tree in trees]
+        return cls(
+            offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            mask_offset=np.concatenate([[0], np.cumsum(mask_sizes)]).astype(np.int64),
+            **columns,
+        )
+
+    @property
+    def n_trees(self) -> int:
+        """Trees in the ensemble."""
+        return len(self.offset) - 1
+
+    @property
+    def n_values(self) -> int:
+        """Classes or outputs of a leaf."""
+        return self.value.shape[1]
+
+    @cached_property
+    def trees(self) -> tuple[Tree, ...]:
+        """The trees, as views."""
+        found = []
+        for t in range(self.n_trees):
+            nodes = slice(self.offset[t], self.offset[t + 1])
+            parts = {f.name: getattr(self, f.name)[nodes] for f in fields(Tree)}
+            parts["masks"] = self.masks[self.mask_offset[t] : self.mask_offset[t + 1]]
+            found.append(Tree(**parts))
+        return tuple(found)
+
+    def importances(self, n_features: int) -> np.ndarray:
+        """Mean over trees of each tree's normalised gain per feature; sums to 1 (or 0)."""
+        total = np.zeros(n_features)
+        for tree in self.trees:
+            inner = tree.feature >= 0
+            gains = np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)
+            if gains.sum() > 0:
+                total += gains / gains.sum()
+        return total / total.sum() if total.sum() > 0 else total
+
+    def fingerprint(self, mapper: BinMapper) -> str:
+        """SHA-256 of what prediction reads and of the bin edges, in hexadecimal."""
+        sha = hashlib.sha256()
+        names = "offset feature threshold code missing_left left category masks value"
+        for name in names.split():
+            column = np.ascontiguousarray(getattr(self, name))
+            sha.update(f"{name} {column.dtype.str} {column.shape}".encode())
+            sha.update(column.tobytes())
+        mapper.update_hash(sha)
+        return sha.hexdigest()

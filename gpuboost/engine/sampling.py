@@ -1,0 +1,162 @@
+"""Which rows a tree sees and with what integer weight; which features it may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpuboost.engine import randomness
+from gpuboost.engine.numerics import log
+from gpuboost.engine.spec import TreeRows
+from gpuboost.engine.statistics import (
+    SUM_BITS,
+    WEIGHT_BITS,
+    exponent_of,
+    sum_bits,
+    two_planes,
+)
+
+ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
+
+
+def are_draw_counts(weights: np.ndarray) -> bool:
+    """Whether weights are integers small enough to be used as they are."""
+    return bool(weights.max() <= 2**WEIGHT_BITS and (weights == np.floor(weights)).all())
+
+
+@dataclass(frozen=True)
+class RowSampler:
+    """Makes the `TreeRows` of any tree of a fit.
+
+    Parameters
+    ----------
+    method : {"all", "bootstrap", "subset"}
+    n_samples, n_draws : int
+        Rows there are, and rows drawn by the two methods that draw.
+    seed : int
+    weights : float64 (n_samples,) or None
+        Weights of the rows, or, where rows are drawn, in proportion to which they are drawn.
+    balance : int32 (n_samples,) or None
+        Class codes: every tree weights classes in inverse proportion to their draws
+        (``class_weight="balanced_subsample"``).
+    """
+
+    method: str
+    n_samples: int
+    n_draws: int
+    seed: int
+    weights: np.ndarray | None = None
+    balance: np.ndarray | None = None
+    _cumulative: np.ndarray | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.method == WITH_REPLACEMENT and self.weights is not None:
+            column = self.weights[:, None]
+            exponent = SUM_BITS - sum_bits(self.n_samples) - exponent_of(column)
+            fixed = np.rint(np.ldexp(column, exponent))[:, 0].astype(np.uint64)
+            object.__setattr__(self, "_cumulative", np.cumsum(fixed, dtype=np.uint64))
+
+    @property
+    def real_weights(self) -> np.ndarray | None:
+        """Weights that are neither drawn with nor whole numbers; leaf values need them."""
+        if self.method != ALL_ROWS or self.weights is None or are_draw_counts(self.weights):
+            return None
+        return self.weights
+
+    @property
+    def weight_total(self) -> float:
+        """Bound of the sum of a tree's integer weights."""
+        if self.method != ALL_ROWS:
+            return float(self.n_draws)
+        if self.weights is None:
+            return float(self.n_samples)
+        if self.real_weights is None:
+            return float(self.weights.sum())
+        return float(np.ceil(scale_weights(self.weights)).sum())
+
+    def rows(self, tree: int) -> TreeRows:
+        """The rows of one tree."""
+        if self.method == ALL_ROWS:
+            return self._all_rows(tree)
+        draws = self.draw_counts(tree)
+        if self.balance is None:
+            return TreeRows(draws, None, draws=True)
+        in_class = np.bincount(self.balance, weights=draws)
+        present = in_class > 0
+        class_weight = np.zeros(len(in_class))
+        class_weight[present] = self.n_draws / (present.sum() * in_class[present])
+        return self._real_rows(tree, draws * class_weight[self.balance], own_sums=True)
+
+    def draw_counts(self, tree: int) -> np.ndarray:
+        """How often each row is drawn for the tree: int32 (n_samples,), 0 for out-of-bag rows."""
+        if self.method == WITH_REPLACEMENT:
+            key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
+            words = randomness.hash_index(key, np.arange(self.n_draws, dtype=np.uint64))
+            if self._cumulative is None:
+                rows = randomness.multiply_high(words, np.uint64(self.n_samples))
+            else:
+                drawn = randomness.multiply_high(words, self._cumulative[-1])
+                rows = np.searchsorted(self._cumulative, drawn, side="right")
+            return np.bincount(rows.astype(np.int64), minlength=self.n_samples).astype(np.int32)
+        key = randomness.stream_key(self.seed, randomness.KEEP_ROWS, tree)
+        return smallest(self._row_order(key), self.n_draws).astype(np.int32)
+
+    def _row_order(self, key: np.ndarray) -> np.ndarray:
+        """Sort keys of the rows; the first ``n_draws`` are a sample without replacement."""
+        words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
+        if self.weights is None:
+            return words
+        # Efraimidis and Spirakis (2006): the smallest of independent exponentials with rates w.
+        exponential = -log(randomness.uniform(words) + 2.0**-54)
+        order = np.full(self.n_samples, np.inf)
+        np.divide(exponential, self.weights, out=order, where=self.weights > 0)
+        return order
+
+    def _all_rows(self, tree: int) -> TreeRows:
+        if self.weights is None:
+            return TreeRows(np.ones(self.n_samples, np.int32), None, draws=True)
+        if self.real_weights is None:
+            return TreeRows(self.weights.astype(np.int32), None, draws=True)
+        return self._real_rows(tree, self.weights, own_sums=False)
+
+    def _real_rows(self, tree: int, weights: np.ndarray, own_sums: bool) -> TreeRows:
+        """Weights rounded up or down at random, so that sums of many small ones are unbiased."""
+        key = randomness.stream_key(self.seed, randomness.ROUND_WEIGHT, tree)
+        words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
+        rounded = np.floor(scale_weights(weights) + randomness.uniform(words))
+        inside = weights > 0
+        integer = np.where(inside, rounded, 0).astype(np.int32)
+        if not own_sums:
+            return TreeRows(integer, inside, draws=False)
+        wide, exponents = two_planes(weights[:, None], SUM_BITS - sum_bits(self.n_samples))
+        return TreeRows(integer, inside, draws=False, wide=wide, exponents=exponents)
+
+
+def scale_weights(weights: np.ndarray) -> np.ndarray:
+    """Weights times the power of two that brings the largest just below 2**WEIGHT_BITS."""
+    return np.ldexp(weights, WEIGHT_BITS - exponent_of(weights[:, None])[0])
+
+
+def smallest(order: np.ndarray, count: int) -> np.ndarray:
+    """Mask of the ``count`` smallest entries; among equal ones the first."""
+    last = np.partition(order, count - 1)[count - 1]
+    mask = order < last
+    ties = np.flatnonzero(order == last)
+    mask[ties[: count - int(mask.sum())]] = True
+    return mask
+
+
+def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bool) -> np.ndarray:
+    """Features of one tree, ascending int32; drawn with replacement some stand there twice."""
+    key = randomness.stream_key(seed, randomness.KEEP_FEATURES, tree)
+    if replace:
+        words = randomness.hash_index(key, np.arange(count, dtype=np.uint64))
+        return np.sort(randomness.multiply_high(words, np.uint64(n_features))).astype(np.int32)
+    ranks = randomness.feature_rank(key, np.arange(n_features, dtype=np.uint64))
+    return np.flatnonzero(smallest(ranks, count)).astype(np.int32)
+
+
+def root_key(seed: int, tree: int) -> int:
+    """Key of a tree's root node, from which all its randomness comes."""
+    return int(randomness.stream_key(seed, randomness.GROW, tree)[0])

@@ -1,0 +1,169 @@
+"""What is asked of a backend, and what it gives back: frozen descriptions, no behaviour.
+
+The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpuboost.data.binning import BinnedMatrix
+
+NO_LIMIT = 2**31 - 1
+LEAF = -1
+MISSING_RIGHT, MISSING_LEFT, MISSING_UNSEEN = 0, 1, 2
+ONE_HOT_LEVELS = 4  # categorical features with at most so many levels split one against the rest
+ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
+
+
+@dataclass(frozen=True)
+class TreeOptions:
+    """Limits and policy of one tree; DESIGN of each as in scikit-learn's parameter of that name."""
+
+    score: int
+    random_thresholds: bool = False
+    max_depth: int = NO_LIMIT
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    min_weight_fraction_leaf: float = 0.0
+    min_impurity_decrease: float = 0.0
+    max_features: int = NO_LIMIT
+    max_leaf_nodes: int = NO_LIMIT
+
+
+@dataclass(frozen=True)
+class Target:
+    """The target in integers, the same for every tree of a fit.
+
+    Classification: ``classes`` int32 (n,), ``values`` None; a histogram's channel k is the weight
+    of class k, or for two classes the one channel of class 1.
+    Regression: ``values`` int32 (n, K), the centred target times a power of two; a histogram's
+    channel k is the sum of weight * values[:, k]. A node is pure when every values[:, k] agrees.
+
+    ``wide`` int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows
+    (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
+    ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
+    ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
+    the sum of squares in ``wide`` is of targets divided by 2**square_unit.
+    """
+
+    classes: np.ndarray | None
+    values: np.ndarray | None
+    n_classes: int
+    n_outputs: int
+    wide: np.ndarray | None = None
+    exponents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    value_exponent: int = 0
+    square_unit: int = 0
+
+    @property
+    def n_channels(self) -> int:
+        """Gradient channels of a histogram: 1 for two classes, else classes or outputs."""
+        if self.classes is None:
+            return self.n_outputs
+        return 1 if self.n_classes <= 2 else self.n_classes
+
+
+@dataclass(frozen=True)
+class TreeRows:
+    """The rows of one tree: its integer weights, and the sums its leaf values need.
+
+    Attributes
+    ----------
+    weight : int32 (n,)
+        Integer weight or draw count; what splits are scored with.
+    inside : bool (n,) or None
+        Rows in the tree; None: those of positive ``weight``. They differ only where a small real
+        weight was rounded to zero: such a row follows the splits and counts as a row.
+    draws : bool
+        Whether ``weight`` multiplies the rows of ``wide`` in the leaf sums.
+    wide : int64 (n, P) or None
+        This tree's own leaf sums, in place of `Target.wide`.
+    exponents : int64 (P,) or None
+        Those of ``wide``, in place of `Target.exponents`.
+    """
+
+    weight: np.ndarray
+    inside: np.ndarray | None
+    draws: bool
+    wide: np.ndarray | None = None
+    exponents: np.ndarray | None = None
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Rows in the tree: bool (n,)."""
+        return self.weight > 0 if self.inside is None else self.inside
+
+
+@dataclass(frozen=True)
+class GrowTask:
+    """A batch of trees to grow over one binned matrix."""
+
+    matrix: BinnedMatrix
+    target: Target
+    options: TreeOptions
+    rows_of: Callable[[int], TreeRows]
+    trees: Sequence[int]
+    seed: int
+    features_of: Callable[[int], np.ndarray] | None = None
+    n_threads: int = 1
+    memory_budget: int = 256 * 2**20
+
+    def tree_features(self, tree: int) -> np.ndarray:
+        """Features the tree may look at, ascending int32."""
+        if self.features_of is None:
+            return np.arange(self.matrix.n_features, dtype=np.int32)
+        return self.features_of(tree)
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """One tree as a backend grew it: nodes breadth-first, right child = left + 1, root 0.
+
+    Attributes
+    ----------
+    feature : int32 (m,)
+        Split feature, `LEAF` in leaves.
+    bin, next_bin : int16 (m,)
+        Last occupied bin that goes left, and the first occupied bin that goes right
+        (`ONLY_MISSING_RIGHT` if no value does). Random thresholds: the bin of the threshold and
+        the one after it.
+    draw : float64 (m,)
+        The random threshold, NaN where there is none.
+    missing : int8 (m,)
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` where no row of the node had it missing.
+    left : int32 (m,)
+        Left child, 0 in leaves.
+    gain : float64 (m,)
+        Rise of the score in integer units, 0 in leaves.
+    category : int32 (m,)
+        Row of ``masks`` for categorical splits, else -1.
+    masks : uint32 (c, 16)
+        Bit ``code`` of the first 8 words is set when the code goes left, of the last 8 when the
+        node has rows of that code.
+    count, hessian : int64 (m,)
+        Rows, and sum of integer weights.
+    sums : int64 (m, P)
+        Leaf sums (internal nodes: of all their rows). Columns as in `Target.wide`; class weights
+        (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification.
+    """
+
+    feature: np.ndarray
+    bin: np.ndarray
+    next_bin: np.ndarray
+    draw: np.ndarray
+    missing: np.ndarray
+    left: np.ndarray
+    gain: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    count: np.ndarray
+    hessian: np.ndarray
+    sums: np.ndarray

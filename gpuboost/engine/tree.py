@@ -1,0 +1,233 @@
+"""A finished tree, and how a grown one becomes it.
+
+What a backend grows is integers (`GrownTree`). Thresholds, values and impurities are made from
+them here, once for all backends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.numerics import midpoint
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.spec import (
+    LEAF,
+    MISSING_LEFT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+    GrownTree,
+    Target,
+    TreeRows,
+)
+from gpuboost.engine.statistics import planes_to_float
+
+if TYPE_CHECKING:
+    from gpuboost.data.binning import BinMapper
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
+
+    Attributes
+    ----------
+    feature : int32 (m,)
+        Split feature, -1 in leaves.
+    threshold : float64 (m,)
+        ``x <= threshold`` goes left; NaN in leaves and categorical splits.
+    code : int16 (m,)
+        The same for binned data: ``code <= tree.code`` goes left.
+    missing_left : bool (m,)
+        Where missing values go (and unknown categories).
+    left : int32 (m,)
+        Left child, 0 in leaves.
+    category : int32 (m,)
+        Row of ``masks`` in categorical splits, else -1.
+    masks : uint32 (c, 8)
+        Bit ``code`` set: the category goes left.
+    value : float64 (m, V)
+        Class shares, or the mean of each output.
+    gain : float64 (m,)
+        Weighted impurity decrease of the split in units of the target, per unit of root weight.
+    impurity, weight : float64 (m,)
+    count : int64 (m,)
+        Rows of the node.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    value: np.ndarray
+    gain: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+    count: np.ndarray
+
+    @property
+    def node_count(self) -> int:
+        """Nodes, leaves included."""
+        return len(self.feature)
+
+    def depths(self) -> np.ndarray:
+        """Depth of every node, 0 at the root: int32 (m,)."""
+        depth = np.zeros(self.node_count, dtype=np.int32)
+        for level, nodes in enumerate(levels(self.left)):
+            depth[nodes] = level
+        return depth
+
+
+def levels(left: np.ndarray) -> list[slice]:
+    """The nodes of each depth of a breadth-first tree, as slices."""
+    found, start, stop = [], 0, 1
+    while start < stop:
+        found.append(slice(start, stop))
+        inner = int(np.count_nonzero(left[start:stop]))
+        start, stop = stop, stop + 2 * inner
+    return found
+
+
+def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
+    """Fill the sums of internal nodes, in place, from those of the leaves (integers)."""
+    for nodes in reversed(levels(left)):
+        inner = np.flatnonzero(left[nodes]) + nodes.start
+        sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
+
+
+def gain_unit(score: int, target: Target) -> float:
+    """Factor from `GrownTree.gain` to the rise of weight times impurity.
+
+    For two classes SQUARES looks at one of two equal channels; targets of a regression are scaled
+    by powers of two, and impurity is the mean over outputs.
+    """
+    if score == ENTROPY:
+        return float(1.0 / np.log(2.0))
+    if score != SQUARES:
+        return 1.0
+    if target.classes is not None:
+        return 2.0 if target.n_channels == 1 else 1.0
+    return float(np.ldexp(1.0 / target.n_outputs, -2 * target.value_exponent))
+
+
+def finish_tree(
+    grown: GrownTree, mapper: BinMapper, target: Target, rows: TreeRows, score: int
+) -> Tree:
+    """Turn the integers of a grown tree into thresholds, values and impurities."""
+    threshold, code = split_thresholds(grown, mapper)
+    value, impurity, weight = node_values(grown, target, rows, score)
+    larger_left = np.zeros(len(grown.left), dtype=bool)
+    inner = np.flatnonzero(grown.left)
+    left = grown.left[inner]
+    larger_left[inner] = grown.count[left] > grown.count[left + 1]
+    unseen = grown.missing == MISSING_UNSEEN
+    missing_left = np.where(unseen, larger_left, grown.missing == MISSING_LEFT)
+    masks = grown.masks[:, :8].copy()
+    categorical = np.flatnonzero(grown.category >= 0)
+    to_left = grown.category[categorical[missing_left[categorical]]]
+    masks[to_left] |= ~grown.masks[to_left, 8:]  # categories the node has no rows of
+    unit = gain_unit(score, target) / float(grown.hessian[0])
+    return Tree(
+        feature=grown.feature,
+        threshold=threshold,
+        code=code,
+        missing_left=missing_left,
+        left=grown.left,
+        category=grown.category,
+        masks=masks,
+        value=value,
+        gain=grown.gain * unit,
+        impurity=impurity,
+        weight=weight,
+        count=grown.count,
+    )
+
+
+def split_thresholds(grown: GrownTree, mapper: BinMapper) -> tuple[np.ndarray, np.ndarray]:
+    """Threshold and threshold code of every node.
+
+    Between the occupied bins b and b' of the node lie bins it has no rows in. The threshold is
+    midway between the largest value of b and the smallest of b', as if values were not binned, and
+    the code is that of the last bin whose centre it reaches:
+
+        |  b  |     |     |  b' |      occupied: b, b'
+              x     code  ^     x      ^ threshold
+
+    If it falls inside a wide bin it moves to that bin's border, so that for every training row
+    ``x <= threshold`` and ``code(x) <= code`` agree.
+    """
+    m = len(grown.feature)
+    threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
+    split = np.flatnonzero((grown.feature != LEAF) & (grown.category < 0))
+    open_end = grown.next_bin[split] == ONLY_MISSING_RIGHT
+    threshold[split[open_end]] = np.inf
+    code[split[open_end]] = mapper.missing_code - 1
+    split = split[~open_end]
+    feature = grown.feature[split]
+    low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
+    at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
+    at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
+    for _ in range(8):  # bisection: the last bin in [low, high] whose centre is at most `at`
+        middle = (low + high + 1) // 2
+        reached = mapper.center[feature, middle] <= at
+        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
+        high = np.maximum(high, low)
+    below, above = mapper.high[feature, low], mapper.low[feature, low + 1]
+    at = np.maximum(at, below)
+    threshold[split] = np.where(at >= above, midpoint(below, above), at)
+    code[split] = low
+    return threshold, code
+
+
+def node_values(
+    grown: GrownTree, target: Target, rows: TreeRows, score: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
+    exponents = target.exponents if rows.exponents is None else rows.exponents
+    wide = target.wide if rows.wide is None else rows.wide
+    if target.classes is None:
+        return regression_values(grown, target, exponents)
+    per_class = grown.sums.astype(np.float64)
+    if wide is not None:
+        planes = grown.sums.reshape(len(grown.sums), -1, 2)
+        per_class = planes_to_float(planes, exponents)[..., 0]
+    weight = in_order(per_class)
+    share = per_class / weight[:, None]
+    return share, class_impurity(share, score), weight
+
+
+def regression_values(
+    grown: GrownTree, target: Target, exponents: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, mean variance over outputs, and weight."""
+    sums = planes_to_float(grown.sums, exponents)
+    k = target.n_outputs
+    weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
+    centred = sums[:, :k] / weight[:, None]
+    unit = target.square_unit
+    squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
+    impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
+    return target.mean + centred, impurity, weight
+
+
+def class_impurity(share: np.ndarray, score: int) -> np.ndarray:
+    """Gini, entropy (bits) or misclassification rate of class shares (m, V)."""
+    if score == MISCLASSIFICATION:
+        return 1.0 - share.max(axis=1)
+    if score == ENTROPY:
+        logs = np.log2(share, out=np.zeros_like(share), where=share > 0)
+        return in_order(-share * logs)
+    return 1.0 - in_order(np.square(share))
+
+
+def in_order(columns: np.ndarray) -> np.ndarray:
+    """Sum over the columns of (m, V), first to last."""
+    total = np.zeros(len(columns))
+    for k in range(columns.shape[1]):
+        total = total + columns[:, k]
+    return total
