@@ -22,8 +22,8 @@ next one, until one could or there is no more.
 
 **Candidates of a numeric feature.** ``(b, missing right)``: left is every value bin <= b, for every
 occupied value bin b; ``(b, missing left)``, only if the missing bin is occupied: left is that and
-the missing bin. Valid if both sides have ``h`` >= min_hessian and count >= min_samples_leaf, and for
-missing left also at least one occupied value bin on each side. Of equal gains the lower b wins,
+the missing bin. Valid if both sides have ``h`` >= min_hessian and count >= min_samples_leaf, and
+for missing left also at least one occupied value bin on each side. Of equal gains the lower b wins,
 then missing right. Missing is `MISSING_UNSEEN` where the missing bin is not occupied. The winner's
 ``bin`` is b, ``next_bin`` the next occupied value bin, `ONLY_MISSING_RIGHT` if there is none. (Rows
 whose weight was rounded to zero go by their code, a missing one right unless missing goes left.)
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.spec import GrowTask, GrownTree
+    from gpuboost.engine.spec import GrownTree, GrowTask
 
 
 class Backend(Protocol):

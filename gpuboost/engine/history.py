@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class History:
         order = np.argsort(tree, kind="stable")
         bounds = np.searchsorted(tree[order], np.arange(self._n_trees + 1))
         local = np.empty(len(tree), dtype=np.int64)
-        parts = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        parts = [order[a:b] for a, b in pairwise(bounds)]
         for nodes in parts:
             local[nodes] = np.arange(len(nodes))
         return [(nodes, local) for nodes in parts]
@@ -139,5 +140,3 @@ def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
         hessian=own["hessian"],
         sums=own["sums"],
     )
-
-

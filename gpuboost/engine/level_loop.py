@@ -35,7 +35,9 @@ class LevelOps(Protocol):
     node side by side (`Frontier.start`, ``count``).
     """
 
-    xp: Any
+    @property
+    def xp(self) -> Any:
+        """The array module: NumPy or CuPy."""
 
     def roots(self, trees: Sequence[int]) -> tuple[Any, Frontier]:
         """Rows and root nodes of a batch of trees."""

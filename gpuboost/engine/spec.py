@@ -138,7 +138,7 @@ class GrownTree:
     draw : float64 (m,)
         The random threshold, NaN where there is none.
     missing : int8 (m,)
-        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` where no row of the node had it missing.
+        `MISSING_RIGHT`, `MISSING_LEFT`, or `MISSING_UNSEEN` where no row had it missing.
     left : int32 (m,)
         Left child, 0 in leaves.
     gain : float64 (m,)

@@ -113,9 +113,9 @@ def value_target(y: np.ndarray, weights: np.ndarray | None, weight_total: float)
     for k in range(y.shape[1]):
         squares = squares + scaled[:, k] * scaled[:, k]
     columns = np.column_stack([centred, squares])
-    multiplicity = len(y)
+    multiplicity = float(len(y))
     if weights is None:
-        multiplicity = max(weight_total, len(y))
+        multiplicity = max(weight_total, multiplicity)
     else:
         columns = np.column_stack([columns * weights[:, None], weights])
     wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))

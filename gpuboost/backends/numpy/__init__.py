@@ -11,7 +11,7 @@ from gpuboost.data.binning import bin_columns
 from gpuboost.engine.level_loop import grow_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
@@ -37,7 +37,7 @@ class NumpyBackend:
         size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
         batches = [task.trees[i : i + size] for i in range(0, len(task.trees), size)]
 
-        def grow_batch(trees: list[int]) -> list[GrownTree]:
+        def grow_batch(trees: Sequence[int]) -> list[GrownTree]:
             return grow_levels(NumpyLevelOps(task), task, trees)
 
         if task.n_threads == 1 or len(batches) == 1:

@@ -109,6 +109,7 @@ def _sorted_groups(
     if rows.gradient is not None:
         gradient = np.add.reduceat(rows.gradient[order], starts, axis=0)
     else:
+        assert rows.label is not None
         group = np.repeat(np.arange(len(starts)), sizes)
         flat = np.zeros(len(starts) * n_channels, dtype=np.int64)
         np.add.at(flat, group * n_channels + rows.label[order], hessian_of_row)

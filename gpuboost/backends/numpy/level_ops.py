@@ -64,9 +64,7 @@ class NumpyLevelOps(RowOps):
         cuts = np.flatnonzero(np.diff(ends // per_slice)) + 1
         return [part for part in np.split(nodes, cuts) if len(part)]
 
-    def _walk(
-        self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits
-    ) -> None:
+    def _walk(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits) -> None:
         """Walk each node's features in the order of their ranks.
 
         The first ``max_features`` count; where none of them could split, the next that could.
@@ -141,9 +139,7 @@ class NumpyLevelOps(RowOps):
         self._level_histograms, self._place = histogram, place
         return splits
 
-    def _histograms(
-        self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray
-    ) -> np.ndarray:
+    def _histograms(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> np.ndarray:
         """Histograms of the open nodes, int64 (m, F, width, 2 + K).
 
         Of two siblings whose parent's histogram is known the one with fewer rows is built from

@@ -129,7 +129,7 @@ class RowOps:
         largest = np.iinfo(np.int32).max
         low = np.minimum.reduceat(np.where(ignored, largest, value), frontier.start, axis=0)
         high = np.maximum.reduceat(np.where(ignored, -largest, value), frontier.start, axis=0)
-        return (low >= high).all(axis=1)
+        return np.all(low >= high, axis=1)
 
     def leaf_sums(self, rows: RowBlock, frontier: Frontier, leaves: np.ndarray) -> np.ndarray:
         """Leaf sums of the given nodes: int64 (len(leaves), P)."""
@@ -168,8 +168,8 @@ class RowOps:
     ) -> tuple[RowBlock, Frontier]:
         """Move the rows of accepted nodes to their children, keeping their order.
 
-            before  | a: l r l l r | b: r l r |
-            after   | a: l l l | a: r r | b: l | b: r r |
+        before  | a: l r l l r | b: r l r |
+        after   | a: l l l | a: r r | b: l | b: r r |
         """
         parents = np.flatnonzero(accepted)
         node = frontier.take(parents)

@@ -1,0 +1,144 @@
+"""The bins of a table's features, and a table as codes of these bins.
+
+A value bin ``b`` of a feature holds the values ``edges[b - 1] < x <= edges[b]``, so the code of a
+value is the number of edges below it::
+
+    edges          e0      e1      e2
+    x     ---------|-------|-------|---------
+    code      0        1       2        3         and `missing_code` for NaN
+
+All features share one missing code, the largest number of value bins, so that a histogram has the
+same width for every feature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so codes fit in uint8
+
+
+@dataclass(frozen=True, eq=False)
+class BinMapper:
+    """The bins of every feature, as learnt from training data.
+
+    Attributes
+    ----------
+    edges : tuple of ndarray of float64, one per feature
+        Upper edges of all value bins but the last, strictly increasing. Empty for categories.
+    n_bins : ndarray of int32 of shape (n_features,)
+        Value bins of each feature, at least 1.
+    low, high, center : ndarray of float64 of shape (n_features, width - 1)
+        Smallest and largest training value of each bin and their midpoint; bins a feature does not
+        have repeat its last one. For categories all three are the code itself.
+    is_categorical : ndarray of bool of shape (n_features,)
+    """
+
+    edges: tuple[NDArray[np.float64], ...]
+    n_bins: NDArray[np.int32]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    center: NDArray[np.float64]
+    is_categorical: NDArray[np.bool_]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.n_bins)
+
+    @property
+    def missing_code(self) -> int:
+        """Code of a missing value, the same for all features."""
+        return int(self.n_bins.max())
+
+    @property
+    def width(self) -> int:
+        """Codes a histogram has room for: the value bins and the missing one."""
+        return self.missing_code + 1
+
+    @cached_property
+    def _edges64(self) -> NDArray[np.float64]:
+        table = np.full((self.n_features, self.missing_code - 1), np.inf)
+        for row, edges in zip(table, self.edges, strict=True):
+            row[: len(edges)] = edges
+        table.flags.writeable = False
+        return table
+
+    @cached_property
+    def _edges32(self) -> NDArray[np.float32]:
+        table = round_down_to_float32(self._edges64)
+        table.flags.writeable = False
+        return table
+
+    def edge_table(self) -> NDArray[np.float64]:
+        """Return the edges as one array of shape (n_features, width - 2), padded with +inf."""
+        return self._edges64
+
+    def edge_table_float32(self) -> NDArray[np.float32]:
+        """Return the edges rounded down, so that `x <= edge` is exact for every float32 x."""
+        return self._edges32
+
+    def update_hash(self, sha: Any) -> None:
+        """Feed everything that decides a code to a `hashlib` object, in one fixed byte order."""
+        sha.update(np.int64(self.n_features).astype("<i8").tobytes())
+        sha.update(self.n_bins.astype("<i4").tobytes())
+        sha.update(self.is_categorical.astype("u1").tobytes())
+        for edges in self.edges:
+            sha.update(edges.astype("<f8").tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedMatrix:
+    """A matrix as codes, feature by feature.
+
+    Attributes
+    ----------
+    codes : ndarray of uint8 of shape (n_features, n_samples), C-contiguous
+    mapper : BinMapper
+    n_missing : ndarray of int64 of shape (n_features,)
+        Samples with the missing code.
+    """
+
+    codes: NDArray[np.uint8]
+    mapper: BinMapper
+    n_missing: NDArray[np.int64]
+
+    @property
+    def n_samples(self) -> int:
+        return self.codes.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        return self.codes.shape[0]
+
+    @property
+    def missing_code(self) -> int:
+        return self.mapper.missing_code
+
+    @property
+    def width(self) -> int:
+        return self.mapper.width
+
+
+def midpoint(a: Any, b: Any) -> NDArray[np.float64]:
+    """Return the float64 halfway between `a` and `b` (`a < b`), with `a <= result < b`.
+
+    Where the midpoint rounds to `b` the result is `a`. Neither huge nor denormal values harm it.
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        total = a + b
+    # Halving first would round denormals, adding first overflows above 9e307.
+    middle = np.where(np.isfinite(total), total * 0.5, a * 0.5 + b * 0.5)
+    return np.where(middle < b, middle, a) + 0.0  # + 0.0 makes -0.0 positive
+
+
+def round_down_to_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 that is not above each value, so that comparisons stay exact."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = values.astype(np.float32)
+        return np.where(rounded > values, np.nextafter(rounded, np.float32(-np.inf)), rounded)

@@ -1,0 +1,76 @@
+"""What each class weighs: scikit-learn's `class_weight`, checked and as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Array
+from .parameters import number_between
+
+
+def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced",)) -> None:
+    """Refuse what is not None, a dict or one of `choices`."""
+    if class_weight is None or isinstance(class_weight, Mapping):
+        return
+    if not isinstance(class_weight, str) or class_weight not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(
+            f"class_weight must be None, a dict of label to weight, or {allowed}, "
+            f"got {class_weight!r}"
+        )
+
+
+def class_weights(
+    class_weight: Any, codes: NDArray[np.int32], classes: Array
+) -> NDArray[np.float64] | None:
+    """Return the weight of each class for the rows given, or None if all weigh the same.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A label that a dict
+        lacks weighs 1.
+    codes : ndarray of int32 of shape (n_samples,)
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    ndarray of float64 of shape (n_classes,), or None
+
+    Raises
+    ------
+    ValueError
+        For labels that are no classes where a class has no weight, as in scikit-learn, and for
+        weights that are negative or not finite.
+    """
+    check_class_weight(class_weight)
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return balanced_weights(np.bincount(codes, minlength=len(classes)))
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    without = [label for label in labels if label not in class_weight]
+    if unknown and without:  # a label too many alone is a class that these rows do not have
+        raise ValueError(
+            f"class_weight has the labels {unknown!r}, which are not in y, and no weight for "
+            f"{without!r:.200}; its keys must be among the classes {labels!r:.200}"
+        )
+    weights = [
+        number_between(f"class_weight[{label!r}]", class_weight.get(label, 1.0), 0.0)
+        for label in labels
+    ]
+    return np.array(weights, dtype=np.float64)
+
+
+def balanced_weights(counts: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+    """Return `n / (n_classes * count)` of the classes that occur, and 0 for those that do not."""
+    present = counts > 0
+    weights = np.zeros(len(counts), dtype=np.float64)
+    total = float(counts.sum())
+    weights[present] = total / (np.count_nonzero(present) * counts[present].astype(np.float64))
+    return weights

@@ -1,0 +1,132 @@
+"""A table read, checked and binned once, for many fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .binning import MAX_BINS, BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
+from .frames import FeatureSchema, apply_schema, fit_schema
+from .validation import check_features, check_weights, integer_between, thread_count
+
+
+class Dataset:
+    """Features that are read, checked and binned once; stands in for `X`.
+
+    Pass it to `fit`, `predict` and `score` in place of `X`. It keeps codes of one byte per value
+    and not `X` itself.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+        NaN is missing.
+    categorical_features : "from_dtype", None, or array-like of bool, int or str
+        Which features are categories: those of a categorical type, none, or by mask, place or name.
+    max_bins : int
+        Value bins per feature, from 2 to 255.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights for the bin edges, which are quantiles. `fit` has its own `sample_weight`.
+    reference : Dataset, optional
+        Take the features and bins of this dataset, as test data must. The parameters above, but for
+        `X`, are then its own and may not be given.
+    n_jobs : int, optional
+        Threads: None is 1, -1 all processors.
+
+    Attributes
+    ----------
+    schema : FeatureSchema
+    binned : BinnedMatrix
+    feature_names_in_ : ndarray of str of shape (n_features,)
+        Only if all names are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuboost import Dataset
+    >>> X = np.arange(20.0).reshape(10, 2)
+    >>> train = Dataset(X[:7])
+    >>> Dataset(X[7:], reference=train).shape
+    (3, 2)
+    """
+
+    schema: FeatureSchema
+    binned: BinnedMatrix
+
+    def __init__(
+        self,
+        X: Any,
+        *,
+        categorical_features: Any = "from_dtype",
+        max_bins: int = MAX_BINS,
+        sample_weight: Any = None,
+        reference: Dataset | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        n_threads = thread_count(n_jobs)
+        if reference is None:
+            max_bins = integer_between("max_bins", max_bins, 2, MAX_BINS)
+            matrix, self.schema = fit_schema(X, categorical_features)
+            check_features(matrix, self.schema.names)
+            weights = check_weights(sample_weight, len(matrix))
+            categorical = self.schema.is_categorical
+            mapper = fit_bin_mapper(matrix, categorical, max_bins, weights, n_threads)
+        else:
+            _check_reference(reference, categorical_features, max_bins, sample_weight)
+            self.schema, mapper = reference.schema, reference.mapper
+            matrix = check_features(apply_schema(X, self.schema), self.schema.names)
+        self.binned = bin_columns(matrix, mapper, n_threads)
+
+    @property
+    def mapper(self) -> BinMapper:
+        return self.binned.mapper
+
+    @property
+    def n_samples(self) -> int:
+        return self.binned.n_samples
+
+    @property
+    def n_features(self) -> int:
+        return self.binned.n_features
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_samples, self.n_features
+
+    @property
+    def feature_names_in_(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+        if self.schema.names is None:
+            raise AttributeError("this Dataset has no feature_names_in_: X had no string names")
+        return self.schema.names
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        n_categorical = int(np.count_nonzero(self.schema.is_categorical))
+        n_missing = int(self.binned.n_missing.sum())
+        return (
+            f"Dataset({self.n_samples} samples, {self.n_features} features "
+            f"({n_categorical} categorical), up to {self.mapper.missing_code} bins, "
+            f"{n_missing} missing values, {self.binned.codes.nbytes / 2**20:.1f} MiB)"
+        )
+
+
+def _check_reference(
+    reference: Any, categorical_features: Any, max_bins: Any, sample_weight: Any
+) -> None:
+    """With a reference, nothing that it decides may be given."""
+    if not isinstance(reference, Dataset):
+        raise TypeError(f"reference must be a Dataset, got {type(reference).__name__}")
+    given = {
+        "categorical_features": not (
+            isinstance(categorical_features, str) and categorical_features == "from_dtype"
+        ),
+        "max_bins": max_bins != MAX_BINS,
+        "sample_weight": sample_weight is not None,
+    }
+    excess = [name for name, is_given in given.items() if is_given]
+    if excess:
+        raise ValueError(
+            f"{', '.join(excess)} must not be given with a reference, which has its own"
+        )

@@ -1,0 +1,272 @@
+"""What a user brings -> one float matrix and a schema.
+
+A frame or an array becomes a `Table` (columns as numbers or as categories); from there on all
+inputs go the same way. Numeric columns become float32 where that is exact, else float64; a
+categorical column becomes its codes. The levels of a feature are coded in sorted order, so the
+codes depend on the values alone and not on the library which held them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Array, is_missing_label
+from .binning import MAX_BINS
+from .tables import ArrayTable, Codes, Names, Table, read_table, to_floats
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSchema:
+    """What training data looked like: what `apply_schema` holds other data to.
+
+    Attributes
+    ----------
+    names : ndarray of object of shape (n_features,), or None
+        Column names, if all of them are strings.
+    n_features : int
+    is_categorical : ndarray of bool of shape (n_features,)
+    levels : tuple of (list or None), one per feature
+        The categories whose place in the list is their code; None for a numeric feature.
+    folded : tuple of (dict or None), one per feature
+        Code of each of the rarest categories, which share one because there are too many.
+    """
+
+    names: Names | None
+    n_features: int
+    is_categorical: NDArray[np.bool_]
+    levels: tuple[list[Any] | None, ...]
+    folded: tuple[dict[Any, int] | None, ...]
+
+    def codes_of(self, feature: int) -> dict[Any, int]:
+        """Return the code of every known category of a feature."""
+        levels, folded = self.levels[feature], self.folded[feature]
+        return {level: code for code, level in enumerate(levels or ())} | (folded or {})
+
+
+def fit_schema(
+    X: Any, categorical_features: Any = "from_dtype"
+) -> tuple[NDArray[np.floating[Any]], FeatureSchema]:
+    """Learn the columns of `X` and return it as a matrix.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+    categorical_features : "from_dtype", None, or array-like of bool, int or str
+        Which features are categories: those of a categorical type, none, or by mask, place or name.
+
+    Returns
+    -------
+    X : ndarray of float32 or float64 of shape (n_samples, n_features)
+        Not copied if it is such an array already and has no categories.
+    schema : FeatureSchema
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no table, has a column that is no number, or a wrong `categorical_features`.
+    """
+    table = read_table(X)
+    is_categorical = _resolve_categorical(categorical_features, table)
+    levels: list[list[Any] | None] = [None] * table.n_features
+    folded: list[dict[Any, int] | None] = [None] * table.n_features
+
+    def learn(feature: int) -> Array:
+        codes, values = table.categories(feature)
+        counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:]
+        known, levels[feature], folded[feature] = _choose_levels(values, counts)
+        return _look_up(codes, values, known)
+
+    matrix = _assemble(table, is_categorical, learn)
+    schema = FeatureSchema(
+        table.names, table.n_features, is_categorical, tuple(levels), tuple(folded)
+    )
+    return matrix, schema
+
+
+def apply_schema(
+    X: Any, schema: FeatureSchema, owner: str = "Dataset"
+) -> NDArray[np.floating[Any]]:
+    """Return other data as a matrix with the codes of the training data.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+    schema : FeatureSchema
+    owner : str
+        Class that expects the features, for the messages.
+
+    Returns
+    -------
+    ndarray of float32 or float64 of shape (n_samples, n_features)
+        NaN where a category is missing or unknown.
+
+    Raises
+    ------
+    ValueError
+        If the names, their order or the number of the features differ.
+    """
+    table = read_table(X)
+    _check_names(table.names, schema.names, owner)
+    if table.n_features != schema.n_features:
+        raise ValueError(
+            f"X has {table.n_features} features, but {owner} is expecting "
+            f"{schema.n_features} features as input."
+        )
+
+    def code(feature: int) -> Array:
+        codes, values = table.categories(feature)
+        return _look_up(codes, values, schema.codes_of(feature))
+
+    return _assemble(table, schema.is_categorical, code)
+
+
+# ---- the matrix ---------------------------------------------------------------------------------
+
+
+def _assemble(
+    table: Table, is_categorical: NDArray[np.bool_], encode: Callable[[int], Array]
+) -> Array:
+    """One matrix of the numbers and the codes of a table."""
+    if isinstance(table, ArrayTable) and not is_categorical.any():
+        return to_floats(table.array, None)
+    numeric = np.flatnonzero(~is_categorical)
+    narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
+    shape = (table.n_samples, table.n_features)
+    matrix = np.empty(shape, dtype=np.float32 if narrow else np.float64, order="F")
+    for feature in range(table.n_features):
+        column = encode if is_categorical[feature] else table.numbers
+        matrix[:, feature] = column(feature)
+    return matrix
+
+
+# ---- categories ---------------------------------------------------------------------------------
+
+
+def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
+    """The mask of the categorical features."""
+    mask = np.zeros(table.n_features, dtype=bool)
+    if choice is None:
+        return mask
+    if isinstance(choice, str):
+        if choice != "from_dtype":
+            raise ValueError(
+                f"categorical_features must be 'from_dtype', None, or a mask, places or names of "
+                f"features, got {choice!r}; to choose one feature by name pass [{choice!r}]"
+            )
+        mask[:] = [table.is_category_type(feature) for feature in range(table.n_features)]
+        return mask
+    chosen = np.atleast_1d(np.asarray(choice))
+    if chosen.size == 0:
+        return mask
+    if chosen.dtype.kind == "b":
+        if chosen.shape != mask.shape:
+            raise ValueError(
+                f"categorical_features as a mask must have shape {mask.shape}, one entry per "
+                f"feature, got {chosen.shape}"
+            )
+        return chosen
+    mask[_feature_places(chosen.ravel(), table)] = True
+    return mask
+
+
+def _feature_places(chosen: Array, table: Table) -> Any:
+    """Places of the features named or numbered."""
+    if chosen.dtype.kind in "iu":
+        outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
+        if outside.size:
+            raise ValueError(
+                "categorical_features as places must be integers from 0 to "
+                f"{table.n_features - 1}, got {outside.tolist()}"
+            )
+        return chosen
+    if not all(isinstance(name, str) for name in chosen.tolist()):
+        raise ValueError(
+            "categorical_features must be 'from_dtype', None, or a mask, places or names of "
+            f"features, got {chosen.tolist()!r:.80}"
+        )
+    if table.names is None:
+        raise ValueError(
+            "categorical_features are names, but X has no feature names; pass a data frame with "
+            "names or give the places of the features"
+        )
+    places = {name: place for place, name in enumerate(table.names)}
+    unknown = sorted(set(chosen.tolist()) - set(places))
+    if unknown:
+        raise ValueError(
+            f"categorical_features names {unknown}, which X does not have; its features are "
+            f"{table.names.tolist()!r:.200}"
+        )
+    return [places[name] for name in chosen.tolist()]
+
+
+def _choose_levels(
+    values: Sequence[Any], counts: NDArray[np.int64]
+) -> tuple[dict[Any, int], list[Any], dict[Any, int]]:
+    """Code the levels that occur in sorted order; the rarest share the last code if too many."""
+    weight: dict[Any, int] = {}
+    for value, count in zip(values, counts.tolist(), strict=True):
+        if count and not is_missing_label(value):
+            weight[value] = weight.get(value, 0) + count
+    ordered = sorted(weight, key=_level_order)
+    if len(ordered) > MAX_BINS:
+        by_count = sorted(ordered, key=lambda level: -weight[level])  # stable: ties stay sorted
+        rare = set(by_count[MAX_BINS - 1 :])
+        levels = [level for level in ordered if level not in rare]
+        folded = dict.fromkeys((level for level in ordered if level in rare), MAX_BINS - 1)
+    else:
+        levels, folded = ordered, {}
+    return {level: code for code, level in enumerate(levels)} | folded, levels, folded
+
+
+def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
+    """The code of each row's level, NaN where it is missing or unknown."""
+    table = [np.nan if is_missing_label(value) else known.get(value, np.nan) for value in values]
+    return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
+
+
+def _level_order(level: Any) -> tuple[bool, Any, str]:
+    """Numbers by value come first, then everything else as text."""
+    if isinstance(level, Number):
+        return False, level, ""
+    return True, 0, str(level)
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+
+def _check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
+    """Hold the names to those of the training data, as scikit-learn does."""
+    if names is None and fitted is None:
+        return
+    if fitted is None:
+        message = f"X has feature names, but {owner} was fitted without feature names"
+        warnings.warn(message, UserWarning, stacklevel=4)
+        return
+    if names is None:
+        message = f"X does not have valid feature names, but {owner} was fitted with feature names"
+        warnings.warn(message, UserWarning, stacklevel=4)
+        return
+    if np.array_equal(names, fitted):
+        return
+    unseen = sorted(set(names) - set(fitted))
+    absent = sorted(set(fitted) - set(names))
+    message = "The feature names should match those that were passed during fit.\n"
+    if unseen:
+        message += "Feature names unseen at fit time:\n" + _bullets(unseen)
+    if absent:
+        message += "Feature names seen at fit time, yet now missing:\n" + _bullets(absent)
+    if not unseen and not absent:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise ValueError(message)
+
+
+def _bullets(names: list[str], most: int = 5) -> str:
+    lines = [f"- {name}\n" for name in names[:most]]
+    return "".join(lines + ["- ...\n"] * (len(names) > most))

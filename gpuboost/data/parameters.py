@@ -1,0 +1,98 @@
+"""Checks of single parameters: each returns the value, or says what it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+
+def one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
+    """Return `value` if it is one of `allowed`."""
+    for choice in allowed:
+        if type(choice) is type(value) and choice == value:
+            return value
+    choices = ", ".join(repr(choice) for choice in allowed)
+    raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Return `value` as bool if it is one."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def integer_between(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return `value` as int if it is an integer from `low` to `high`, both included."""
+    allowed = (
+        f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+    )
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {allowed}, got {value}")
+    return number
+
+
+def integer_at_least(name: str, value: Any, low: int) -> int:
+    """Return `value` as int if it is an integer of at least `low`."""
+    return integer_between(name, value, low)
+
+
+def number_between(
+    name: str,
+    value: Any,
+    low: float,
+    high: float = math.inf,
+    *,
+    low_included: bool = True,
+    high_included: bool = True,
+) -> float:
+    """Return `value` as float if it is a finite number between `low` and `high`."""
+    allowed = f"a number {'>=' if low_included else '>'} {low}"
+    if high < math.inf:
+        allowed += f" and {'<=' if high_included else '<'} {high}"
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {allowed}, got {value!r} of type {type(value).__name__}")
+    number = float(value)
+    above = number >= low if low_included else number > low
+    below = number <= high if high_included else number < high
+    if not (above and below and math.isfinite(number)):
+        raise ValueError(f"{name} must be {allowed}, got {value}")
+    return number
+
+
+def fraction(name: str, value: Any, *, zero: bool = False, one: bool = True) -> float:
+    """Return `value` as float if it lies between 0 and 1; the ends count if so told."""
+    return number_between(name, value, 0.0, 1.0, low_included=zero, high_included=one)
+
+
+def count_or_fraction(name: str, value: Any, total: int, *, least: int = 1) -> int:
+    """Return how many of `total` are meant: an integer says it, a float is a share of them.
+
+    The share is rounded down, but is at least `least`.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return integer_between(name, value, least, total)
+    try:
+        share = fraction(name, value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{name} must be an integer from {least} to {total} or a float in (0, 1], got {value!r}"
+        ) from None
+    return max(least, int(share * total))
+
+
+def thread_count(n_jobs: Any) -> int:
+    """Return the number of threads `n_jobs` stands for; None is 1 and -1 all, as in joblib."""
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool)):
+        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}")
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; use 1 for one thread and -1 for all processors")
+    return int(effective_n_jobs(n_jobs))

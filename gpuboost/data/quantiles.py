@@ -1,0 +1,112 @@
+"""Exact quantiles of a column: integer weights, equal shares, no order of the rows in the result.
+
+The quantiles do not depend on the unit of the weights if it is a power of two, so rows given k
+times and rows of weight k have the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Cumulative weights stay below 2**_WEIGHT_BITS and shares below 2**_SHARE_BITS: their product fits.
+_WEIGHT_BITS = 46
+_SHARE_BITS = 16
+
+Floats = NDArray[np.floating[Any]]
+
+
+def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.int64] | None]:
+    """Rows of positive weight and their weights as integers; None where all are equal.
+
+    The unit is a power of two that depends on nothing but the largest weight and the number of
+    rows, so sums are exact, free of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
+    """
+    rows = np.flatnonzero(weights > 0)
+    positive = np.asarray(weights, dtype=np.float64)[rows]
+    kept = None if len(rows) == len(weights) else rows
+    if positive.min() == positive.max():
+        return kept, None
+    exponent = _WEIGHT_BITS - int(np.frexp(positive.max())[1]) - len(rows).bit_length()
+    scaled = np.rint(np.ldexp(positive, exponent))
+    return kept, np.maximum(scaled, 1.0).astype(np.int64)
+
+
+def distinct_values(
+    column: Floats, counts: NDArray[np.int64] | None
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Distinct values of a column in order, and the weight of all rows up to each of them."""
+    if counts is None:
+        column.sort()  # NaN last
+    else:
+        order = np.argsort(column)
+        column = column[order]
+    column = column[: np.searchsorted(column, np.nan)]
+    last = np.flatnonzero(column[1:] != column[:-1])
+    if len(column):
+        last = np.append(last, len(column) - 1)
+    if counts is None:
+        return column[last], last + 1
+    return column[last], np.cumsum(counts[order[: len(column)]])[last]
+
+
+def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int64]:
+    """Cut the weight of values that fill bins alone to what two shares of the rest weigh.
+
+    With h heavy values and a light rest L, two of `max_bins` shares of the cut total are
+    `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`; h is the fewest that are above.
+    """
+    counts, total = np.diff(cumulative, prepend=0), int(cumulative[-1])
+    if int(counts.max()) * max_bins <= 2 * total:
+        return cumulative
+    # Fill the bits there are: the cut weight is then the same for k rows and for one of weight k.
+    shift = max(0, _WEIGHT_BITS - total.bit_length())
+    counts, total = counts << shift, total << shift
+    n_largest = (max_bins - 1) // 2 + 1
+    largest = np.sort(np.partition(counts, -n_largest)[-n_largest:])[::-1]
+    rest = total - np.append(0, np.cumsum(largest[:-1]))
+    shares = max_bins - 2 * np.arange(n_largest)
+    n_heavy = int(np.argmax(largest * shares <= 2 * rest))
+    limit = -(-2 * int(rest[n_heavy]) // int(shares[n_heavy]))
+    return np.cumsum(np.minimum(counts, limit))
+
+
+def quantile_cuts(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.intp]:
+    """Index of the first value of every bin but the first, for the most bins that are allowed.
+
+    `max_bins` shares never give more than `max_bins` bins but may give fewer, where several
+    boundaries fall into one value; so find by bisection how many shares there is room for.
+    """
+    cuts = _cuts_of_shares(cumulative, max_bins)
+    enough, too_many = max_bins, 1 << _SHARE_BITS
+    step = 1
+    while len(cuts) + 1 < max_bins and too_many - enough > 1:
+        n_shares = min(enough + step, (enough + too_many) // 2)
+        trial = _cuts_of_shares(cumulative, n_shares)
+        if len(trial) + 1 <= max_bins:
+            enough, cuts, step = n_shares, trial, 2 * step
+        else:
+            too_many = n_shares
+    return cuts
+
+
+def _cuts_of_shares(cumulative: NDArray[np.int64], n_shares: int) -> NDArray[np.intp]:
+    """Cut where the boundaries between equal shares fall.
+
+    The first boundary inside a value cuts before it and a second one after it::
+
+        values       |  a |  b  | c |       d        | e | f |
+        boundaries          ^             ^     ^          ^
+        cuts              |         |                |   |
+
+    So a bin of several values has one boundary at most, in its first value, and weighs less than
+    two shares. There is nothing before the first value: its first boundary cuts after it.
+    """
+    total = int(cumulative[-1])
+    boundaries = np.arange(1, n_shares) * total // n_shares
+    inside = np.searchsorted(cumulative, boundaries, side="right")
+    twice = inside[1:][inside[1:] == inside[:-1]]
+    cuts = np.unique(np.concatenate([np.maximum(inside, 1), twice + 1]))
+    return cuts[cuts < len(cumulative)]

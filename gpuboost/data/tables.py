@@ -1,0 +1,261 @@
+"""A user's table as columns: each as numbers, or as codes into a list of levels.
+
+What a user can bring is two short tables of (is it, how to read it): data frames here, arrays in
+`arrays`. Frames are met through `narwhals`, which imports none of their libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Array, as_host_array, is_sparse, refuse_sparse
+from .validation import check_shape, feature_label
+
+_EXACT_IN_FLOAT32 = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
+_CATEGORIES = (nw.Categorical, nw.Enum)
+_CATEGORY_ADVICE = "make it a category (pandas, polars and Arrow have a type for that) or encode it"
+
+Codes = NDArray[np.int64]
+Names = NDArray[np.object_]
+
+
+class Table(Protocol):
+    """Columns by their place. `categories` gives codes (-1 = missing) into a list of levels."""
+
+    @property
+    def names(self) -> Names | None: ...
+    @property
+    def n_samples(self) -> int: ...
+    @property
+    def n_features(self) -> int: ...
+    def is_category_type(self, feature: int) -> bool: ...
+    def fits_float32(self, feature: int) -> bool: ...
+    def numbers(self, feature: int) -> Array: ...
+    def categories(self, feature: int) -> tuple[Codes, list[Any]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayTable:
+    """A 2-d array."""
+
+    array: Array
+    names = None
+
+    @property
+    def n_samples(self) -> int:
+        return self.array.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.array.shape[1]
+
+    def is_category_type(self, feature: int) -> bool:
+        return False
+
+    def fits_float32(self, feature: int) -> bool:
+        return _float_type(self.array.dtype) == np.float32
+
+    def numbers(self, feature: int) -> Array:
+        return to_floats(self.array[:, feature], feature_label(feature, None))
+
+    def categories(self, feature: int) -> tuple[Codes, list[Any]]:
+        column = self.array[:, feature]
+        if column.dtype.kind in "OUST":
+            return _categories_of_objects(column.tolist(), feature_label(feature, None))
+        return _categories_of_numbers(self.numbers(feature))
+
+
+@dataclass(frozen=True, eq=False)
+class FrameTable:
+    """A data frame, as the series that `narwhals` makes of its columns."""
+
+    columns: list[nw.Series[Any]]
+    names: Names | None
+    n_samples: int
+
+    @property
+    def n_features(self) -> int:
+        return len(self.columns)
+
+    def is_category_type(self, feature: int) -> bool:
+        return isinstance(self.columns[feature].dtype, _CATEGORIES)
+
+    def fits_float32(self, feature: int) -> bool:
+        return isinstance(self.columns[feature].dtype, _EXACT_IN_FLOAT32)
+
+    def numbers(self, feature: int) -> Array:
+        series, label = self.columns[feature], feature_label(feature, self.names)
+        if self.is_category_type(feature):
+            codes, values = self.categories(feature)
+            return np.append(to_floats(np.array(values, dtype=object), label), np.nan)[codes]
+        dtype = series.dtype
+        nullable = dtype.is_integer() or dtype == nw.Boolean
+        if dtype == nw.Decimal or (nullable and series.null_count()):
+            series = series.cast(nw.Float64)
+        column = series.to_numpy()
+        if column.dtype.kind == "O" and series.null_count():
+            column = np.where(series.is_null().to_numpy(), np.nan, column)
+        return to_floats(column, label)
+
+    def categories(self, feature: int) -> tuple[Codes, list[Any]]:
+        series = self.columns[feature]
+        dtype = series.dtype
+        if not isinstance(dtype, _CATEGORIES):
+            if dtype.is_numeric() or dtype == nw.Boolean:
+                return _categories_of_numbers(self.numbers(feature))
+            series = series.cast(nw.String) if dtype.is_temporal() else series
+        for is_it, encode in _CATEGORY_ENCODERS:
+            if is_it(series.implementation):
+                return encode(series)
+        raise TypeError(
+            f"{feature_label(feature, self.names)} is a category of {series.implementation}, "
+            "which is not supported; use pandas, polars or Arrow, or encode it"
+        )
+
+
+def read_table(X: Any) -> Table:
+    """Walk the table of what a user can bring."""
+    if is_sparse(X):
+        refuse_sparse(X)
+    for is_it, convert in _FRAME_KINDS:
+        if is_it(X):
+            return convert(X)
+    array = as_host_array(X, "X")
+    check_shape(array)
+    return ArrayTable(array)
+
+
+def _read_frame(frame: Any) -> FrameTable:
+    try:
+        data = nw.from_native(frame, eager_only=True)
+        columns = list(data.iter_columns())
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(
+            f"Feature names must differ from each other; rename them: {error}"
+        ) from error
+    return FrameTable(columns, _string_names(list(data.columns)), data.shape[0])
+
+
+def _read_arrow_stream(stream: Any) -> FrameTable:
+    return _read_frame(nw.from_arrow(stream, backend="pyarrow"))
+
+
+_FRAME_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], FrameTable]]] = [
+    (nw.dependencies.is_into_dataframe, _read_frame),
+    # Arrow record batches, and what other libraries hand out under this name; a Series is no table.
+    (
+        lambda X: hasattr(X, "__arrow_c_stream__") and not nw.dependencies.is_into_series(X),
+        _read_arrow_stream,
+    ),
+]
+
+
+def _string_names(names: list[Any]) -> Names | None:
+    """The names if all are strings, None if none is."""
+    kinds = sorted({type(name).__name__ for name in names})
+    if not names or "str" not in kinds:
+        return None
+    if len(kinds) > 1:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your "
+            f"input has {kinds} as column name types; make them all strings, for example with "
+            "X.columns = X.columns.astype(str)"
+        )
+    return np.array(names, dtype=object)
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    """The float that holds a type: float32 where that is exact."""
+    small = 4 if dtype.kind == "f" else 2
+    return np.float32 if dtype.kind in "fbiu" and dtype.itemsize <= small else np.float64
+
+
+def to_floats(values: Array, label: str | None) -> Array:
+    """Floats of an array of any type; `label` names its column, None stands for a whole matrix."""
+    kind = values.dtype.kind
+    if kind in "fbiu":
+        return values.astype(_float_type(values.dtype), copy=False)
+    if kind == "c":
+        raise ValueError("Complex data not supported; pass the real and imaginary parts as columns")
+    if kind not in "OUST":
+        raise ValueError(
+            f"{label or 'X'} has type {values.dtype}, which is no number; {_CATEGORY_ADVICE}"
+        )
+    if label is None:
+        columns = [to_floats(c, feature_label(i, None)) for i, c in enumerate(values.T)]
+        return np.stack(columns, axis=1) if columns else np.empty(values.shape)
+    try:
+        return values.astype(np.float64)
+    except TypeError as error:
+        raise TypeError(f"{label} has a value that is no number: {error}") from error
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{label} does not convert to numbers ({error}); {_CATEGORY_ADVICE}"
+        ) from error
+
+
+# ---- categories ---------------------------------------------------------------------------------
+
+
+def _categories_of_numbers(column: Array) -> tuple[Codes, list[Any]]:
+    """Levels that are numbers; whole ones as int, for reading."""
+    values, codes = np.unique(column, return_inverse=True)
+    levels = [int(v) if v.is_integer() else v for v in values.tolist()]
+    return np.where(np.isnan(column), -1, codes), levels
+
+
+def _categories_of_objects(values: list[Any], label: str) -> tuple[Codes, list[Any]]:
+    """Levels that are any Python objects."""
+    try:
+        place: dict[Hashable, int] = {level: i for i, level in enumerate(dict.fromkeys(values))}
+    except TypeError as error:
+        raise TypeError(
+            f"{label} is categorical but has a value that cannot be one ({error}); "
+            "categories are strings or numbers"
+        ) from error
+    codes = np.fromiter(map(place.__getitem__, values), dtype=np.int64, count=len(values))
+    return codes, list(place)
+
+
+def _encode_pandas(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
+    native = series.to_native()
+    if not hasattr(native.dtype, "categories"):
+        native = native.astype("category")
+    return native.cat.codes.to_numpy().astype(np.int64), native.cat.categories.tolist()
+
+
+def _encode_polars(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
+    # A Categorical's own codes number the strings of the whole process; an Enum's are from 0.
+    text = series.cast(nw.String)
+    levels = text.drop_nulls().unique().sort().to_list()
+    physical = text.cast(nw.Enum(levels)).to_native().to_physical()
+    return physical.cast(int).fill_null(-1).to_numpy(), levels
+
+
+def _encode_arrow(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
+    native = series.to_native()
+    if not hasattr(native.type, "value_type"):
+        native = native.dictionary_encode()
+    chunks = native.unify_dictionaries().chunks
+    if not chunks:
+        return np.empty(0, dtype=np.int64), []
+    codes = [chunk.indices.cast("int64").fill_null(-1).to_numpy() for chunk in chunks]
+    return np.concatenate(codes), chunks[0].dictionary.to_pylist()
+
+
+_CATEGORY_ENCODERS: list[
+    tuple[Callable[[nw.Implementation], bool], Callable[[nw.Series[Any]], tuple[Codes, list[Any]]]]
+] = [
+    (nw.Implementation.is_pandas_like, _encode_pandas),
+    (nw.Implementation.is_polars, _encode_polars),
+    (nw.Implementation.is_pyarrow, _encode_arrow),
+]

@@ -1,0 +1,343 @@
+"""The only place that judges user input; everything after it trusts what it gets.
+
+Every message says what was given, what is allowed and what to do. Where scikit-learn has a known
+wording for an error, its key phrase is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+
+from .arrays import Array, as_host_array, is_missing_label
+from .class_weight import balanced_weights, check_class_weight, class_weights
+from .parameters import (
+    boolean,
+    count_or_fraction,
+    fraction,
+    integer_at_least,
+    integer_between,
+    number_between,
+    one_of,
+    thread_count,
+)
+
+__all__ = [
+    "MAX_ROWS",
+    "balanced_weights",
+    "boolean",
+    "check_class_weight",
+    "check_classes",
+    "check_features",
+    "check_flush_to_zero",
+    "check_same_length",
+    "check_shape",
+    "check_targets",
+    "check_weights",
+    "class_weights",
+    "count_or_fraction",
+    "feature_label",
+    "fraction",
+    "integer_at_least",
+    "integer_between",
+    "number_between",
+    "one_of",
+    "thread_count",
+]
+
+MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
+_ROW_CHUNK = 1 << 16
+_DENSE_RANGE = 1 << 16  # labels in a range up to this are numbered by a table, not by sorting
+
+# ---- features ----------------------------------------------------------------------------------
+
+
+def feature_label(feature: int, names: Any) -> str:
+    """Return what to call a feature in a message: "feature 3", or "feature 3 ('age')"."""
+    return f"feature {feature}" + (f" ({str(names[feature])!r})" if names is not None else "")
+
+
+def check_shape(X: Array) -> None:
+    """Refuse what is not a table of at least one and at most `MAX_ROWS` rows.
+
+    Raises
+    ------
+    ValueError
+    """
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {'scalar' if X.ndim == 0 else f'{X.ndim}D'} array instead, of "
+            f"shape {X.shape}. Reshape your data: X.reshape(-1, 1) makes it one feature, "
+            "X.reshape(1, -1) one sample."
+        )
+    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
+            )
+    if X.shape[0] > MAX_ROWS:
+        raise ValueError(
+            f"X has {X.shape[0]} rows, but at most {MAX_ROWS} (2**31 - 1) are supported; "
+            "train on a sample of the rows"
+        )
+
+
+def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[np.floating[Any]]:
+    """Return a float matrix as it is, if it has a fit shape and no infinity. NaN is missing.
+
+    Parameters
+    ----------
+    X : ndarray of float32 or float64
+    names : ndarray of str, optional
+        Feature names for the message.
+
+    Raises
+    ------
+    ValueError
+        For a wrong shape, or infinite values, naming the first feature that has one.
+    """
+    check_shape(X)
+    for start in range(0, X.shape[0], _ROW_CHUNK):
+        infinite = np.isinf(X[start : start + _ROW_CHUNK])
+        if infinite.any():
+            feature = int(np.flatnonzero(infinite.any(axis=0))[0])
+            row = start + int(np.flatnonzero(infinite[:, feature])[0])
+            raise ValueError(
+                f"Input X contains infinity: {feature_label(feature, names)} is "
+                f"{X[row, feature]} in row {row}; clip it, or make it NaN, which means missing"
+            )
+    return X
+
+
+def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
+    """Return sample weights as float64 of shape (n_samples,), None for None.
+
+    Raises
+    ------
+    ValueError
+        For a wrong shape, values that are not finite or negative, and weights that are all zero.
+    """
+    if weights is None:
+        return None
+    if isinstance(weights, Real):
+        weights = np.full(n_samples, float(weights))
+    weights = _to_numbers(as_host_array(weights, "sample_weight"), "sample_weight")
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight must have shape ({n_samples},), one weight per row of X, "
+            f"got {weights.shape}"
+        )
+    _check_finite(weights, "sample_weight")
+    largest = float(weights.max())
+    if weights.min() < 0:
+        row = int(np.argmin(weights))
+        raise ValueError(
+            f"sample_weight must not be negative, got {weights[row]} in row {row}; "
+            "weight 0 leaves a row out"
+        )
+    if largest == 0:
+        raise ValueError("sample_weight is zero for every row; at least one must be positive")
+    if not math.isfinite(largest * n_samples):
+        raise ValueError(
+            f"sample_weight sums to infinity (largest {largest}); divide it by its maximum"
+        )
+    return weights
+
+
+# ---- targets -----------------------------------------------------------------------------------
+
+
+def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
+    """Return the class of each row as a number, and the sorted classes.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Strings, bools or whole numbers.
+
+    Returns
+    -------
+    codes : ndarray of int32 of shape (n_samples,)
+    classes : ndarray of shape (n_classes,)
+
+    Raises
+    ------
+    ValueError
+        For missing labels, numbers that are not whole, labels of mixed types, several outputs.
+    """
+    y = _labels_as_vector(_read_target(y))
+    if y.dtype.kind == "O":
+        return _code_objects(y)
+    if y.dtype.kind == "f":
+        _check_finite(y, "Input y")
+        if np.any(y != np.floor(y)):
+            raise ValueError(
+                "Unknown label type: continuous. A classifier needs classes: whole numbers, bools "
+                "or strings; use a regressor for continuous targets, or bin them first"
+            )
+    elif y.dtype.kind not in "biuUST":
+        raise ValueError(
+            f"Unknown label type: {y.dtype}. Labels must be whole numbers, bools or strings"
+        )
+    if y.dtype.kind in "biuf":
+        lowest, largest = float(y.min()), float(y.max())
+        if largest - lowest < _DENSE_RANGE and max(-lowest, largest) < 2**53:
+            return _code_dense(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return codes.astype(np.int32), classes
+
+
+def check_targets(y: Any) -> NDArray[np.float64]:
+    """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
+
+    A single column becomes a vector.
+
+    Raises
+    ------
+    ValueError
+        For what is not numeric, not finite, or not of one or two dimensions.
+    """
+    y = _read_target(y)
+    if y.ndim not in (1, 2) or 0 in y.shape:
+        raise ValueError(
+            "y should be a 1d array, or a 2d array of one column per output, "
+            f"got an array of shape {y.shape} instead"
+        )
+    y = np.ascontiguousarray(_to_numbers(y, "y"))
+    _check_finite(y, "Input y")
+    return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def check_same_length(X: Any, y: Any) -> None:
+    """Refuse X and y of different lengths."""
+    if len(X) != len(y):
+        raise ValueError(
+            "Found input variables with inconsistent numbers of samples: X has "
+            f"{len(X)} rows and y has {len(y)}; they must be equal"
+        )
+
+
+def _read_target(y: Any) -> Array:
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    y = as_host_array(y, "y")
+    if y.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y must be real, whole numbers or strings")
+    return y
+
+
+def _labels_as_vector(y: Array) -> Array:
+    """One label per row; a single column becomes a vector, with scikit-learn's warning."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape "
+            "of y to (n_samples,), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+        y = y.ravel()
+    if y.ndim == 2:
+        raise ValueError(
+            f"y has shape {y.shape}: classification with several outputs is not supported, y "
+            "should be a 1d array of one label per row; train one model per column, for example "
+            "with sklearn.multioutput.MultiOutputClassifier"
+        )
+    if y.ndim != 1 or len(y) == 0:
+        raise ValueError(
+            f"y should be a 1d array of at least one label, got an array of shape {y.shape} instead"
+        )
+    return y
+
+
+def _code_dense(y: Array) -> tuple[NDArray[np.int32], Array]:
+    """Number labels of a small range without sorting the rows."""
+    lowest = int(y.min())
+    place = y.astype(np.int64) - lowest
+    present = np.bincount(place) > 0
+    number = (np.cumsum(present) - 1).astype(np.int32)
+    return number[place], (np.flatnonzero(present) + lowest).astype(y.dtype)
+
+
+def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
+    """Number labels that are Python objects. Numbers among themselves become a numeric array."""
+    labels = y.tolist()
+    try:
+        distinct = set(labels)
+    except TypeError as error:
+        raise ValueError(f"Unknown label type: unknown. A label cannot be used: {error}") from error
+    if any(is_missing_label(label) for label in distinct):
+        raise ValueError(
+            "Input y contains NaN or None: a label is missing; drop these rows or label them"
+        )
+    if not any(isinstance(label, str) for label in distinct):
+        numbers = np.array(labels)
+        if numbers.dtype.kind != "O" and numbers.ndim == 1:
+            return check_classes(numbers)
+    try:
+        ordered = sorted(distinct)
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in distinct})
+        raise ValueError(
+            f"Unknown label type: unknown. Labels must be all strings or all numbers, got {kinds}; "
+            "make them one type, for example with y.astype(str)"
+        ) from error
+    number = {label: code for code, label in enumerate(ordered)}
+    codes = np.fromiter(map(number.__getitem__, labels), dtype=np.int32, count=len(labels))
+    classes = np.empty(len(ordered), dtype=object)
+    classes[:] = ordered
+    return codes, classes
+
+
+def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
+    """float64 of any array that is numeric or converts."""
+    if values.dtype.kind in "fbiuOUST":
+        try:
+            return values.astype(np.float64, copy=False)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{name} must be numeric, got a value that is not ({error}); convert it to numbers"
+            ) from error
+    raise ValueError(f"{name} must be numeric, got type {values.dtype}; convert it to numbers")
+
+
+def _check_finite(values: Array, name: str) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argwhere(~finite)[0, 0])
+        what = "NaN" if np.isnan(values).any() else "infinity"
+        raise ValueError(
+            f"{name} contains {what}. (The first row that is not finite is {row}; drop such rows.)"
+        )
+
+
+# ---- the machine -------------------------------------------------------------------------------
+
+
+def check_flush_to_zero() -> None:
+    """Warn if another library made this thread round denormal numbers to zero.
+
+    Some libraries compiled with -ffast-math set this for the process when they are loaded. Models
+    are then no longer the same on all devices.
+
+    Warns
+    -----
+    RuntimeWarning
+    """
+    smallest_normal = np.array([np.finfo(np.float64).tiny])
+    denormal = np.array([1], dtype=np.int64).view(np.float64)
+    flushed_result = (smallest_normal * np.array([0.5])).view(np.int64)[0] == 0
+    flushed_operand = (denormal * np.array([2.0**60])).view(np.int64)[0] == 0
+    if flushed_result or flushed_operand:
+        warnings.warn(
+            "Denormal numbers are rounded to zero in this process, so models may differ from those "
+            "of other machines and devices. A library compiled with -ffast-math does this when it "
+            "is loaded: import gpuboost in a process without it, or update it.",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,70 @@
+"""Hypothesis strategies: engine problems of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.spec import NO_LIMIT, TreeOptions
+from tests.harness import (
+    COLUMN_KINDS,
+    TARGET_KINDS,
+    Problem,
+    make_columns,
+    make_target,
+    make_weights,
+)
+
+LEVELS = (2, 4, 7, 40)  # of categorical columns: both sides of ONE_HOT_LEVELS
+
+
+@st.composite
+def tree_options(draw: st.DrawFn, classification: bool) -> TreeOptions:
+    """Limits of every kind, most often few of them."""
+    scores = (SQUARES, ENTROPY, MISCLASSIFICATION) if classification else (SQUARES,)
+    return TreeOptions(
+        score=draw(st.sampled_from(scores)),
+        random_thresholds=draw(st.booleans()),
+        max_depth=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 0, 1, 4))),
+        min_samples_split=draw(st.sampled_from((2, 2, 9))),
+        min_samples_leaf=draw(st.sampled_from((1, 1, 3))),
+        min_weight_fraction_leaf=draw(st.sampled_from((0.0, 0.0, 0.05))),
+        min_impurity_decrease=draw(st.sampled_from((0.0, 0.0, 0.01))),
+        max_features=draw(st.sampled_from((NO_LIMIT, 1, 2))),
+        max_leaf_nodes=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 2, 6))),
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
+    """A problem: kinds of columns, target, weights, sampling and limits, and a seed."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n = draw(st.integers(1, max_rows))
+    kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=5))
+    X = make_columns(rng, n, kinds, draw(st.sampled_from((np.float32, np.float64))))
+    y, classification = make_target(rng, X, draw(st.sampled_from(TARGET_KINDS)))
+    is_categorical = np.zeros(len(kinds), dtype=bool)
+    if draw(st.booleans()):
+        is_categorical[-1] = True
+        X[:, -1] = rng.integers(0, draw(st.sampled_from(LEVELS)), n)
+    if draw(st.booleans()):
+        X[rng.random(X.shape) < 0.2] = np.nan
+    method = draw(st.sampled_from(("all", "bootstrap", "subset")))
+    weights = make_weights(rng, n, draw(st.sampled_from(("none", "integers", "real"))))
+    if method == "subset" and weights is not None and (weights > 0).sum() < max(1, n // 2):
+        weights = None
+    return Problem(
+        X,
+        y,
+        classification,
+        weights,
+        method,
+        balance=classification and draw(st.booleans()),
+        is_categorical=is_categorical,
+        max_bins=draw(st.sampled_from((255, 255, 2, 16))),
+        tree_features=draw(st.sampled_from((None, None, 1))),
+        seed=seed,
+        options=draw(tree_options(classification)),
+    )

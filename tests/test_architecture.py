@@ -1,0 +1,107 @@
+"""Imports go one way, optional libraries stay where they belong, files stay small."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "gpuboost"
+LAYERS = ("engine", "data", "backends", "estimators")  # lowest first
+ABOVE = len(LAYERS)  # the package's own files: cli, demo, __init__
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(module: str) -> int:
+    """Height of ``gpuboost.x.y`` in the stack."""
+    parts = module.split(".")
+    return LAYERS.index(parts[1]) if len(parts) > 1 and parts[1] in LAYERS else ABOVE
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
+    """Modules a file imports, and whether only for type checking."""
+    tree = ast.parse(path.read_text())
+    typing_only: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typing_only.update(child for part in node.body for child in ast.walk(part))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield name.name, node in typing_only
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node in typing_only
+            for name in node.names:
+                if (PACKAGE.parent / node.module.replace(".", "/") / f"{name.name}.py").exists():
+                    yield f"{node.module}.{name.name}", node in typing_only
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_imports_go_down(path: Path) -> None:
+    own = module_of(path)
+    for module, typing_only in imports_of(path):
+        if module.split(".")[0] == "gpuboost" and module != "gpuboost" and not typing_only:
+            assert layer(module) <= layer(own), f"{own} imports {module}, which lies above it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_device_libraries_stay_in_the_backends(path: Path) -> None:
+    for module, typing_only in imports_of(path):
+        if module.split(".")[0] in ("cupy", "numba") and not typing_only:
+            assert module_of(path).startswith("gpuboost.backends."), f"{path} imports {module}"
+
+
+def test_no_circles() -> None:
+    graph = {
+        module_of(path): {m for m, typing_only in imports_of(path) if not typing_only}
+        for path in SOURCES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " > ".join((*trail, module))
+        if module in done or module not in graph:
+            return
+        for other in graph[module] - {module}:
+            visit(other, (*trail, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, sklearn.ensemble; before = set(sys.modules); import gpuboost; "
+        "from gpuboost import RandomForestClassifier; "
+        "heavy = {'numba', 'cupy', 'pandas', 'polars', 'pyarrow', 'tqdm', 'matplotlib'} "
+        "& (set(sys.modules) - before); print(sorted(heavy)); sys.exit(bool(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def functions_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Length of every function without its docstring."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            doc = ast.get_docstring(node, clean=False)
+            length = (node.end_lineno or 0) - node.lineno + 1
+            yield length - (doc.count("\n") + 1 if doc else 0), f"{module_of(path)}.{node.name}"
+
+
+def test_sizes() -> None:
+    files = sorted(((len(p.read_text().splitlines()), module_of(p)) for p in SOURCES), reverse=True)
+    functions = sorted((f for p in SOURCES for f in functions_of(p)), reverse=True)
+    print("largest files:", files[:5], "largest functions:", functions[:5])
+    assert files[0][0] <= 450, files[0]
+    assert functions[0][0] <= 60, functions[0]

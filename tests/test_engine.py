@@ -1,0 +1,232 @@
+"""The engine's parts against naive versions of themselves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuboost.engine import numerics, randomness, scores
+from gpuboost.engine.best_first import reached
+from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
+from gpuboost.engine.statistics import (
+    SUM_BITS,
+    exact_mean,
+    planes_to_float,
+    sum_bits,
+    two_planes,
+    value_target,
+)
+from gpuboost.engine.tree import levels, sum_children
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+WORDS = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1], dtype=np.uint64)
+
+
+def words(n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.concatenate([WORDS, rng.integers(0, 2**64, n, dtype=np.uint64)])
+
+
+def test_hash_is_splitmix64() -> None:
+    # first outputs of SplitMix64 seeded with 0: its counter is our index + 1 steps
+    known = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    found = randomness.hash_index(np.zeros(3, np.uint64), np.arange(3, dtype=np.uint64))
+    assert [int(x) for x in found] == known
+
+
+def test_multiply_high_is_the_high_half_of_the_product() -> None:
+    a, b = words(500, 1), words(500, 2)[::-1]
+    found = randomness.multiply_high(a, b)
+    assert [int(x) for x in found] == [(int(x) * int(y)) >> 64 for x, y in zip(a, b, strict=True)]
+
+
+def test_feature_ranks_order_features_uniformly() -> None:
+    keys = words(20000, 3)[:, None]
+    ranks = randomness.feature_rank(keys, np.arange(5, dtype=np.uint64))
+    first = np.bincount(ranks.argmin(axis=1), minlength=5) / len(keys)
+    assert np.abs(first - 0.2).max() < 0.015
+
+
+def test_log_is_within_two_units_in_the_last_place() -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.ldexp(rng.uniform(0.5, 1, 20000), rng.integers(-900, 900, 20000)),
+                        1 + rng.uniform(-1e-6, 1e-6, 1000), 2.0 ** np.arange(-50, 50)])  # fmt: skip
+    expected = np.array([math.log(v) for v in x])
+    assert (np.abs(numerics.log(x) - expected) <= 2 * np.spacing(np.abs(expected))).all()
+    assert numerics.log(np.ones(1))[0] == 0.0
+
+
+@given(FINITE, FINITE)
+def test_midpoint_lies_between(a: float, b: float) -> None:
+    if a == b:
+        return
+    low, high = min(a, b), max(a, b)
+    middle = numerics.midpoint(np.array([low]), np.array([high]))[0]
+    assert low <= middle < high
+
+
+def naive_gain(score: int, left: list[int], node: list[int]) -> float:
+    """Rise of the score by its definition, in high precision where it matters."""
+
+    def impurity(g: list[int]) -> float:
+        h = sum(g)
+        if score == scores.SQUARES:
+            return sum(x * x for x in g) / h
+        if score == scores.ENTROPY:
+            return sum(x * math.log(x) for x in g if x) - h * math.log(h)
+        return max(g)
+
+    right = [n - x for n, x in zip(node, left, strict=True)]
+    return impurity(left) + impurity(right) - impurity(node)
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, max_size=5),
+       st.sampled_from([scores.SQUARES, scores.ENTROPY, scores.MISCLASSIFICATION]))  # fmt: skip
+def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: int) -> None:
+    left, right = [a for a, _ in sides], [b for _, b in sides]
+    if not sum(left) or not sum(right):
+        return
+    node = [a + b for a, b in sides]
+    hl, h = np.array([float(sum(left))]), np.array([float(sum(node))])
+    gl = [np.array([float(x)]) for x in left]
+    g = [np.array([float(x)]) for x in node]
+    if score == scores.SQUARES:
+        terms = sum(scores.squares_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
+        found = scores.squares_gain(terms, hl, h - hl) / h
+    elif score == scores.ENTROPY:
+        gr = [y - x for x, y in zip(gl, g, strict=True)]
+        own = scores.entropy_node(sum(map(scores.entropy_term, g)), h)
+        of_left, of_right = sum(map(scores.entropy_term, gl)), sum(map(scores.entropy_term, gr))
+        found = scores.entropy_gain(of_left, of_right, own, hl, h - hl)
+    else:
+        right_max = np.max([y - x for x, y in zip(gl, g, strict=True)], axis=0)
+        found = scores.misclassification_gain(np.max(gl, axis=0), right_max, np.max(g, axis=0))
+    assert found[0] == pytest.approx(max(naive_gain(score, left, node), 0), rel=1e-9, abs=1e-7)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 50))
+def test_equal_means_gain_exactly_nothing(h: int, g: int, times: int) -> None:
+    gl, hl = np.array([float(g)]), np.array([float(h)])
+    whole = scores.squares_term(gl, gl * (times + 1), hl, hl * (times + 1))
+    assert whole[0] == 0.0
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60))
+def test_two_planes_hold_columns_exactly_enough(values: list[float]) -> None:
+    x = np.array(values)[:, None]
+    planes, exponents = two_planes(x, SUM_BITS - sum_bits(len(x)))
+    assert np.abs(planes).max() <= 2**SUM_BITS // len(x) or len(x) == 1
+    back = planes_to_float(planes, exponents)
+    assert np.abs(back - x).max() <= np.abs(x).max() * 2.0**-52
+
+
+def test_exact_mean_has_no_order() -> None:
+    y = np.random.default_rng(0).lognormal(0, 9, (5000, 2))
+    assert np.array_equal(exact_mean(y), exact_mean(y[::-1]))
+    assert exact_mean(y) == pytest.approx(y.mean(axis=0), rel=1e-12)
+
+
+def test_equal_targets_stay_equal() -> None:
+    y = np.repeat(np.random.default_rng(0).lognormal(0, 3, 50), 7)[:, None]
+    target = value_target(y, None, float(len(y)))
+    assert target.values is not None
+    assert len(np.unique(target.values)) <= 50
+    assert (target.values.reshape(-1, 7) == target.values[::7]).all()
+
+
+def test_rounded_weights_are_unbiased_over_nine_orders_of_magnitude() -> None:
+    rng = np.random.default_rng(0)
+    weights = 10.0 ** rng.uniform(-9, 0, 20000)
+    small = weights < 1e-5
+    sampler = RowSampler("all", len(weights), 0, 7, weights)
+    totals = [sampler.rows(t).weight[small].sum() for t in range(40)]
+    assert np.mean(totals) == pytest.approx(scale_weights(weights)[small].sum(), rel=0.05)
+
+
+def test_integer_weights_are_exact() -> None:
+    weights = np.array([1.0, 0.0, 65536.0, 3.0])
+    assert RowSampler("all", 4, 0, 0, weights).rows(0).weight.tolist() == [1, 0, 65536, 3]
+
+
+def test_a_bootstrap_leaves_out_about_one_row_in_e() -> None:
+    sampler = RowSampler("bootstrap", 20000, 20000, 1)
+    counts = sampler.draw_counts(0)
+    assert counts.sum() == 20000
+    assert (counts == 0).mean() == pytest.approx(math.exp(-1), abs=0.01)
+    assert not np.array_equal(counts, sampler.draw_counts(1))
+
+
+def test_rows_are_drawn_in_proportion_to_their_weights() -> None:
+    weights = np.array([0.0, 1.0, 2.0, 5.0])
+    draws = RowSampler("bootstrap", 4, 80000, 1, weights).draw_counts(0)
+    assert draws[0] == 0
+    assert draws / 80000 == pytest.approx(weights / 8, abs=0.01)
+
+
+def test_without_replacement_every_row_comes_once() -> None:
+    counts = RowSampler("subset", 1000, 300, 1).draw_counts(0)
+    assert counts.max() == 1
+    assert counts.sum() == 300
+    weights = np.r_[np.zeros(500), np.ones(400), np.full(100, 50.0)]
+    heavy = RowSampler("subset", 1000, 100, 1, weights).draw_counts(0)
+    assert heavy.sum() == 100
+    assert heavy[:500].sum() == 0
+    assert heavy[900:].sum() > 50
+
+
+def test_balanced_subsample_gives_classes_equal_weight() -> None:
+    codes = np.repeat([0, 1, 2], [800, 150, 50]).astype(np.int32)
+    rows = RowSampler("bootstrap", 1000, 1000, 3, None, codes).rows(0)
+    assert rows.wide is not None
+    totals = [int(rows.wide[codes == k, 0].sum()) for k in range(3)]
+    assert max(totals) / min(totals) == pytest.approx(1, rel=1e-6)
+
+
+def test_features_of_a_tree() -> None:
+    kept = draw_features(0, 3, 10, 4, replace=False)
+    assert len(np.unique(kept)) == 4
+    assert draw_features(0, 3, 10, 30, replace=True).max() < 10
+
+
+def test_smallest_breaks_ties_by_position() -> None:
+    order = np.array([3, 1, 2, 1, 2, 2])
+    assert smallest(order, 4).tolist() == [False, True, True, True, True, False]
+
+
+def random_tree(rng: np.random.Generator, inner: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random breadth-first tree: left children, and rises (-1 in some leaves)."""
+    left = np.zeros(2 * inner + 1, dtype=np.int64)
+    size, node = 1, 0
+    while size < len(left):
+        if rng.random() < 0.7 or node == size - 1:
+            left[node], size = size, size + 2
+        node += 1
+    rise = rng.integers(0, 6, len(left)).astype(float)
+    rise[(left == 0) & (rng.random(len(left)) < 0.5)] = -1
+    return left, rise
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**6), st.integers(2, 30))
+def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_nodes: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, rise = random_tree(rng, 25)
+    key = rng.permutation(len(left)).astype(np.uint64)
+    whole = reached(left, rise, key, max_leaf_nodes)
+    known = np.zeros(len(left), dtype=bool)
+    for nodes in levels(left):
+        known[nodes] = True
+        partly = np.where(known & (left < nodes.stop), left, 0)
+        part = reached(partly, np.where(known, rise, -1.0), key, max_leaf_nodes)
+        assert part[whole & known].all()  # a level never drops what the end would split
+
+
+def test_sums_of_children() -> None:
+    left = np.array([1, 3, 0, 0, 0])
+    sums = np.array([0, 0, 5, 2, 3])[:, None]
+    sum_children(left, sums)
+    assert sums[:, 0].tolist() == [10, 5, 5, 2, 3]

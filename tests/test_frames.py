@@ -1,0 +1,393 @@
+"""Frames of every kind equal arrays; schemas hold other data to the training data."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+from gpuboost.data.binning import MAX_BINS
+from gpuboost.data.dataset import Dataset
+from gpuboost.data.frames import apply_schema, fit_schema
+
+N = 200
+CITIES = ["Bern", "Oslo", "Rom"]
+RNG = np.random.default_rng(3)
+NUMBER = RNG.normal(size=N).astype(np.float32)
+SMALL = RNG.integers(-9, 9, N).astype(np.int8)
+FLAG = RNG.random(N) < 0.5
+CITY = [None if k % 7 == 0 else str(c) for k, c in enumerate(RNG.choice(CITIES, N))]
+NAMES = ["number", "small", "flag", "city"]
+DATA = dict(zip(NAMES, [NUMBER, SMALL, FLAG, CITY], strict=True))
+
+EXPECTED = np.column_stack(
+    [NUMBER, SMALL, FLAG, [np.nan if c is None else CITIES.index(c) for c in CITY]]
+).astype(np.float32)
+
+
+def pandas_frame(city=None):
+    return pd.DataFrame(DATA | {"city": pd.Categorical(CITY) if city is None else city})
+
+
+def polars_frame(dtype=pl.Categorical):
+    return pl.DataFrame(DATA | {"city": pl.Series(CITY, dtype=pl.String)}).with_columns(
+        pl.col("city").cast(dtype)
+    )
+
+
+def arrow_table():
+    return pa.table(DATA | {"city": pa.array(CITY).dictionary_encode()})
+
+
+def arrow_chunks():
+    """Chunks whose dictionaries number the same strings differently."""
+    parts = [CITY[:50], CITY[50:51], CITY[51:]]
+    chunks = [pa.array(part, pa.string()).dictionary_encode() for part in parts]
+    return pa.table(DATA | {"city": pa.chunked_array(chunks)})
+
+
+CATEGORY_FRAMES = {
+    "pandas": pandas_frame,
+    "pandas ordered": lambda: pandas_frame(
+        pd.Categorical(CITY, categories=["Rom", "Ulm", "Bern", "Oslo"], ordered=True)
+    ),
+    "pandas arrow": lambda: pandas_frame(
+        pd.Series(pd.array(CITY, dtype="string[pyarrow]")).astype("category")
+    ),
+    "polars": polars_frame,
+    "polars enum": lambda: polars_frame(pl.Enum(["Rom", "Ulm", "Bern", "Oslo"])),
+    "arrow": arrow_table,
+    "arrow chunks": arrow_chunks,
+    "arrow batch": lambda: arrow_table().combine_chunks().to_batches()[0],
+}
+STRING_FRAMES = {
+    "pandas str": lambda: pandas_frame(pd.Series(CITY)),
+    "pandas object": lambda: pandas_frame(pd.Series(CITY, dtype=object)),
+    "polars": lambda: pl.DataFrame(DATA),
+    "arrow": lambda: pa.table(DATA),
+}
+
+
+@pytest.mark.parametrize("make", CATEGORY_FRAMES.values(), ids=CATEGORY_FRAMES)
+def test_category_types_are_categories(make):
+    frame = make()
+    matrix, schema = fit_schema(frame)
+    assert matrix.dtype == np.float32
+    assert np.array_equal(matrix, EXPECTED, equal_nan=True)
+    assert schema.is_categorical.tolist() == [False, False, False, True]
+    assert schema.levels == (None, None, None, CITIES)
+    assert schema.names.tolist() == NAMES and schema.names.dtype == object
+    again = apply_schema(frame, pickle.loads(pickle.dumps(schema)))
+    assert np.array_equal(again, matrix, equal_nan=True)
+
+
+@pytest.mark.parametrize("make", STRING_FRAMES.values(), ids=STRING_FRAMES)
+def test_strings_are_categories_where_the_user_says_so(make):
+    for choice in (["city"], [3], [False, False, False, True], np.array([3])):
+        matrix, schema = fit_schema(make(), choice)
+        assert np.array_equal(matrix, EXPECTED, equal_nan=True)
+        assert schema.levels[3] == CITIES
+    with pytest.raises(ValueError, match=r"feature 3 \('city'\) does not convert .* make it a cat"):
+        fit_schema(make())
+
+
+def test_one_library_trains_and_another_predicts():
+    _, schema = fit_schema(pandas_frame())
+    for make in CATEGORY_FRAMES.values():
+        assert np.array_equal(apply_schema(make(), schema), EXPECTED, equal_nan=True)
+
+
+def test_unknown_and_missing_categories_are_nan():
+    _, schema = fit_schema(pd.DataFrame({"c": pd.Categorical(["b", "a", "b"])}))
+    other = pl.DataFrame({"c": pl.Series(["z", "b", None, "a"], dtype=pl.Categorical)})
+    assert np.array_equal(apply_schema(other, schema)[:, 0], [np.nan, 1, np.nan, 0], equal_nan=True)
+
+
+def test_categories_that_no_row_has_get_no_code():
+    _, schema = fit_schema(pd.DataFrame({"c": pd.Categorical(["d", "b"], categories=list("abcd"))}))
+    assert schema.levels == (["b", "d"],)
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["array", "frame"])
+def test_numbers_can_be_categories(as_frame):
+    X = np.array([[-1.5, 1], [300, 2], [np.nan, 3], [-7, 4], [300, 5]])
+    table = pd.DataFrame(X, columns=["a", "b"]) if as_frame else X
+    matrix, schema = fit_schema(table, [0])
+    assert schema.levels[0] == [-7, -1.5, 300]
+    assert np.array_equal(matrix[:, 0], [1, 2, np.nan, 0, 2], equal_nan=True)
+    assert np.array_equal(matrix[:, 1], X[:, 1])
+    assert np.array_equal(X[:, 0], [-1.5, 300, np.nan, -7, 300], equal_nan=True)
+    other = np.array([[300.0, 0], [8, 0]])
+    coded = apply_schema(pd.DataFrame(other, columns=["a", "b"]) if as_frame else other, schema)
+    assert np.array_equal(coded[:, 0], [2, np.nan], equal_nan=True)
+
+
+def test_object_arrays_hold_categories_and_numbers():
+    X = np.column_stack([np.array(CITY, dtype=object), NUMBER.astype(object)])
+    matrix, schema = fit_schema(X, [True, False])
+    assert np.array_equal(matrix[:, 0], EXPECTED[:, 3], equal_nan=True)
+    assert np.array_equal(matrix[:, 1], NUMBER)
+    lists = [[c, float(v)] for c, v in zip(CITY, NUMBER, strict=True)]
+    assert np.array_equal(apply_schema(lists, schema), matrix, equal_nan=True)
+
+
+def test_rare_levels_share_the_last_code():
+    # 300 levels: level k has 301 - k rows up to 250, the others one row each and tie.
+    counts = [max(1, 251 - k) for k in range(300)]
+    column = np.repeat([f"level {k:03d}" for k in range(300)], counts)
+    matrix, schema = fit_schema(column.reshape(-1, 1), [0])
+    codes = matrix[:, 0].astype(int)
+    assert codes.max() == MAX_BINS - 1
+    assert schema.levels[0] == [f"level {k:03d}" for k in range(254)]
+    assert schema.folded[0] == {f"level {k:03d}": 254 for k in range(254, 300)}
+    assert np.count_nonzero(codes == 254) == 46
+    shuffled = np.random.default_rng(0).permutation(column).reshape(-1, 1)
+    assert fit_schema(shuffled, [0])[1].levels == schema.levels
+    assert apply_schema(np.array([["level 299"], ["level 3"]]), schema)[0, 0] == 254
+
+
+def test_255_levels_keep_their_own_codes():
+    matrix, schema = fit_schema(np.arange(255.0).reshape(-1, 1), [0])
+    assert schema.folded == ({},)
+    assert np.array_equal(matrix[:, 0], np.arange(255))
+    assert Dataset(np.arange(255.0).reshape(-1, 1), categorical_features=[0]).mapper.width == 256
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(t, np.float32) for t in ("f2", "f4", ">f4", "i1", "u1", "i2", "u2", "?")]
+    + [(t, np.float64) for t in ("f8", ">f8", "g", "i4", "u4", "i8", "u8", "O", "U9")],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numeric_types(dtype, expected, order):
+    values = np.array([[0, 1], [1, 0], [1, 1]])
+    X = np.array(values, dtype=dtype, order=order)
+    matrix, _ = fit_schema(X)
+    assert matrix.dtype == expected
+    assert np.array_equal(matrix, values)
+    if X.dtype == expected:
+        assert matrix is X
+
+
+def test_nulls_are_nan_whatever_the_type():
+    rows = {"i": [1, None, 3], "b": [True, None, False], "f": [1.5, None, 2.0]}
+    expected = [[1, 1, 1.5], [np.nan] * 3, [3, 0, 2]]
+    nullable = pd.DataFrame(
+        {
+            "i": pd.array(rows["i"], dtype="Int64"),
+            "b": pd.array(rows["b"], dtype="boolean"),
+            "f": pd.array(rows["f"], dtype="Float64"),
+        }
+    )
+    for frame in (nullable, pl.DataFrame(rows), pa.table(rows), pd.DataFrame(rows, dtype=object)):
+        assert np.array_equal(fit_schema(frame)[0], expected, equal_nan=True)
+    masked = np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    assert np.array_equal(fit_schema(masked)[0], [[1, np.nan], [3, 4]], equal_nan=True)
+
+
+class Exchange:
+    """An array known by one protocol alone."""
+
+    def __init__(self, array, *protocols):
+        self._array = array
+        for name in protocols:
+            setattr(self, name, getattr(array, name))
+
+
+class ArrayProtocol:
+    def __init__(self, array):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
+class DevicePart:
+    """What CuPy's, Numba's and PyTorch's device arrays have in common, and one way to the host."""
+
+    def __init__(self, array, method):
+        self.__cuda_array_interface__ = {"version": 3}
+        setattr(self, method, lambda: array)
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("implicit conversion is not allowed")
+
+
+def test_other_arrays_reach_the_host():
+    X = NUMBER.reshape(-1, 4).copy()
+    dlpack = Exchange(X, "__dlpack__", "__dlpack_device__")
+    others = [ArrayProtocol(X), dlpack, DevicePart(X, "get"), DevicePart(X, "copy_to_host")]
+    for other in [*others, X.tolist(), pd.DataFrame(X), pl.DataFrame(X)]:
+        assert np.array_equal(fit_schema(other)[0], X)
+
+
+def test_categories_without_being_asked_for_are_numbers_if_they_can():
+    frame = pd.DataFrame({"c": pd.Categorical([3, 1, None, 3])})
+    matrix, schema = fit_schema(frame, None)
+    assert np.array_equal(matrix[:, 0], [3, 1, np.nan, 3], equal_nan=True)
+    assert not schema.is_categorical.any()
+    with pytest.raises(ValueError, match=r"\('city'\) does not convert"):
+        fit_schema(pandas_frame(), None)
+
+
+def test_names_are_kept_only_if_strings():
+    assert fit_schema(pd.DataFrame(np.eye(2)))[1].names is None
+    with pytest.raises(TypeError, match="all input features have string names"):
+        fit_schema(pd.DataFrame(np.eye(2), columns=["a", 1]))
+    with pytest.raises(ValueError, match="must differ"):
+        fit_schema(pd.DataFrame(np.eye(2), columns=["a", "a"]))
+
+
+def test_other_data_must_have_the_same_features():
+    frame = pd.DataFrame(np.eye(3), columns=["a", "b", "c"])
+    _, schema = fit_schema(frame)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        apply_schema(frame[["b", "a", "c"]], schema)
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n- d\n.*now missing:\n- c\n"):
+        apply_schema(frame.rename(columns={"c": "d"}), schema)
+    with pytest.raises(ValueError, match="yet now missing:\n- c\n"):
+        apply_schema(frame[["a", "b"]], schema)
+    with pytest.warns(UserWarning, match="does not have valid feature names, but Model was fitted"):
+        apply_schema(frame.to_numpy(), schema, "Model")
+    _, unnamed = fit_schema(np.eye(3))
+    with pytest.warns(UserWarning, match="Dataset was fitted without feature names"):
+        apply_schema(frame, unnamed)
+    with pytest.raises(ValueError, match="X has 2 features, but Model is expecting 3 features"):
+        apply_schema(np.eye(2), unnamed, "Model")
+
+
+BAD_TABLES = {
+    "sparse": (scipy.sparse.csr_matrix(np.eye(2)), TypeError, "Sparse data was passed"),
+    "sparse array": (scipy.sparse.coo_array(np.eye(2)), TypeError, "dense data is required"),
+    "complex": (np.eye(2) * 1j, ValueError, "Complex data not supported"),
+    "dates": (np.zeros((2, 1), "M8[s]"), ValueError, "which is no number"),
+    "date column": (
+        pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
+        ValueError,
+        r"feature 0 \('d'\) has type datetime64",
+    ),
+    "words": (np.array([["1", "x"]]), ValueError, "feature 1 does not convert to numbers"),
+    "dict": (np.array([[{}]]), TypeError, "argument must be a string or a real number"),
+    "huge": (np.array([[10**400]]), ValueError, "feature 0 does not convert"),
+    "ragged": ([[1, 2], [3]], ValueError, "X does not make an array"),
+    "none": (None, TypeError, "Expected array-like"),
+    "text": ("abc", TypeError, "got 'abc' for X"),
+    "lazy": (pl.DataFrame({"a": [1]}).lazy(), TypeError, "Expected array-like"),
+    "vector": (np.zeros(3), ValueError, "Reshape your data"),
+    "series": (pd.Series([1.0]), ValueError, "Reshape your data"),
+    "polars series": (pl.Series([1.0]), ValueError, "Reshape your data"),
+    "cube": (np.zeros((2, 2, 2)), ValueError, "got 3D array"),
+    "scalar": (np.array(3.0), ValueError, "got scalar array"),
+    "no rows": (np.zeros((0, 3)), ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\)"),
+    "no columns": (np.zeros((3, 0)), ValueError, r"0 feature\(s\) \(shape=\(3, 0\)\) while a min"),
+    "no rows frame": (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\)"),
+    "no columns frame": (pd.DataFrame(index=[1, 2]), ValueError, r"0 feature\(s\)"),
+}
+
+
+@pytest.mark.parametrize(("X", "error", "message"), BAD_TABLES.values(), ids=BAD_TABLES)
+def test_bad_tables(X, error, message):
+    with pytest.raises(error, match=message):
+        Dataset(X)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("auto", "must be 'from_dtype', None, or a mask"),
+        ("city", r"pass \['city'\]"),
+        ([True, False], r"must have shape \(4,\)"),
+        ([[True] * 4], r"must have shape \(4,\)"),
+        ([4], "integers from 0 to 3"),
+        ([-1], "integers from 0 to 3"),
+        (["town"], r"names \['town'\], which X does not have"),
+        ([1.5], "places or names"),
+        ([None], "places or names"),
+    ],
+    ids=repr,
+)
+def test_bad_categorical_features(choice, message):
+    with pytest.raises(ValueError, match=message):
+        fit_schema(pandas_frame(), choice)
+
+
+def test_names_need_a_frame_and_levels_must_hash():
+    with pytest.raises(ValueError, match="X has no feature names"):
+        fit_schema(np.eye(2), ["a"])
+    with pytest.raises(TypeError, match="categories are strings or numbers"):
+        fit_schema(np.array([[{}]]), [0])
+    for nothing in ([], None):
+        assert not fit_schema(np.eye(2), nothing)[1].is_categorical.any()
+
+
+# ---- Dataset -----------------------------------------------------------------------------------
+
+
+def test_dataset_holds_codes_and_not_the_data():
+    train = Dataset(pandas_frame(), n_jobs=2)
+    assert train.shape == (len(train), train.n_features) == (N, 4)
+    assert train.feature_names_in_.tolist() == NAMES
+    assert repr(train) == (
+        "Dataset(200 samples, 4 features (1 categorical), up to 200 bins, 29 missing values, "
+        "0.0 MiB)"
+    )
+    arrays = [v for v in vars(train).values() if isinstance(v, np.ndarray)]
+    assert arrays == [] and train.binned.codes.nbytes == 4 * N
+    unnamed = Dataset(EXPECTED)
+    assert not hasattr(unnamed, "feature_names_in_")
+
+
+def test_dataset_with_reference_uses_its_bins():
+    train = Dataset(pandas_frame(), max_bins=8)
+    test = Dataset(polars_frame()[::-1], reference=train)
+    assert test.mapper is train.mapper and test.schema is train.schema
+    assert np.array_equal(test.binned.codes, train.binned.codes[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_bins": 256}, ValueError, "max_bins must be an integer from 2 to 255, got 256"),
+        ({"max_bins": 1}, ValueError, "max_bins must be"),
+        ({"max_bins": 8.0}, TypeError, "max_bins must be .* of type float"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
+        ({"sample_weight": np.ones(3)}, ValueError, r"must have shape \(200,\)"),
+        ({"reference": np.eye(2)}, TypeError, "reference must be a Dataset, got ndarray"),
+    ],
+    ids=str,
+)
+def test_bad_dataset_options(options, error, message):
+    with pytest.raises(error, match=message):
+        Dataset(EXPECTED, **options)
+
+
+def test_a_reference_decides_alone():
+    train = Dataset(EXPECTED)
+    with pytest.raises(ValueError, match="max_bins, sample_weight must not be given"):
+        Dataset(EXPECTED, reference=train, max_bins=9, sample_weight=np.ones(N))
+    with pytest.raises(ValueError, match="contains infinity: feature 2 is -inf in row 5"):
+        bad = EXPECTED.copy()
+        bad[5, 2] = -np.inf
+        Dataset(bad, reference=train)
+
+
+def test_weights_shape_the_edges():
+    X = np.arange(1000.0).reshape(-1, 1)
+    weights = np.where(X[:, 0] < 500, 9.0, 1.0)
+    low = Dataset(X, max_bins=10, sample_weight=weights).mapper.low[0]
+    assert np.count_nonzero(low < 500) == 9
+
+
+def test_reading_frames_imports_no_frame_library():
+    code = (
+        "import sys, sklearn.ensemble; before = set(sys.modules); import numpy as np; "
+        "from gpuboost.data.dataset import Dataset; Dataset(np.eye(3)); "
+        "frames = {'pandas', 'polars', 'pyarrow', 'numba', 'cupy', 'torch', 'matplotlib', 'tqdm'}; "
+        "loaded = frames & (set(sys.modules) - before); assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

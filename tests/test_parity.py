@@ -1,0 +1,73 @@
+"""One model on any device: equal fingerprints, never a tolerance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from gpuboost.backends.numba import NumbaBackend
+from gpuboost.backends.numpy import NumpyBackend
+from tests.harness import Problem, grow
+from tests.strategies import problems
+
+PROPERTY = settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+
+
+@PROPERTY
+@given(problems())
+def test_numba_equals_numpy(problem: Problem) -> None:
+    expected, fingerprint = grow(problem, NumpyBackend())
+    found, other = grow(problem, NumbaBackend())
+    assert other == fingerprint
+    for name in ("gain", "impurity", "weight", "count"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+@PROPERTY
+@given(problems())
+def test_numpy_does_not_depend_on_budget_threads_or_batch(problem: Problem) -> None:
+    _, fingerprint = grow(problem, NumpyBackend())
+    assert grow(problem, NumpyBackend(), memory_budget=1)[1] == fingerprint
+    assert grow(problem, NumpyBackend(), memory_budget=1 << 16, n_threads=2)[1] == fingerprint
+
+
+@settings(PROPERTY, max_examples=60)
+@given(problems(max_rows=400))
+def test_numba_does_not_depend_on_threads(problem: Problem) -> None:
+    alone = grow(problem, NumbaBackend(), n_threads=1)[1]
+    assert grow(problem, NumbaBackend(), n_threads=2, memory_budget=1 << 16)[1] == alone
+
+
+@pytest.mark.parametrize("backend", [NumpyBackend, NumbaBackend])
+@settings(PROPERTY, max_examples=60)
+@given(problem=problems())
+def test_training_rows_go_where_they_were_grown(backend: type, problem: Problem) -> None:
+    """Raw thresholds route every training row to the leaf that its code was counted in."""
+    if problem.weights is not None:  # rows rounded to zero weight may go another way
+        return
+    ensemble, _ = grow(problem, backend())
+    leaves = backend().apply(ensemble, problem.X, 1)
+    sampler = problem.prepare()[2]
+    for t, tree in enumerate(ensemble.trees):
+        inside = sampler.rows(t).mask
+        reached = np.bincount(leaves[inside, t], minlength=tree.node_count)
+        assert np.array_equal(reached[tree.left == 0], tree.count[tree.left == 0])
+
+
+@settings(PROPERTY, max_examples=80)
+@given(problems())
+def test_prediction_is_equal(problem: Problem) -> None:
+    ensemble, _ = grow(problem, NumpyBackend())
+    X = np.asfortranarray(np.concatenate([problem.X, problem.X[::-1] * 2]))
+    X[np.isinf(X)] = 0
+    if problem.is_categorical is not None and problem.is_categorical.any():
+        X = problem.X
+    assert np.array_equal(
+        NumpyBackend().apply(ensemble, X, 1), NumbaBackend().apply(ensemble, X, 2)
+    )
+    assert np.array_equal(
+        NumpyBackend().predict(ensemble, X, 1), NumbaBackend().predict(ensemble, X, 2)
+    )
