@@ -1,0 +1,292 @@
+"""The contract of `gpuboost.backends.protocol` once more, by loops over plain Python integers.
+
+Recursive, a dictionary per histogram, every candidate tried: slow, and easy to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gpuboost.engine import randomness, scores
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.spec import (
+    LEAF,
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONE_HOT_LEVELS,
+    ONLY_MISSING_RIGHT,
+    GrownTree,
+    GrowTask,
+    TreeRows,
+)
+from gpuboost.engine.tree import gain_unit
+
+
+def word(x: int) -> np.ndarray:
+    return np.array([x], dtype=np.uint64)
+
+
+@dataclass
+class Split:
+    gain: float
+    feature: int
+    left_codes: frozenset[int]
+    missing: int
+    bin: int = 0
+    next_bin: int = 0
+    draw: float = np.nan
+    categories: tuple[int, int] | None = None  # left and occupied, as bit sets
+
+
+@dataclass
+class Node:
+    rows: list[int]
+    key: int
+    depth: int
+    sums: tuple[int, tuple[int, ...], int] = (0, (), 0)
+    split: Split | None = None
+    rise: float = -1.0
+    children: list[Node] = field(default_factory=list)
+
+
+class NaiveTree:
+    """One tree of a task."""
+
+    def __init__(self, task: GrowTask, tree: int) -> None:
+        self.task, self.tree, self.rows = task, tree, task.rows_of(tree)
+        self.options, self.matrix = task.options, task.matrix
+        self.missing_code = task.matrix.missing_code
+        inside = [int(i) for i in np.flatnonzero(self.rows.mask)]
+        self.root = Node(inside, root_key(task.seed, tree), 0)
+        self.h_root = self.sum(inside)[0]
+        fraction = self.options.min_weight_fraction_leaf
+        self.min_hessian = max(1, int(np.ceil(np.float64(fraction) * np.float64(self.h_root))))
+
+    def sum(self, rows: list[int]) -> tuple[int, tuple[int, ...], int]:
+        """Hessian, gradients and count of some rows."""
+        target, weight = self.task.target, self.rows.weight
+        g = [0] * target.n_channels
+        for i in rows:
+            if target.values is not None:
+                for k in range(target.n_channels):
+                    g[k] += int(weight[i]) * int(target.values[i, k])
+            elif target.n_channels == 1:
+                g[0] += int(weight[i]) * int(target.classes[i] == 1)
+            else:
+                g[int(target.classes[i])] += int(weight[i])
+        return sum(int(weight[i]) for i in rows), tuple(g), len(rows)
+
+    def gain(self, left: tuple, node: tuple) -> float:
+        """Gain of a left part, -1 if it is not valid."""
+        (hl, gl, cl), (h, g, c) = left, node
+        if min(hl, h - hl) < self.min_hessian or min(cl, c - cl) < self.options.min_samples_leaf:
+            return -1.0
+        fhl, fh = word(0).astype(float) + hl, word(0).astype(float) + h
+        pairs = [(np.array([float(a)]), np.array([float(b)])) for a, b in zip(gl, g, strict=True)]
+        if self.options.score == scores.SQUARES:
+            terms = np.zeros(1)
+            for a, b in pairs:
+                terms = terms + scores.squares_term(a, b, fhl, fh)
+            return float(scores.squares_gain(terms, fhl, fh - fhl)[0])
+        if len(pairs) == 1 and self.task.target.classes is not None:
+            pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
+        if self.options.score == scores.MISCLASSIFICATION:
+            parts = [max(a[0] for a, _ in pairs), max((b - a)[0] for a, b in pairs)]
+            return float((parts[0] + parts[1]) - max(b[0] for _, b in pairs))
+        sides = [np.zeros(1) for _ in range(3)]
+        for a, b in pairs:
+            for i, x in enumerate((a, b - a, b)):
+                sides[i] = sides[i] + scores.entropy_term(x)
+        own = scores.entropy_node(sides[2], fh)
+        return float(scores.entropy_gain(sides[0], sides[1], own, fhl, fh - fhl)[0])
+
+    def is_leaf(self, node: Node) -> bool:
+        h, g, count = node.sums
+        o = self.options
+        if node.depth >= o.max_depth or count < max(o.min_samples_split, 2 * o.min_samples_leaf):
+            return True
+        if h < 2 * self.min_hessian:
+            return True
+        target = self.task.target
+        if target.values is not None:
+            seen = target.values[[i for i in node.rows if self.rows.weight[i] > 0]]
+            return bool((seen.min(axis=0) == seen.max(axis=0)).all())
+        return g[0] in (0, h) if len(g) == 1 else max(g) == h
+
+    def find(self, node: Node) -> None:
+        """The node's best split."""
+        node.sums = self.sum(node.rows)
+        if self.is_leaf(node):
+            return
+        features = [int(f) for f in self.task.tree_features(self.tree)]
+        rank = {f: int(randomness.feature_rank(word(node.key), word(f))[0]) for f in features}
+        could, best = False, None
+        for slot, f in enumerate(sorted(features, key=rank.__getitem__)):
+            if slot >= self.options.max_features and could:
+                break
+            found, splittable = self.best_of_feature(node, f)
+            could = could or splittable
+            if found is not None and found.gain >= 0 and (best is None or found.gain > best.gain):
+                best = found
+        if best is None:
+            return
+        h = np.float64(node.sums[0])
+        rise = best.gain / h if self.options.score == scores.SQUARES else best.gain
+        decrease = rise * gain_unit(self.options.score, self.task.target) / np.float64(self.h_root)
+        if decrease + 2.0**-52 >= self.options.min_impurity_decrease:
+            node.split, node.rise = best, float(rise)
+
+    def best_of_feature(self, node: Node, f: int) -> tuple[Split | None, bool]:
+        """The best split by one feature, and whether it could split at all."""
+        bins: dict[int, list[int]] = {}
+        for i in node.rows:
+            bins.setdefault(int(self.matrix.codes[f, i]), []).append(i)
+        heavy = {c: rows for c, rows in bins.items() if self.sum(rows)[0] > 0}
+        if len(heavy) < 2:
+            return None, False
+        missing = heavy.get(self.missing_code)
+        occupied = sorted(set(heavy) - {self.missing_code})
+        best: Split | None = None
+        for split in self.candidates(node, f, occupied, bins):
+            rows = [i for c in split.left_codes for i in bins.get(c, ())]
+            options = [(MISSING_RIGHT if missing else MISSING_UNSEEN, rows)]
+            other = any(c not in split.left_codes for c in occupied)
+            if missing and other:
+                options.append((MISSING_LEFT, rows + bins[self.missing_code]))
+            for direction, left in options:
+                gain = self.gain(self.sum(left), node.sums)
+                if best is None or gain > best.gain:
+                    best = replace(split, gain=gain, missing=direction)
+        return best, True
+
+    def candidates(self, node: Node, f: int, occupied: list[int], bins: dict) -> list[Split]:
+        """Left parts in the order in which ties are broken."""
+        mapper, codes = self.matrix.mapper, range(self.missing_code)
+        if not mapper.is_categorical[f]:
+            if self.options.random_thresholds:
+                return [self.random_threshold(node, f, occupied)]
+            following = [*occupied[1:], ONLY_MISSING_RIGHT]
+            return [
+                Split(-1.0, f, frozenset(c for c in codes if c <= b), 0, b, after)
+                for b, after in zip(occupied, following, strict=True)
+            ]
+        sets = self.category_sets(node, f, occupied, bins)
+        full = sum(1 << c for c in occupied)
+        return [
+            Split(-1.0, f, left, 0, categories=(sum(1 << c for c in left), full)) for left in sets
+        ]
+
+    def random_threshold(self, node: Node, f: int, occupied: list[int]) -> Split:
+        centre, low, high = self.matrix.mapper.center[f], occupied[0], occupied[-1]
+        if low == high:
+            return Split(-1.0, f, frozenset(range(low + 1)), 0, low, ONLY_MISSING_RIGHT)
+        u = randomness.threshold_draw(word(node.key), word(f))
+        draw = float((centre[low] * (1.0 - u) + centre[high] * u)[0])
+        b = max([c for c in range(low, high) if centre[c] <= draw], default=low)
+        return Split(-1.0, f, frozenset(range(b + 1)), 0, b, b + 1, draw)
+
+    def category_sets(
+        self, node: Node, f: int, occupied: list[int], bins: dict
+    ) -> list[frozenset[int]]:
+        if self.options.random_thresholds:
+            bits = {
+                c: int(randomness.category_goes_left(word(node.key), word(f), word(c))[0])
+                for c in occupied
+            }
+            left = frozenset(c for c in occupied if bits[c])
+            return [left if left and len(left) < len(occupied) else frozenset(occupied[:1])]
+        if self.matrix.mapper.n_bins[f] <= ONE_HOT_LEVELS:
+            return [frozenset([c]) for c in occupied]
+        g = node.sums[1]
+        channel = None if self.task.target.values is not None else g.index(max(g))
+
+        def ratio(code: int) -> tuple[float, int]:
+            h, own, _ = self.sum(bins[code])
+            return float(sum(own) if channel is None else own[channel]) / float(h), code
+
+        order = sorted(occupied, key=ratio)
+        return [frozenset(order[: b + 1]) for b in range(len(order))]
+
+    def expand(self, node: Node) -> None:
+        """Split a node by its split and find those of its children."""
+        split = node.split
+        assert split is not None
+        codes = self.matrix.codes[split.feature]
+        sides: tuple[list[int], list[int]] = ([], [])
+        for i in node.rows:
+            code = int(codes[i])
+            missing = code == self.missing_code
+            left = split.missing == MISSING_LEFT if missing else code in split.left_codes
+            sides[not left].append(i)
+        turns = (randomness.left_key, randomness.right_key)
+        for rows, turn in zip(sides, turns, strict=True):
+            child = Node(rows, int(turn(word(node.key))[0]), node.depth + 1)
+            self.find(child)
+            node.children.append(child)
+
+    def grow(self) -> GrownTree:
+        self.find(self.root)
+        waiting, n_leaves = [self.root], 1
+        while True:
+            waiting = [n for n in waiting if n.split is not None]
+            if not waiting or n_leaves >= self.options.max_leaf_nodes:
+                break
+            node = min(waiting, key=lambda n: (-n.rise, n.key))
+            waiting.remove(node)
+            self.expand(node)
+            waiting += node.children
+            n_leaves += 1
+        return self.collect()
+
+    def collect(self) -> GrownTree:
+        nodes = [self.root]
+        for node in nodes:
+            nodes += node.children
+        place = {id(node): i for i, node in enumerate(nodes)}
+        inner = [n.split if n.children else None for n in nodes]
+        sets = [s.categories for s in inner if s and s.categories]
+        masks = [
+            [(bits >> (32 * w)) & 0xFFFFFFFF for bits in pair for w in range(8)] for pair in sets
+        ]
+        is_set = np.array([bool(s and s.categories) for s in inner])
+        return GrownTree(
+            feature=np.array([s.feature if s else LEAF for s in inner], np.int32),
+            bin=np.array([s.bin if s else 0 for s in inner], np.int16),
+            next_bin=np.array([s.next_bin if s else 0 for s in inner], np.int16),
+            draw=np.array([s.draw if s else np.nan for s in inner]),
+            missing=np.array([s.missing if s else 0 for s in inner], np.int8),
+            left=np.array([place[id(n.children[0])] if n.children else 0 for n in nodes], np.int32),
+            gain=np.array([n.rise if n.children else 0.0 for n in nodes]),
+            category=np.where(is_set, np.cumsum(is_set) - 1, -1).astype(np.int32),
+            masks=np.array(masks, np.uint32).reshape(-1, 16),
+            count=np.array([n.sums[2] for n in nodes], np.int64),
+            hessian=np.array([n.sums[0] for n in nodes], np.int64),
+            sums=np.array([self.leaf_sums(n.rows, self.rows) for n in nodes], np.int64),
+        )
+
+    def leaf_sums(self, rows: list[int], own: TreeRows) -> list[int]:
+        target = self.task.target
+        wide = target.wide if own.wide is None else own.wide
+        if wide is None:
+            wide = np.ones((len(own.weight), 1), np.int64)
+        width = wide.shape[1]
+        total = [0] * (width * (target.n_classes if target.classes is not None else 1))
+        for i in rows:
+            at = width * int(target.classes[i]) if target.classes is not None else 0
+            for p in range(width):
+                total[at + p] += int(wide[i, p]) * (int(own.weight[i]) if own.draws else 1)
+        return total
+
+
+class NaiveBackend:
+    """Grows by `NaiveTree`; predicts nothing."""
+
+    name = "naive"
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        for tree in task.trees:
+            yield tree, NaiveTree(task, tree).grow()

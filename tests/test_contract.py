@@ -1,0 +1,28 @@
+"""The reference backend against the contract written out as loops."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.engine.spec import GrowTask
+from tests.harness import Problem
+from tests.naive import NaiveBackend
+from tests.strategies import problems
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(max_rows=40))
+def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
+    _, matrix, sampler, target = problem.prepare()
+    trees = range(problem.n_trees)
+    task = GrowTask(matrix, target, problem.options, sampler.rows, trees, problem.seed)
+    pairs = zip(NumpyBackend().grow(task), NaiveBackend().grow(task), strict=True)
+    for (_, found), (_, expected) in pairs:
+        for column in fields(expected):
+            have, want = getattr(found, column.name), getattr(expected, column.name)
+            assert have.dtype == want.dtype, column.name
+            assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), column.name
