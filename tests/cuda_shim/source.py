@@ -1,0 +1,67 @@
+"""The text of kernel files: reading, splicing the prelude, finding the kernels in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNEL_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
+PRELUDE = "common.cuh"
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NESTED = r"[^()]*(?:\([^()]*\)[^()]*)*"
+_BOUND = r"(?:__launch_bounds__\s*\((?P<{}>" + _NESTED + r")\)\s*)?"
+_KERNEL = re.compile(
+    r'extern\s+"C"\s+__global__\s+'
+    + _BOUND.format("early_bound")
+    + r"void\s+"
+    + _BOUND.format("bound")
+    + r"(?P<name>\w+)\s*\("
+)
+
+
+@dataclass(frozen=True)
+class KernelDeclaration:
+    """A kernel's name, and the text between the brackets of ``__launch_bounds__`` if it has one."""
+
+    name: str
+    bound: str
+
+
+def kernel_text(file_name: str) -> str:
+    """The text of one file of ``kernels/``, without the prelude."""
+    return (KERNEL_FOLDER / file_name).read_text(encoding="utf-8")
+
+
+def splice_prelude(source_text: str, file_name: str) -> str:
+    """The prelude followed by the source, each with its own line numbers."""
+    prelude = kernel_text(PRELUDE)
+    return f'#line 1 "{PRELUDE}"\n{prelude}\n#line 1 "{file_name}"\n{source_text}\n'
+
+
+def without_comments(source_text: str) -> str:
+    """The source with comments blanked out; every other character keeps its place."""
+    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source_text)
+
+
+def find_kernels(source_text: str) -> list[KernelDeclaration]:
+    """The ``extern "C" __global__`` functions of a source, in order.
+
+    Raises
+    ------
+    ValueError
+        There is none, or something ``__global__`` is written in another way.
+    """
+    code = without_comments(source_text)
+    kernels = [
+        KernelDeclaration(match["name"], (match["bound"] or match["early_bound"] or "1024").strip())
+        for match in _KERNEL.finditer(code)
+    ]
+    globals_ = len(re.findall(r"\b__global__\b", code))
+    if not kernels or globals_ != len(kernels):
+        raise ValueError(
+            f"{len(kernels)} kernels found and {globals_} times __global__: declare every kernel "
+            'as extern "C" __global__ void name('
+        )
+    return kernels
