@@ -1,0 +1,78 @@
+"""The machine and the library versions a result was measured with."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "gpuboost",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "scikit-learn-intelex",
+    "xgboost",
+    "xgboost-cpu",
+    "lightgbm",
+    "pandas",
+)
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPU, cores, memory, system, Python and versions: what makes two results comparable."""
+    return {
+        "cpu": cpu_model(),
+        "cores": usable_cores(),
+        "memory_gb": memory_gb(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": installed_versions(),
+    }
+
+
+def cpu_model() -> str:
+    """The CPU's name as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown CPU"
+
+
+def usable_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_gb() -> int | None:
+    """Physical memory in whole GB, None where the system does not tell."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of the packages of `PACKAGES` that are installed."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def today() -> str:
+    """Date of a measurement, UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")

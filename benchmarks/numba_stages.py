@@ -1,0 +1,83 @@
+"""The stages of the Numba backend, taken apart: the root of one tree, all features looked at."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gpuboost.backends.numba.backend import (
+    limits_of,
+    make_rows,
+    make_scratch,
+    matrix_of,
+    statistics_of,
+)
+from gpuboost.backends.numba.histograms import wide_prefix, word_prefix
+from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows, TreeFeatures
+from gpuboost.backends.numba.partition import load_rows, numeric_partition
+from gpuboost.backends.numba.search import find_split
+from gpuboost.backends.numba.words import choose_packing, fits_word
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.spec import GrowTask
+
+
+class Root(NamedTuple):
+    """The root of a tree, as compiled code sees it."""
+
+    problem: Problem
+    rows: Rows
+    members: Members
+
+
+def root_of(task: GrowTask, tree: int) -> Root:
+    """The root of a tree with one channel, its rows loaded."""
+    tree_rows = task.rows_of(tree)
+    n, n_features = task.matrix.n_samples, task.matrix.n_features
+    hessian = int(tree_rows.weight.sum(dtype=np.int64))
+    limits = limits_of(task, tree_rows, hessian)
+    packing = choose_packing(1, int(tree_rows.weight.max()), limits.min_samples_leaf > 1)
+    rows = make_rows(n)
+    count, gradient, hessian = load_rows(statistics_of(task, tree_rows), packing, 1, rows)
+    node = np.zeros(1, NODE)[0]
+    node["count"], node["gradient"], node["hessian"] = count, gradient, hessian
+    node["key"] = np.uint64(root_key(task.seed, tree))
+    is_wide = not fits_word(hessian, count, packing)
+    members = Members(node, rows.row[:count], rows.word[:count], is_wide)
+    features = TreeFeatures(
+        np.arange(n_features, dtype=np.int32), np.ones(n_features, np.int64), n_features
+    )
+    scratch = make_scratch(n, n_features)
+    problem = Problem(matrix_of(task.matrix), features, limits, packing, scratch)
+    return Root(problem, rows, members)
+
+
+@njit(nogil=True)
+def _histograms(problem: Any, members: Any, width: int) -> int:
+    bins = 0
+    for feature in range(problem.matrix.codes.shape[0]):
+        if members.is_wide:
+            bins += wide_prefix(problem, members, feature, width)
+        else:
+            bins += word_prefix(problem, members, feature, width)
+    return bins
+
+
+def histograms(root: Root) -> int:
+    """Sums up to each bin, of every feature in turn; the number of bins."""
+    return _histograms(root.problem, root.members, int(root.problem.matrix.missing_code))
+
+
+def split(root: Root) -> np.void:
+    """Histogram and scan of every feature; the best split."""
+    members = root.members
+    find_split(root.problem, members.node, members.row, members.word)
+    return root.problem.scratch.split[0]
+
+
+def partition(root: Root, feature: int, last_left: int) -> int:
+    """Move the rows to their sides; the number on the left."""
+    count = int(root.members.node["count"])
+    codes = root.problem.matrix.codes
+    return numeric_partition(codes, feature, last_left, -1, root.rows, 0, count)

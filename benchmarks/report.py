@@ -1,0 +1,214 @@
+"""``python -m benchmarks table``: README's tables, from the result files."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import OURS, PEER_NAMES
+from benchmarks.results import read_results, result_path
+
+README = Path(__file__).parent.parent / "README.md"
+DEFAULT_NAMES = ("speed", "quality", "memory", "import", "stages")
+
+Content = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "names", nargs="*", help="result files; default: those there are for README's markers"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables between their markers in README.md"
+    )
+    parser.add_argument("--readme", type=Path, default=README, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tables, or write them into README."""
+    names = args.names or [n for n in DEFAULT_NAMES if result_path(n).exists()]
+    if not names:
+        raise FileNotFoundError(
+            "nothing was measured yet; begin with 'python -m benchmarks speed'."
+        )
+    tables = {Path(name).stem: table_of(read_results(result_path(name))) for name in names}
+    if args.write:
+        text = args.readme.read_text()
+        for name, table in tables.items():
+            text = put_between_markers(text, name, table)
+        args.readme.write_text(text)
+        print(f"wrote {', '.join(tables)} into {args.readme}")
+    else:
+        print("\n\n".join(tables.values()))
+    return 0
+
+
+def table_of(content: Content) -> str:
+    """The Markdown table of a result file, with a line on the machine below."""
+    return f"{_TABLES[content['benchmark']](content)}\n\n{caption(content)}"
+
+
+def put_between_markers(text: str, name: str, table: str) -> str:
+    """Text with what stands between the markers of ``name`` replaced.
+
+    Raises
+    ------
+    LookupError
+        If the markers are not there.
+    """
+    pattern = rf"(<!-- benchmarks:{re.escape(name)} -->\n).*?(<!-- /benchmarks -->)"
+    changed, count = re.subn(
+        pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL
+    )
+    if not count:
+        raise LookupError(
+            f"README has no place for '{name}'; add the lines "
+            f"'<!-- benchmarks:{name} -->' and '<!-- /benchmarks -->' to it."
+        )
+    return changed
+
+
+def caption(content: Content) -> str:
+    """Machine, versions and dates of a result file."""
+    machine, versions = content["machine"], content["machine"]["versions"]
+    used = [f"{name} {versions[name]}" for name in versions if name not in ("scipy", "pandas")]
+    dates = sorted({record["date"] for record in content["records"]})
+    span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    memory = f", {machine['memory_gb']} GB" if machine["memory_gb"] else ""
+    return (
+        f"*{machine['cpu']}, {machine['cores']} cores{memory}, {machine['system']}, "
+        f"Python {machine['python']}, {', '.join(used)}; {span}.*"
+    )
+
+
+def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; the first column to the left, the others to the right."""
+    names = list(header)
+    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *[list(row) for row in rows]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _speed_table(content: Content) -> str:
+    """Seconds and score of every peer, and our time as a share of the reference's."""
+    peers = [p for p in PEER_NAMES if any(p in r["peers"] for r in content["records"])]
+    others = [peer for peer in peers if peer != OURS]
+    rows = []
+    for record in content["records"]:
+        cells = [_seconds_and_score(record["peers"].get(peer)) for peer in peers]
+        ratios = [_number(record["ratios"].get(peer), 3) for peer in others]
+        rows.append([record["case"], record["metric"], *cells, " / ".join(ratios)])
+    threads = sorted({record["n_jobs"] for record in content["records"]})
+    note = (
+        f"Seconds (score), {' and '.join(map(str, threads))} threads for everyone, medians of runs "
+        "taken in turns after a warm-up (compile cache warm); the last column is gpuboost's time "
+        f"divided by that of {', '.join(others)}."
+    )
+    table = markdown(["case", "score", *peers, "ratio"], rows)
+    return "\n\n".join([table, note, *_remarks(content["records"])])
+
+
+def _remarks(records: list[Content]) -> list[str]:
+    """A paragraph on where peers' settings differ from scikit-learn's; none if nowhere."""
+    by_peer: dict[str, list[str]] = {}
+    for record in records:
+        for peer, found in record["peers"].items():
+            for part in found.get("remark", "").split("; "):
+                known = by_peer.setdefault(peer, [])
+                if part and part not in known:
+                    known.append(part)
+    parts = [f"{peer}: {', '.join(known)}" for peer, known in by_peer.items() if known]
+    return [f"Settings that differ: {'; '.join(parts)}."] if parts else []
+
+
+def _seconds_and_score(found: Content | None) -> str:
+    if found is None or "left_out" in found:
+        return "–"
+    return f"{found['seconds']:.2f} ({found['score']:.4f})"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _quality_table(content: Content) -> str:
+    """One row per table and estimator, the paired difference first."""
+    rows = []
+    for record in content["records"]:
+        for metric, found in record["metrics"].items():
+            rows.append(
+                [
+                    f"{record['table']}, {record['estimator']}",
+                    f"{record['train_rows']} x {record['features']}",
+                    metric,
+                    f"{found['ours']:.4f}",
+                    f"{found['scikit-learn']:.4f}",
+                    f"{found['difference']:+.4f} ± {found['standard_error']:.4f}",
+                    _number(found.get("native_categories"), 4),
+                ]
+            )
+    header = [
+        "table, estimator",
+        "training rows",
+        "score",
+        "gpuboost",
+        "scikit-learn",
+        "difference",
+        "with native categories",
+    ]
+    seeds = " or ".join(map(str, sorted({record["seeds"] for record in content["records"]})))
+    note = f"Test scores, means over {seeds} random splits; differences are paired."
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+def _memory_table(content: Content) -> str:
+    rows = []
+    for record in content["records"]:
+        start = [f"{record['case']}", record["peer"]]
+        if "left_out" in record:
+            rows.append([*start, "–", "–", "–", "–", "–"])
+            continue
+        sizes = [f"{record[f'{p}_bytes'] / 1e6:.0f}" for p in ("peak", "input", "model", "extra")]
+        rows.append([*start, *sizes, f"{record['seconds']:.1f}"])
+    note = (
+        "MB above the process after import and warm-up, each fit in a process of its own; extra is "
+        "what is neither the input nor the pickled model."
+    )
+    return (
+        f"{markdown(['case', 'library', 'peak', 'input', 'model', 'extra', 's'], rows)}\n\n{note}"
+    )
+
+
+def _import_table(content: Content) -> str:
+    (found,) = content["records"]
+    rows = [
+        ["`import gpuboost`", f"{found['import_seconds']:.3f}"],
+        ["`from gpuboost import RandomForestClassifier`", f"{found['estimator_seconds']:.3f}"],
+        ["`import sklearn.ensemble`", f"{found['sklearn_ensemble_seconds']:.3f}"],
+        [
+            f"first forest of {found['first_fit_rows']} rows in a fresh process, nothing compiled "
+            f"before, import included ({found['first_fit_device']})",
+            f"{found['first_fit_seconds']:.2f}",
+        ],
+    ]
+    return markdown(["", "seconds"], rows)
+
+
+def _stages_table(content: Content) -> str:
+    rows = [
+        [r["stage"], r["backend"], r["size"], f"{1e3 * r['seconds']:.2f}", str(r["rounds"])]
+        for r in content["records"]
+    ]
+    return markdown(["stage", "backend", "size", "ms (median)", "rounds"], rows)
+
+
+_TABLES: dict[str, Callable[[Content], str]] = {
+    "speed": _speed_table,
+    "quality": _quality_table,
+    "memory": _memory_table,
+    "import": _import_table,
+    "stages": _stages_table,
+}

@@ -1,0 +1,286 @@
+"""Tables to learn from: synthetic, bundled with scikit-learn, or from a folder of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+ONE_HOT_LEVELS = 16  # categories with more levels are given to peers as ordinal codes
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features and target of one learning task.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray of float32 of shape (n_samples, n_features)
+        Numbers only: categories are one-hot or ordinal encoded, NaN is missing.
+    y : ndarray of shape (n_samples,)
+        int64 class codes, or float64 targets.
+    task : {"classification", "regression"}
+    frame : pandas.DataFrame or None
+        The same features with categories as categories; None if there are none.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    task: str
+    frame: Any = None
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the target, 0 for regression."""
+        return int(self.y.max()) + 1 if self.task == CLASSIFICATION else 0
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The table of some of the rows."""
+        frame = None if self.frame is None else self.frame.iloc[rows]
+        return Table(self.name, self.X[rows], self.y[rows], self.task, frame)
+
+
+# ---- synthetic ---------------------------------------------------------------------------------
+
+
+def _features(rng: np.random.Generator, rows: int, features: int) -> np.ndarray:
+    if features < 6:
+        raise ValueError(f"a synthetic table has at least 6 features, got {features}.")
+    return rng.standard_normal((rows, features), dtype=np.float32)
+
+
+def _signal(X: np.ndarray, rng: np.random.Generator, noise: float) -> np.ndarray:
+    """An interaction, a wave, a bowl and a step of the first six columns; the rest are noise."""
+    a, b, c, d, e, f = (X[:, k].astype(np.float64) for k in range(6))
+    z = a * b + np.sin(3.0 * c) + 0.5 * d * d + np.where(e > 0.0, 0.7 * f, -0.2)
+    return z + noise * rng.standard_normal(len(X))
+
+
+def binary(rows: int, features: int, seed: int = 0) -> Table:
+    """Two classes of about equal size, some 12% of labels wrong."""
+    rng = np.random.default_rng([seed, 1])
+    X = _features(rng, rows, features)
+    return Table("binary", X, (_signal(X, rng, 0.8) > 0.5).astype(np.int64), CLASSIFICATION)
+
+
+def continuous(rows: int, features: int, seed: int = 0) -> Table:
+    """A regression target with Gaussian noise."""
+    rng = np.random.default_rng([seed, 2])
+    X = _features(rng, rows, features)
+    return Table("continuous", X, _signal(X, rng, 0.8), REGRESSION)
+
+
+def seven_classes(rows: int, features: int, seed: int = 0) -> Table:
+    """Seven classes, two of them large, half of the columns two-valued."""
+    rng = np.random.default_rng([seed, 3])
+    X = _features(rng, rows, features)
+    z = _signal(X, rng, 0.4)
+    X[:, features // 2 :] = X[:, features // 2 :] > 1.0
+    cuts = np.quantile(z, np.cumsum([0.36, 0.48, 0.06, 0.03, 0.03, 0.02]))
+    return Table("seven classes", X, np.searchsorted(cuts, z).astype(np.int64), CLASSIFICATION)
+
+
+def rare_classes(rows: int, features: int, seed: int = 0) -> Table:
+    """Ten classes, each half as frequent as the one before: the rarest have 1 row of 500."""
+    rng = np.random.default_rng([seed, 4])
+    X = _features(rng, rows, features)
+    z = _signal(X, rng, 0.3)
+    cuts = np.quantile(z, 1.0 - 0.5 ** np.arange(1, 10))
+    return Table("rare classes", X, np.searchsorted(cuts, z).astype(np.int64), CLASSIFICATION)
+
+
+def heavy_tails(rows: int, features: int, seed: int = 0) -> Table:
+    """A lognormal target, and every third column with tails like it, to both sides."""
+    rng = np.random.default_rng([seed, 5])
+    X = _features(rng, rows, features)
+    shape = 2.0 * np.tanh(0.5 * _signal(X, rng, 0.0))  # bounded: the tails are the noise's
+    y = np.exp(shape + 0.7 * rng.standard_normal(rows))
+    X[:, ::3] = np.sinh(3.0 * X[:, ::3])
+    return Table("heavy tails", X, y, REGRESSION)
+
+
+MAKERS: dict[str, Callable[[int, int, int], Table]] = {
+    "binary": binary,
+    "continuous": continuous,
+    "seven classes": seven_classes,
+    "rare classes": rare_classes,
+    "heavy tails": heavy_tails,
+}
+
+
+# ---- bundled with scikit-learn -----------------------------------------------------------------
+
+BUNDLED = {
+    "iris": CLASSIFICATION,
+    "wine": CLASSIFICATION,
+    "breast_cancer": CLASSIFICATION,
+    "digits": CLASSIFICATION,
+    "diabetes": REGRESSION,
+}
+
+
+def bundled(name: str) -> Table:
+    """One of the tables that come with scikit-learn; nothing is downloaded."""
+    from sklearn import datasets
+
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    kind = np.int64 if BUNDLED[name] == CLASSIFICATION else np.float64
+    return Table(name, np.ascontiguousarray(X, np.float32), y.astype(kind), BUNDLED[name])
+
+
+# ---- Parquet files of a folder -----------------------------------------------------------------
+
+BOOKKEEPING = ("split", "fold", "qid")
+
+
+@dataclass(frozen=True)
+class Source:
+    """How to read a learning task from a Parquet file.
+
+    Attributes
+    ----------
+    name : str
+    file : str
+        File name without its suffix.
+    target : str
+    task : {"classification", "regression"}
+    drop : tuple of str
+        Columns that give the target away or number the rows; `BOOKKEEPING` always goes.
+    transform : {"", "log1p", "positive"}
+        Of the target: ``log(1 + y)``, or whether ``y > 0``.
+    """
+
+    name: str
+    file: str
+    target: str
+    task: str
+    drop: tuple[str, ...] = ()
+    transform: str = ""
+
+
+SOURCES = (
+    Source("covertype", "covtype_108k", "Cover_Type", CLASSIFICATION),
+    Source("adult", "adult", "income", CLASSIFICATION),
+    Source("bank", "bank_full", "y", CLASSIFICATION, ("duration",)),
+    Source("higgs", "higgs_15k", "response", CLASSIFICATION),
+    Source("letter", "pmlb_letter", "target", CLASSIFICATION),
+    Source("spambase", "pmlb_spambase", "target", CLASSIFICATION),
+    Source("lgbm_binary", "lgbm_binary", "y", CLASSIFICATION),
+    Source("mushroom", "mushroom", "class", CLASSIFICATION),
+    Source("titanic", "titanic", "survived", CLASSIFICATION, ("alive",)),
+    Source("mnist", "mnist", "label", CLASSIFICATION),
+    Source(
+        "flights",
+        "flights_bts",
+        "dep_delayed_15min",
+        CLASSIFICATION,
+        ("dep_delay", "arr_delay", "air_time"),
+    ),
+    Source("claims", "freMTPL2freq", "ClaimNb", CLASSIFICATION, ("IDpol",), transform="positive"),
+    Source("california", "california_housing", "median_house_value", REGRESSION),
+    Source("diamonds", "diamonds", "price", REGRESSION, transform="log1p"),
+    Source("ames", "ames", "Sale_Price", REGRESSION, transform="log1p"),
+    Source(
+        "flight delay", "flights_bts", "arr_delay", REGRESSION, ("dep_delayed_15min", "air_time")
+    ),
+    Source("claim counts", "freMTPL2freq", "ClaimNb", REGRESSION, ("IDpol",)),
+)
+
+
+def available_sources(folder: Path | None) -> list[Source]:
+    """The sources whose files are in ``folder``."""
+    if folder is None:
+        return []
+    return [s for s in SOURCES if (folder / f"{s.file}.parquet").exists()]
+
+
+def source(name: str) -> Source:
+    """The source of that name."""
+    return next(s for s in SOURCES if s.name == name)
+
+
+def load(source: Source, folder: Path, max_rows: int | None = None, seed: int = 0) -> Table:
+    """Read a learning task, at most ``max_rows`` random rows of it."""
+    import pandas as pd
+
+    frame = pd.read_parquet(folder / f"{source.file}.parquet")
+    frame = frame[frame[source.target].notna()]
+    if max_rows is not None and len(frame) > max_rows:
+        rows = np.random.default_rng([seed, 6]).permutation(len(frame))[:max_rows]
+        frame = frame.iloc[np.sort(rows)]
+    y = _target(frame[source.target], source)
+    drop = [source.target, *source.drop, *(c for c in BOOKKEEPING if c in frame.columns)]
+    features = frame.drop(columns=drop).reset_index(drop=True)
+    is_category = [isinstance(dtype, pd.CategoricalDtype) for dtype in features.dtypes]
+    native = features.copy()
+    for column, category in zip(features.columns, is_category, strict=True):
+        if not category:
+            native[column] = features[column].to_numpy(np.float32, na_value=np.nan)
+    return Table(source.name, encode(native), y, source.task, native if any(is_category) else None)
+
+
+def _target(column: Any, source: Source) -> np.ndarray:
+    """Class codes in sorted order of the labels, or the targets."""
+    import pandas as pd
+
+    if source.transform == "positive":
+        return (column.to_numpy() > 0).astype(np.int64)
+    if source.task == CLASSIFICATION:
+        return pd.factorize(column.astype(object), sort=True)[0].astype(np.int64)
+    y = column.to_numpy(np.float64)
+    return np.log1p(y) if source.transform == "log1p" else y
+
+
+def encode(frame: Any) -> np.ndarray:
+    """Numbers only: one-hot up to `ONE_HOT_LEVELS` levels, else ordinal codes; float32."""
+    import pandas as pd
+
+    columns = []
+    for name in frame.columns:
+        column = frame[name]
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            columns.append(column.to_numpy(np.float32)[:, None])
+            continue
+        codes = column.cat.codes.to_numpy()
+        levels = len(column.cat.categories)
+        if levels <= ONE_HOT_LEVELS:
+            columns.append((codes[:, None] == np.arange(levels)).astype(np.float32))
+        else:
+            columns.append(np.where(codes < 0, np.nan, codes).astype(np.float32)[:, None])
+    return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+# ---- splitting ---------------------------------------------------------------------------------
+
+
+def split(
+    table: Table, seed: int, max_train: int | None = None, test_share: float = 0.25
+) -> tuple[Table, Table]:
+    """Random training and test rows, in which every class has about its share of the table."""
+    rng = np.random.default_rng([seed, 7])
+    order = rng.permutation(len(table.y))
+    n_test = max(1, round(test_share * len(order)))
+    if max_train is not None:
+        n_test = min(n_test, max(1, max_train // 2))
+    if table.task == CLASSIFICATION:
+        order = _spread_classes(order, table.y)
+    # Evenly spaced places of an order that goes class by class are a stratified sample.
+    places = np.floor(np.arange(n_test) * (len(order) / n_test)).astype(np.int64)
+    in_test = np.zeros(len(order), dtype=bool)
+    in_test[places] = True
+    train, test = order[~in_test], order[in_test]
+    if max_train is not None and len(train) > max_train:
+        keep = np.floor(np.arange(max_train) * (len(train) / max_train)).astype(np.int64)
+        train = train[keep]
+    return table.take(rng.permutation(train)), table.take(test)
+
+
+def _spread_classes(order: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same rows, class by class."""
+    return order[np.argsort(y[order], kind="stable")]

@@ -1,0 +1,263 @@
+"""Times of the stages of a fit, backend by backend: ``pytest benchmarks/``.
+
+Histogram, split and partition are timed at the root of a tree and, for NumPy, on a level further
+down, all features looked at. `python -m benchmarks stages` keeps the medians.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.stages import ROWS_VARIABLE
+from benchmarks.tables import binary
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
+from gpuboost.backends.numpy.groups import dense_groups, dense_histogram
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.level_loop import smallest_hessian
+from gpuboost.engine.randomness import feature_rank
+from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
+from gpuboost.engine.scores import SQUARES
+from gpuboost.engine.spec import GrowTask, TreeOptions
+from gpuboost.engine.statistics import class_target
+from gpuboost.engine.tree import finish_tree
+
+N_ROWS = int(os.environ.get(ROWS_VARIABLE, 100_000))
+N_FEATURES = 28
+N_THREADS = 2
+DEPTHS = (0, 6)
+TREE_DEPTH = 8
+N_TREES = 10
+SIZE = f"{N_ROWS:,} x {N_FEATURES}"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all stages work on."""
+
+    X: np.ndarray
+    matrix: BinnedMatrix
+    task: GrowTask
+
+
+@cache
+def work() -> Work:
+    """A binned table, and a forest to grow on it."""
+    table = binary(N_ROWS, N_FEATURES)
+    mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
+    matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
+    sampler = RowSampler(WITH_REPLACEMENT, N_ROWS, N_ROWS, seed=0)
+    target = class_target(table.y.astype(np.int32), 2, None)
+    options = TreeOptions(score=SQUARES, max_depth=TREE_DEPTH)
+    task = GrowTask(
+        matrix, target, options, sampler.rows, range(N_TREES), seed=0, n_threads=N_THREADS
+    )
+    return Work(table.X, matrix, task)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a tree as the NumPy backend holds it."""
+
+    ops: NumpyLevelOps
+    rows: Any
+    frontier: Frontier
+    splits: Splits
+
+    @property
+    def node_of_row(self) -> np.ndarray:
+        """Node of each row."""
+        return np.repeat(np.arange(len(self.frontier)), self.frontier.count)
+
+    def histograms(self) -> list[np.ndarray]:
+        """Of every feature, from the rows: (nodes, width, 2 + K)."""
+        matrix = self.ops.task.matrix
+        shape = (len(self.frontier), matrix.width, self.frontier.gradient.shape[1])
+        base = self.node_of_row * matrix.width
+        return [
+            dense_histogram(self.rows, base + codes[self.rows.row], shape, counted=False)
+            for codes in matrix.codes
+        ]
+
+    def best_splits(self, histograms: list[np.ndarray]) -> Splits:
+        """Of every node, over all features."""
+        task, frontier = self.ops.task, self.frontier
+        nodes = np.arange(len(frontier))
+        splitter = FeatureSplitter(task, smallest_hessian(np, 0.0, frontier.hessian[:1]))
+        best = Splits.none(np, len(nodes), frontier.gradient.shape[1], 0)
+        for f, histogram in enumerate(histograms):
+            rank = feature_rank(frontier.key, np.array([f], dtype=np.uint64))
+            asked = NodeFeature(frontier, np.full(len(nodes), f, dtype=np.int64), rank)
+            best.keep_better(nodes, splitter.split(asked, dense_groups(histogram, nodes))[0])
+        return best
+
+
+@cache
+def level(depth: int) -> Level:
+    """A level of the first tree, and the splits the backend finds for it."""
+    task = work().task
+    ops = NumpyLevelOps(task)
+    rows, frontier = ops.roots([0])
+    for _ in range(depth):
+        splits = ops.find_splits(rows, frontier, np.arange(len(frontier)))
+        rows, frontier = ops.partition(rows, frontier, splits, splits.gain >= 0.0)
+    splits = ops.find_splits(rows, frontier, np.arange(len(frontier)))
+    return Level(ops, rows, frontier, splits)
+
+
+@cache
+def forest() -> Ensemble:
+    """`N_TREES` trees to purity."""
+    task = work().task
+    task = replace(task, options=TreeOptions(score=SQUARES, max_features=5))
+    grown = backend("numba").grow(task) if has_numba() else NumpyBackend().grow(task)
+    trees = [
+        finish_tree(tree, task.matrix.mapper, task.target, task.rows_of(t), SQUARES)
+        for t, tree in grown
+    ]
+    return Ensemble.of(trees)
+
+
+def has_numba() -> bool:
+    """Whether the Numba backend can be used."""
+    try:
+        backend("numba")
+    except ImportError:
+        return False
+    return True
+
+
+@cache
+def backend(name: str) -> Any:
+    """A backend by name."""
+    if name == "numpy":
+        return NumpyBackend()
+    from gpuboost.backends.numba import NumbaBackend
+
+    return NumbaBackend()
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def device(request, benchmark):
+    """Each backend that works here; its name goes into the result."""
+    if request.param == "numba" and not has_numba():
+        pytest.skip("Numba does not work here")
+    benchmark.extra_info["backend"] = request.param
+    return backend(request.param)
+
+
+def note(benchmark: Any, stage: str, size: str, backend: str | None = None) -> None:
+    """What the result file says of a measurement."""
+    benchmark.extra_info.update(stage=stage, size=size)
+    if backend is not None:
+        benchmark.extra_info["backend"] = backend
+
+
+def level_size(depth: int) -> str:
+    """Of a level."""
+    found = level(depth)
+    nodes = "root" if depth == 0 else f"{len(found.frontier)} nodes"
+    return f"{len(found.rows.row):,} x {N_FEATURES}, {nodes}"
+
+
+@cache
+def numba_root() -> Any:
+    """The root of the first tree in the Numba backend, and its parts as functions."""
+    if not has_numba():
+        pytest.skip("Numba does not work here")
+    from benchmarks import numba_stages
+
+    return numba_stages, numba_stages.root_of(work().task, 0)
+
+
+def test_bin_edges(benchmark):
+    X, none = work().X, np.zeros(N_FEATURES, dtype=bool)
+    note(benchmark, "bin edges", f"{SIZE}, {N_THREADS} threads", "host")
+    mapper = benchmark(fit_bin_mapper, X, none, n_threads=N_THREADS)
+    assert mapper.n_features == N_FEATURES
+
+
+def test_bin_codes(benchmark, device):
+    X, mapper = work().X, work().matrix.mapper
+    note(benchmark, "bin codes", f"{SIZE}, {N_THREADS} threads")
+    device.bin(X, mapper, N_THREADS)
+    matrix = benchmark(device.bin, X, mapper, N_THREADS)
+    assert np.array_equal(matrix.codes, work().matrix.codes)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_histogram_numpy(benchmark, depth):
+    found = level(depth)
+    note(benchmark, "histogram", level_size(depth), "numpy")
+    histograms = benchmark(found.histograms)
+    assert all(h[..., 0].sum() == found.frontier.hessian.sum() for h in histograms)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_split_numpy(benchmark, depth):
+    found = level(depth)
+    note(benchmark, "split", level_size(depth), "numpy")
+    splits = benchmark(found.best_splits, found.histograms())
+    assert np.array_equal(splits.feature, found.splits.feature)
+    assert np.array_equal(splits.bin, found.splits.bin)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_partition_numpy(benchmark, depth):
+    found = level(depth)
+    note(benchmark, "partition", level_size(depth), "numpy")
+    accepted = found.splits.gain >= 0.0
+    rows, children = benchmark(
+        found.ops.partition, found.rows, found.frontier, found.splits, accepted
+    )
+    assert len(children) == 2 * accepted.sum() and children.count.sum() == len(rows.row)
+
+
+def test_histogram_numba(benchmark):
+    stages, root = numba_root()
+    note(benchmark, "histogram", level_size(0), "numba")
+    stages.histograms(root)
+    assert benchmark(stages.histograms, root) >= N_FEATURES
+
+
+def test_split_numba(benchmark):
+    stages, root = numba_root()
+    note(benchmark, "histogram and split", level_size(0), "numba")
+    stages.split(root)
+    split = benchmark(stages.split, root)
+    assert (split["feature"], split["bin"]) == (level(0).splits.feature[0], level(0).splits.bin[0])
+
+
+def test_partition_numba(benchmark):
+    stages, root = numba_root()
+    note(benchmark, "partition", level_size(0), "numba")
+    split = level(0).splits
+    where = int(split.feature[0]), int(split.bin[0])
+    stages.partition(root, *where)
+    n_left = benchmark(stages.partition, root, *where)
+    assert n_left == level(1).frontier.count[0]
+
+
+def test_grow(benchmark, device):
+    task = replace(work().task, trees=range(2))
+    note(benchmark, f"2 trees of depth {TREE_DEPTH}", f"{SIZE}, {N_THREADS} threads")
+    list(device.grow(task))
+    grown = benchmark(lambda: list(device.grow(task)))
+    assert [tree for tree, _ in grown] == [0, 1]
+
+
+def test_predict(benchmark, device):
+    X = work().X
+    note(benchmark, f"prediction, {N_TREES} deep trees", f"{SIZE}, {N_THREADS} threads")
+    device.predict(forest(), X, N_THREADS)
+    values = benchmark(device.predict, forest(), X, N_THREADS)
+    assert values.shape == (N_ROWS, 2)

@@ -1,0 +1,226 @@
+"""The template all estimators share: how a fit runs, and what a fitted model can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.backends.choice import choose_backend, growth_work, prediction_work
+from gpuboost.data.parameters import one_of
+from gpuboost.data.validation import check_flush_to_zero, check_same_length, check_weights
+from gpuboost.estimators.fitted import FittedTrees, join_trees
+from gpuboost.estimators.growing import GrowPlan, grow_trees, memory_advice
+from gpuboost.estimators.reading import read_prediction, read_training
+from gpuboost.estimators.settings import (
+    Machine,
+    available_threads,
+    machine_of,
+    tree_options,
+)
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.data.binning import BinnedMatrix
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.estimators.fitted import Batch
+    from gpuboost.estimators.labels import ClassLabels, ValueLabels
+
+    Labels = ClassLabels | ValueLabels
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that is known before the first tree grows."""
+
+    schema: FeatureSchema
+    matrix: BinnedMatrix
+    labels: Labels
+    plan: GrowPlan
+    backend: Backend
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TreeModel(BaseEstimator):
+    """Base of all estimators.
+
+    A fitted estimator keeps its trees and bins in ``_model`` and no data. The state changes only
+    when a fit has succeeded: after an error the estimator is what it was before.
+    """
+
+    random_state: Any = None
+    n_jobs: int | None = None
+    device: str = "auto"
+    max_bins: int = 255
+    categorical_features: Any = "from_dtype"
+
+    _labels: ClassVar[Any]  # ClassLabels or ValueLabels
+    _model: ClassVar[Any] = None
+
+    # ---- what a kind of estimator says -------------------------------------------------------
+
+    @property
+    def _tree(self) -> Any:
+        """What has the parameters of a tree as attributes."""
+        return self
+
+    def _voting_rule(self) -> str:
+        """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
+        return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+
+    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of the rows: the user's, times those of their classes in a classifier."""
+        return weights
+
+    def _balance(self, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree is to balance the classes of the rows it draws."""
+        return None
+
+    def _batch(
+        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
+    ) -> Batch:
+        """Which trees grow, and which rows and features each of them sees."""
+        raise NotImplementedError
+
+    def _model_to_extend(self) -> FittedTrees | None:
+        """The model that a warm start adds trees to."""
+        return None
+
+    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
+        """Fitted attributes beyond those that all estimators have."""
+        return {}
+
+    # ---- fit -----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Grow the trees.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+            NaN is missing. Categories are features of a categorical type, see
+            ``categorical_features``.
+        y : array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), optional
+            Rows of weight 0 are not in the model.
+
+        Returns
+        -------
+        self
+        """
+        with memory_advice():
+            facts = self._fitted_facts(X, y, sample_weight)
+        self._adopt(facts)
+        return self
+
+    def _fitted_facts(self, X: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
+        """Run a fit; its result is the fitted attributes."""
+        check_flush_to_zero()
+        machine, before = machine_of(self), self._model_to_extend()
+        prepared = self._prepare(X, y, sample_weight, machine, before)
+        matrix, batch = prepared.matrix, prepared.plan.batch
+        trees = list(before.ensemble.trees) if before else []
+        trees += grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        batches = (*before.batches, batch) if before else (batch,)
+        model = FittedTrees(join_trees(trees), matrix.mapper, prepared.schema, batches)
+        facts = {
+            "_model": model,
+            "_binning": (self.max_bins, self.categorical_features),
+            "n_features_in_": matrix.n_features,
+            "device_": prepared.backend.name,
+            **prepared.labels.attributes(),
+            **self._further_facts(model, prepared),
+        }
+        if prepared.schema.names is not None:
+            facts["feature_names_in_"] = prepared.schema.names
+        return facts
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, machine: Machine, before: FittedTrees | None
+    ) -> Prepared:
+        """Read, check and bin; columns made from X are given up here, before trees grow."""
+        table = read_training(X, self, before)
+        labels = self._labels.read(y)
+        n_samples, n_features = table.shape
+        check_same_length(range(n_samples), labels)
+        if before is not None:
+            self._check_same_labels(labels)
+        own_weights = check_weights(sample_weight, n_samples)
+        batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
+        seen = n_features if batch.feature_draw is None else batch.feature_draw.count
+        options = tree_options(self._tree, n_samples, seen, labels.criteria)
+        work = growth_work(n_samples, min(options.max_features, seen), len(batch.trees))
+        backend = choose_backend(machine.device, work)
+        matrix = table.bin(own_weights, backend, machine.n_threads)
+        target = labels.target(batch.sampler.real_weights, batch.sampler.weight_total)
+        return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
+
+    def _check_same_labels(self, labels: Labels) -> None:
+        """Trees that a warm start adds must have the leaves of those there are."""
+        for name, value in labels.attributes().items():
+            if not np.array_equal(getattr(self, name), value):
+                raise ValueError(
+                    f"with warm_start, y must have the same {name} as before, "
+                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
+                )
+
+    def _adopt(self, facts: dict[str, Any]) -> None:
+        """Replace the fitted attributes, all at once."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in facts]:
+            delattr(self, name)
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None
+
+    # ---- a fitted model ----------------------------------------------------------------------
+
+    def _run(self, X: Any, work: Any) -> Any:
+        """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
+        check_is_fitted(self)
+        model: FittedTrees = self._model
+        data = read_prediction(X, model, type(self).__name__)
+        n_samples = len(data) if isinstance(data, np.ndarray) else data.n_samples
+        backend = choose_backend(self.device, prediction_work(n_samples, model.ensemble))
+        return work(model, data, backend, available_threads(self.n_jobs))
+
+    def _mean_values(self, X: Any) -> np.ndarray:
+        """Mean over trees of the leaf values, or the votes, of each row: float64 (n, V)."""
+        voting = self._voting_rule()
+        return self._run(X, lambda model, *rest: model.predict(*rest, voting))
+
+    def _leaves(self, X: Any) -> np.ndarray:
+        """Leaf of each row in each tree: int64 (n, T)."""
+        return self._run(X, FittedTrees.apply).astype(np.int64)
+
+    @property
+    def _ensemble(self) -> Ensemble:
+        check_is_fitted(self)
+        return self._model.ensemble
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each feature in the impurity decrease, ndarray of shape (n_features,)."""
+        return self._ensemble.importances(self.n_features_in_)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what prediction reads and of the bin edges.
+
+        Equal for equal data, parameters and seed, whatever device or number of threads.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits.
+        """
+        return self._ensemble.fingerprint(self._model.mapper)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,169 @@
+"""Texts that several estimators share: written once, filled in where they apply."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# name -> (type, text), in the order in which they are told
+PARAMETERS = {
+    "estimator": (
+        "tree estimator",
+        "A gpuboost decision tree or extra-tree whose parameters the trees have; None: the\n"
+        "decision tree with its defaults. For others there is scikit-learn's class of this name.",
+    ),
+    "n_estimators": ("int", "Number of trees."),
+    "criterion": (
+        "str",
+        "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
+        "'misclassification'. Regressors: 'squared_error'.",
+    ),
+    "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
+    "max_depth": ("int", "Largest depth of a leaf; None: no limit."),
+    "min_samples_split": (
+        "int or float",
+        "Smallest number of rows that a split node has; a float is a fraction of all rows.",
+    ),
+    "min_samples_leaf": (
+        "int or float",
+        "Smallest number of rows of a leaf; a float is a fraction of all rows.",
+    ),
+    "min_weight_fraction_leaf": (
+        "float",
+        "Smallest share of the tree's weight in a leaf, from 0 to 0.5.",
+    ),
+    "max_features": ("", ""),  # means one thing in a tree and another in bagging: MAX_FEATURES
+    "max_leaf_nodes": (
+        "int",
+        "Largest number of leaves, grown best first; None: no limit.",
+    ),
+    "min_impurity_decrease": (
+        "float",
+        "A split lowers the impurity, weighted by its share of the rows, by at least this much.",
+    ),
+    "ccp_alpha": ("float", "Pruning is not built yet: only 0.0 is allowed."),
+    "monotonic_cst": ("None", "Monotonic constraints are not built yet: only None is allowed."),
+    "class_weight": (
+        "dict or str",
+        "Weight of each class by its label; 'balanced': in inverse proportion to its rows; in\n"
+        "forests also 'balanced_subsample': to its rows drawn for a tree. None: 1.",
+    ),
+    "bootstrap": (
+        "bool",
+        "Draw the rows of a tree with replacement, in proportion to their weight. Otherwise a\n"
+        "forest gives every tree all rows, and bagging draws without replacement (pasting).",
+    ),
+    "bootstrap_features": ("bool", "Draw the features of a tree with replacement."),
+    "max_samples": (
+        "int or float",
+        "Rows drawn for a tree; a float is a fraction of all rows, or of the sum of weights.\n"
+        "None: as many as there are.",
+    ),
+    "oob_score": (
+        "bool or callable",
+        "Predict every row with the trees that did not see it and score that: accuracy, R2, or\n"
+        "``oob_score(truth, predicted)``, where classes are numbered.",
+    ),
+    "voting": (
+        "{'soft', 'hard'}",
+        "Average the class shares of the trees' leaves, or count one vote for each tree.",
+    ),
+    "warm_start": (
+        "bool",
+        "`fit` adds trees to those there are. The bins and categories of the first fit are kept;\n"
+        "on the same data the model is the same as if all trees were grown at once.",
+    ),
+    "verbose": ("int", "Above 0, show a progress bar."),
+    "random_state": (
+        "int, RandomState or None",
+        "Where randomness comes from; an int makes the model reproducible.",
+    ),
+    "n_jobs": (
+        "int",
+        "Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1\n"
+        "all. It never changes the model.",
+    ),
+    "device": (
+        "str",
+        "'auto' (what is fastest for the size), 'cpu', 'cuda', 'cuda:N', or a backend by name,\n"
+        "'numpy' or 'numba'. It never changes the model.",
+    ),
+    "max_bins": ("int", "Value bins per feature, from 2 to 255; NaN has a bin of its own."),
+    "categorical_features": (
+        "'from_dtype', None, or array-like of bool, int or str",
+        "Which features are categories: those of a categorical type, none, or by mask, place or\n"
+        "name.",
+    ),
+}
+MAX_FEATURES = {
+    True: (
+        "int or float",
+        "Features drawn for a tree (random subspaces); a float is a fraction of all.",
+    ),
+    False: (
+        "int, float, 'sqrt', 'log2' or None",
+        "Features that a node looks at, drawn for each node; a float is a fraction of all.\n"
+        "None: all.",
+    ),
+}
+
+# attribute -> (estimators that have it, by what they have; text)
+ATTRIBUTES = (
+    ("", "n_features_in_", "int"),
+    ("", "feature_names_in_", "ndarray of str; only if all names are strings"),
+    ("", "n_outputs_", "int"),
+    ("predict_proba", "classes_", "ndarray of shape (n_classes,)"),
+    ("predict_proba", "n_classes_", "int"),
+    ("", "feature_importances_", "ndarray of shape (n_features,)"),
+    ("", "device_", "str; the backend that the trees were grown with"),
+    ("get_depth", "tree_", "the nodes, in arrays named as in scikit-learn"),
+    ("get_depth", "max_features_", "int"),
+    ("n_estimators", "estimator_", "tree estimator, not fitted"),
+    ("n_estimators", "estimators_", "list of fitted tree estimators"),
+    ("n_estimators", "estimators_samples_", "list of ndarray; the rows drawn for each tree"),
+    ("bootstrap_features", "estimators_features_", "list of ndarray; the features of each tree"),
+    ("n_estimators", "oob_score_", "float; with ``oob_score``"),
+)
+
+
+def documented(summary: str) -> Callable[[type], type]:
+    """Class decorator: make the docstring of an estimator from its fields."""
+
+    def fill_in(estimator: type) -> type:
+        parts = [summary, _notes(estimator), "Parameters\n----------\n" + _parameters(estimator)]
+        parts.append("Attributes\n----------\n" + _attributes(estimator))
+        estimator.__doc__ = "\n\n".join(parts) + "\n"
+        return estimator
+
+    return fill_in
+
+
+def _notes(estimator: type) -> str:
+    return (
+        f"Takes the place of scikit-learn's {estimator.__name__}: the names, defaults and methods\n"
+        "are the same. The model depends on data, parameters and seed alone, never on device,\n"
+        "threads or machine; `fingerprint` shows it."
+    )
+
+
+def _parameters(estimator: type) -> str:
+    lines = []
+    told = list(PARAMETERS)
+    for item in sorted(fields(estimator), key=lambda item: told.index(item.name)):  # type: ignore
+        kind, text = PARAMETERS[item.name]
+        if item.name == "max_features":
+            kind, text = MAX_FEATURES[hasattr(estimator, "estimator")]
+        lines.append(f"{item.name} : {kind}, default={item.default!r}\n{indent(text, '    ')}")
+    return "\n".join(lines)
+
+
+def _attributes(estimator: type) -> str:
+    return "\n".join(
+        f"{name} : {text}"
+        for needs, name, text in ATTRIBUTES
+        if not needs or hasattr(estimator, needs)
+    )

@@ -1,0 +1,102 @@
+"""Random forests and extra-trees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
+from gpuboost.estimators.documentation import documented
+from gpuboost.estimators.ensembles import TreeEnsemble
+from gpuboost.estimators.kinds import Classifier, Regressor
+from gpuboost.estimators.settings import draw_count
+from gpuboost.estimators.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    SingleTree,
+    TreeParameters,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Forest(TreeEnsemble, TreeParameters):
+    """What forests share."""
+
+    n_estimators: int = field(default=100, kw_only=False)
+
+    _tree_class: ClassVar[type[SingleTree]]
+
+    @property
+    def splitter(self) -> str:
+        """Best or random thresholds, as the trees have it."""
+        return self._tree_class.splitter
+
+    def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
+        if self.bootstrap:
+            return WITH_REPLACEMENT, draw_count(self.max_samples, n_samples, weights, math.inf)
+        if self.max_samples is not None:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, when every "
+                "tree sees all rows; use bootstrap=True or max_samples=None"
+            )
+        return ALL_ROWS, n_samples
+
+    def _empty_tree(self) -> SingleTree:
+        """Its class_weight is None: the weights of the forest's rows have it in them."""
+        own = self.get_params(deep=False)
+        names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
+        return self._tree_class(**{name: own[name] for name in names})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForestClassifier(Classifier, Forest):
+    """What forests for classification share."""
+
+    criterion: str = "gini"
+    max_features: float | str | None = "sqrt"
+    class_weight: Any = None
+    voting: str = "soft"
+
+    _class_weights: ClassVar[tuple[str, ...]] = ("balanced", "balanced_subsample")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForestRegressor(Regressor, Forest):
+    """What forests for regression share."""
+
+    criterion: str = "squared_error"
+    max_features: float | str | None = 1.0
+
+
+@documented("A random forest for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestClassifier(ForestClassifier):
+    _tree_class = DecisionTreeClassifier
+
+
+@documented("A random forest for regression.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestRegressor(ForestRegressor):
+    _tree_class = DecisionTreeRegressor
+
+
+@documented("Extremely randomised trees for classification: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesClassifier(ForestClassifier):
+    bootstrap: bool = False
+
+    _tree_class = ExtraTreeClassifier
+
+
+@documented("Extremely randomised trees for regression: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesRegressor(ForestRegressor):
+    bootstrap: bool = False
+
+    _tree_class = ExtraTreeRegressor

@@ -1,0 +1,128 @@
+"""What classifiers do and what regressors do with the mean value of a row's leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+
+from gpuboost.data.validation import check_class_weight
+from gpuboost.estimators.labels import ClassLabels, ValueLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Classifier(ClassifierMixin):
+    """What all classifiers share."""
+
+    _labels = ClassLabels
+    _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
+
+    def predict_proba(self: Any, X: Any) -> np.ndarray:
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_classes)
+            Mean over the trees of the class shares in a row's leaf; with ``voting="hard"``, where
+            there is that choice, the share of the trees that vote for the class.
+        """
+        return self._mean_values(X)
+
+    def predict_log_proba(self: Any, X: Any) -> np.ndarray:
+        """Logarithm of `predict_proba`, minus infinity where that is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self: Any, X: Any) -> np.ndarray:
+        """Most probable class of each row, the first of equals.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_.take(best, axis=0)
+
+    def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of the rows times those of their classes."""
+        choice = self._tree.class_weight
+        check_class_weight(choice, self._class_weights)
+        if isinstance(choice, str) and choice == "balanced_subsample":
+            if self.bootstrap:  # every tree balances its own draws
+                return weights
+            choice = "balanced"
+        of_class = labels.row_weights(choice)
+        if of_class is None:
+            return weights
+        product = of_class if weights is None else weights * of_class
+        if not (np.isfinite(product).all() and product.any()):
+            raise ValueError(
+                "class_weight times sample_weight must be finite and positive for some row, but is "
+                f"at most {product.max()}; change one of them"
+            )
+        return product
+
+    def _balance(self: Any, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree balances its own draws."""
+        choice = self._tree.class_weight
+        drawn = isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
+        return labels.codes if drawn else None
+
+    def _out_of_bag_facts(
+        self, labels: ClassLabels, means: np.ndarray, score: Callable[..., Any] | None
+    ) -> dict[str, Any]:
+        """Fitted attributes from the mean vote of the trees that did not see a row."""
+        seen = ~np.isnan(means[:, 0])
+        facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
+        if seen.any():
+            truth, found = labels.codes[seen], means[seen].argmax(axis=1)
+            facts["oob_score_"] = (score or accuracy_score)(truth, found)
+        return facts
+
+
+class Regressor(RegressorMixin):
+    """What all regressors share."""
+
+    _labels = ValueLabels
+
+    def predict(self: Any, X: Any) -> np.ndarray:
+        """Mean over the trees of the value of a row's leaf.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        values = self._mean_values(X)
+        return values[:, 0] if self.n_outputs_ == 1 else values
+
+    def _out_of_bag_facts(
+        self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
+    ) -> dict[str, Any]:
+        """Fitted attributes from the mean value in the trees that did not see a row."""
+        found = means.reshape(labels.values.shape)
+        seen = ~np.isnan(means[:, 0])
+        facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
+        if seen.sum() > 1:
+            facts["oob_score_"] = (score or r2_score)(labels.values[seen], found[seen])
+        return facts
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,124 @@
+"""What a user brings as X -> checked columns, and those -> bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
+from gpuboost.data.dataset import Dataset
+from gpuboost.data.frames import apply_schema, fit_schema
+from gpuboost.data.validation import check_features
+from gpuboost.estimators.settings import bin_limit
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.data.binning import BinMapper
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.estimators.fitted import FittedTrees
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Training features: columns still to be binned, or the codes of a `Dataset`."""
+
+    schema: FeatureSchema
+    columns: np.ndarray | None
+    binned: BinnedMatrix | None
+    mapper: BinMapper | None
+    max_bins: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        if self.binned is not None:
+            return self.binned.n_samples, self.binned.n_features
+        assert self.columns is not None
+        return self.columns.shape[0], self.columns.shape[1]
+
+    def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
+        """Codes; the edges are quantiles of weighted rows unless there are bins already."""
+        if self.binned is not None:
+            return self.binned
+        assert self.columns is not None
+        mapper = self.mapper
+        if mapper is None:
+            mapper = fit_bin_mapper(
+                self.columns, self.schema.is_categorical, self.max_bins, weights, n_threads
+            )
+        return backend.bin(self.columns, mapper, n_threads)
+
+
+def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
+    """Features to fit on.
+
+    Parameters
+    ----------
+    estimator : object with ``max_bins`` and ``categorical_features``
+    before : FittedTrees or None
+        A model to add trees to; its columns and bins are kept.
+    """
+    max_bins = bin_limit(estimator.max_bins)
+    if isinstance(X, Dataset):
+        _check_dataset(X, estimator, before, max_bins)
+        return Table(X.schema, None, X.binned, X.mapper, max_bins)
+    if before is None:
+        columns, schema = fit_schema(X, estimator.categorical_features)
+        return Table(schema, check_features(columns, schema.names), None, None, max_bins)
+    columns = apply_schema(X, before.schema, type(estimator).__name__)
+    check_features(columns, before.schema.names)
+    return Table(before.schema, columns, None, before.mapper, max_bins)
+
+
+def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | BinnedMatrix:
+    """Features to predict on: columns, or the codes of a `Dataset` with the model's bins."""
+    if not isinstance(X, Dataset):
+        return check_features(apply_schema(X, model.schema, owner), model.schema.names)
+    if X.n_features != model.schema.n_features:
+        raise ValueError(
+            f"X has {X.n_features} features, but {owner} is expecting "
+            f"{model.schema.n_features} features as input."
+        )
+    if not same_bins(X.mapper, model.mapper):
+        raise ValueError(
+            f"this Dataset has other bins than those that {owner} was fitted on; make it with "
+            "Dataset(X, reference=...) of the Dataset given to fit, or pass X itself"
+        )
+    return X.binned
+
+
+def same_bins(one: BinMapper, other: BinMapper) -> bool:
+    """Whether two mappers give every value the same code."""
+    if one is other:
+        return True
+    if one.n_features != other.n_features:
+        return False
+    return (
+        np.array_equal(one.n_bins, other.n_bins)
+        and np.array_equal(one.is_categorical, other.is_categorical)
+        and all(map(np.array_equal, one.edges, other.edges))
+    )
+
+
+def _check_dataset(
+    data: Dataset, estimator: Any, before: FittedTrees | None, max_bins: int
+) -> None:
+    """A Dataset brings its own bins; nothing may contradict them."""
+    choice = estimator.categorical_features
+    if not (isinstance(choice, str) and choice == "from_dtype"):
+        raise ValueError(
+            f"categorical_features={choice!r:.80} was given together with a Dataset, which has "
+            "chosen its categorical features; say it to Dataset(X, categorical_features=...)"
+        )
+    if data.mapper.missing_code > max_bins:
+        raise ValueError(
+            f"max_bins={max_bins} was given together with a Dataset of up to "
+            f"{data.mapper.missing_code} bins; say it to Dataset(X, max_bins=...)"
+        )
+    if before is not None and not same_bins(data.mapper, before.mapper):
+        raise ValueError(
+            "this Dataset has other bins than the model that warm_start adds trees to; make it "
+            "with Dataset(X, reference=...) of the first one"
+        )

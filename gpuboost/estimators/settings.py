@@ -1,0 +1,233 @@
+"""Parameters of an estimator, judged once and turned into what the engine takes.
+
+`TreeParameters` and `EnsembleParameters` only say which names an estimator has; a check of each
+value, and the message if it is wrong, is here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+from sklearn.utils import check_random_state
+
+from gpuboost.data.binning import MAX_BINS
+from gpuboost.data.parameters import (
+    fraction,
+    integer_at_least,
+    integer_between,
+    number_between,
+    one_of,
+    thread_count,
+)
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.spec import NO_LIMIT, TreeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLASS_CRITERIA = {
+    "gini": SQUARES,
+    "entropy": ENTROPY,
+    "log_loss": ENTROPY,
+    "misclassification": MISCLASSIFICATION,
+}
+VALUE_CRITERIA = {"squared_error": SQUARES}
+NOT_BUILT_CRITERIA = ("absolute_error", "poisson")
+SPLITTERS = {"best": False, "random": True}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and with what a fit runs; none of it changes the model."""
+
+    device: str
+    n_threads: int
+    verbose: int
+
+
+def machine_of(estimator: Any) -> Machine:
+    """The parameters of an estimator that say where it runs."""
+    verbose = getattr(estimator, "verbose", 0)
+    if isinstance(verbose, (bool, np.bool_)):
+        verbose = int(verbose)
+    verbose = integer_at_least("verbose", verbose, 0)
+    return Machine(estimator.device, available_threads(estimator.n_jobs), verbose)
+
+
+def available_threads(n_jobs: Any) -> int:
+    """Threads that ``n_jobs`` stands for; None: every processor the process may use.
+
+    ``OMP_NUM_THREADS``, which joblib sets in the processes it starts, lowers what None means, so
+    that a grid search over several processes does not start more threads than there are processors.
+    """
+    if n_jobs is not None:
+        return thread_count(n_jobs)
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    processors = int(joblib.cpu_count())
+    return min(processors, int(limit)) if limit.isdigit() and int(limit) > 0 else processors
+
+
+def draw_seed(random_state: Any) -> int:
+    """The one number all randomness of a fit comes from, from 0 to 2**32 - 1."""
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool):
+        return integer_between("random_state", random_state, 0, 2**32 - 1)
+    try:
+        return int(check_random_state(random_state).randint(2**32, dtype=np.uint64))
+    except ValueError:
+        raise ValueError(
+            "random_state must be an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
+            f"None, got {random_state!r}"
+        ) from None
+
+
+def bin_limit(max_bins: Any) -> int:
+    """Value bins per feature."""
+    return integer_between("max_bins", max_bins, 2, MAX_BINS)
+
+
+def tree_options(
+    tree: Any, n_samples: int, n_features: int, criteria: Mapping[str, int]
+) -> TreeOptions:
+    """Limits and policy of a tree.
+
+    Parameters
+    ----------
+    tree : object with the parameters of a tree as attributes
+    n_samples, n_features : int
+        What fractions are of: all rows, and the features the tree may look at.
+    criteria : mapping of str to int
+        Names and scores of the criteria there are.
+    """
+    check_unbuilt(tree)
+    leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
+    split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
+    return TreeOptions(
+        score=criterion_score(tree.criterion, criteria),
+        random_thresholds=SPLITTERS[one_of("splitter", tree.splitter, SPLITTERS)],
+        max_depth=_limit(tree, "max_depth", 1),
+        min_samples_split=max(split, 2 * leaf),
+        min_samples_leaf=leaf,
+        min_weight_fraction_leaf=number_between(
+            "min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5
+        ),
+        min_impurity_decrease=number_between(
+            "min_impurity_decrease", tree.min_impurity_decrease, 0.0
+        ),
+        max_features=feature_count(tree.max_features, n_features),
+        max_leaf_nodes=_limit(tree, "max_leaf_nodes", 2),
+    )
+
+
+def check_unbuilt(tree: Any) -> None:
+    """Refuse parameters of scikit-learn that are not built yet."""
+    if number_between("ccp_alpha", tree.ccp_alpha, 0.0) != 0.0:
+        raise NotImplementedError(
+            f"ccp_alpha={tree.ccp_alpha!r}: cost-complexity pruning is not built yet, only 0.0 is "
+            "allowed; limit the tree with max_depth, max_leaf_nodes or min_impurity_decrease"
+        )
+    if tree.monotonic_cst is not None:
+        raise NotImplementedError(
+            "monotonic_cst: monotonic constraints are not built yet, only None is allowed; "
+            "scikit-learn's estimator of the same name has them"
+        )
+
+
+def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
+    """The engine's score of a criterion."""
+    if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
+        warnings.warn(
+            "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
+            "in scikit-learn; 'squared_error' is used, pass that",
+            FutureWarning,
+            stacklevel=2,
+        )
+        criterion = "squared_error"
+    if isinstance(criterion, str) and criterion in NOT_BUILT_CRITERIA:
+        raise NotImplementedError(
+            f"criterion={criterion!r} is not built yet; there is "
+            + ", ".join(repr(name) for name in criteria)
+        )
+    return criteria[one_of("criterion", criterion, criteria)]
+
+
+def feature_count(max_features: Any, n_features: int) -> int:
+    """How many features a node looks at; more than there are means all, as in scikit-learn."""
+    if max_features is None:
+        return n_features
+    roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}
+    if isinstance(max_features, str) and max_features in roots:
+        return max(1, roots[max_features])
+    allowed = "an integer of at least 1, a float in (0, 1], 'sqrt', 'log2' or None (all of them)"
+    return min(whole_or_share("max_features", max_features, n_features, allowed), n_features)
+
+
+def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
+    """An integer of at least 1 as it is, a float in (0, 1] as that share of ``total``."""
+    message = f"{name} must be {allowed}, got {value!r}"
+    if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
+        raise (ValueError if isinstance(value, str) else TypeError)(message)
+    if isinstance(value, Integral):
+        count = int(value)
+        if count < 1:
+            raise ValueError(message)
+        return count
+    share = float(value)
+    if not 0.0 < share <= 1.0:
+        raise ValueError(message)
+    return max(1, int(share * total))
+
+
+def _rows(tree: Any, name: str, least: int, n_samples: int) -> int:
+    """A number of rows, given as such or as a fraction of all rows, rounded up."""
+    value = getattr(tree, name)
+    if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
+        return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
+    if value is None or isinstance(value, str):
+        raise TypeError(
+            f"{name} must be an integer of at least {least} or a float that is a fraction of the "
+            f"rows, got {value!r}"
+        )
+    return min(integer_at_least(name, value, least), NO_LIMIT // 2)
+
+
+def _limit(tree: Any, name: str, least: int) -> int:
+    """A limit, None for none."""
+    value = getattr(tree, name)
+    return NO_LIMIT if value is None else min(integer_at_least(name, value, least), NO_LIMIT)
+
+
+def draw_count(
+    max_samples: Any, n_samples: int, weights: np.ndarray | None, most: float = math.inf
+) -> int:
+    """How many rows are drawn for a tree.
+
+    Parameters
+    ----------
+    max_samples : None, int or float
+        All; so many; or this share of the rows or, where there are weights, of their sum.
+    most : float
+        The largest float allowed.
+    """
+    if max_samples is None:
+        return n_samples
+    if isinstance(max_samples, Integral):
+        return integer_between("max_samples", max_samples, 1, NO_LIMIT)
+    share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
+    total = n_samples if weights is None else float(weights.sum())
+    drawn = max(int(min(share * total, float(NO_LIMIT))), 1)
+    if drawn < max(10, n_samples ** (1 / 3)):
+        of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
+        warnings.warn(
+            f"max_samples={max_samples!r} of {of} draws only {drawn} rows for each tree; "
+            "pass max_samples as an integer to say how many",
+            UserWarning,
+            stacklevel=2,
+        )
+    return drawn

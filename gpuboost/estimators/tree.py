@@ -1,0 +1,143 @@
+"""Decision trees: ensembles of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn import tree as sklearn_tree
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.estimators.base import Prepared, TreeModel
+from gpuboost.estimators.documentation import documented
+from gpuboost.estimators.fitted import Batch, FittedTrees
+from gpuboost.estimators.kinds import Classifier, Regressor
+from gpuboost.estimators.settings import draw_seed
+from gpuboost.estimators.tree_view import TreeView, node_paths
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TreeParameters(TreeModel):
+    """Parameters of a tree, which the trees of a forest have as well."""
+
+    criterion: str = "squared_error"
+    max_depth: int | None = None
+    min_samples_split: float = 2
+    min_samples_leaf: float = 1
+    min_weight_fraction_leaf: float = 0.0
+    max_features: float | str | None = None
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    ccp_alpha: float = 0.0
+    monotonic_cst: Any = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SingleTree(TreeParameters):
+    """What single trees share."""
+
+    splitter: str = "best"
+
+    def _batch(
+        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
+    ) -> Batch:
+        """One tree over all rows and features."""
+        n = len(labels)
+        sampler = RowSampler(ALL_ROWS, n, n, draw_seed(self.random_state), weights)
+        return Batch(range(1), sampler, None)
+
+    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
+        return {"max_features_": prepared.plan.options.max_features}
+
+    @cached_property
+    def tree_(self) -> TreeView:
+        """The nodes, in arrays named as in scikit-learn; see `TreeView`."""
+        n_classes = getattr(self, "n_classes_", 1)
+        return TreeView(self._ensemble.trees[0], self.n_features_in_, n_classes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "tree_"}
+
+    def get_depth(self) -> int:
+        """Depth of the deepest leaf, 0 for a root alone."""
+        return self.tree_.max_depth
+
+    def get_n_leaves(self) -> int:
+        """Number of leaves."""
+        return self.tree_.n_leaves
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf of each row.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_samples,)
+            Node numbers as in ``tree_``.
+        """
+        return self._leaves(X)[:, 0]
+
+    def decision_path(self, X: Any) -> csr_matrix:
+        """Nodes that each row passes.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+
+        Returns
+        -------
+        csr_matrix of shape (n_samples, n_nodes)
+            1 where the row passes the node.
+        """
+        check_is_fitted(self)
+        return node_paths(self._ensemble, self._leaves(X))
+
+
+@documented("A decision tree for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecisionTreeClassifier(Classifier, SingleTree):
+    criterion: str = "gini"
+    class_weight: Any = None
+
+
+@documented("A decision tree for regression.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecisionTreeRegressor(Regressor, SingleTree):
+    criterion: str = "squared_error"
+
+    def _compute_partial_dependence_recursion(
+        self, grid: np.ndarray, target_features: np.ndarray
+    ) -> np.ndarray:
+        """What scikit-learn's `partial_dependence` asks of a tree."""
+        out = np.zeros(len(grid))
+        self.tree_.compute_partial_dependence(np.asarray(grid), target_features, out)
+        return out
+
+
+@documented("An extremely randomised tree for classification: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreeClassifier(DecisionTreeClassifier):
+    splitter: str = "random"
+    max_features: float | str | None = "sqrt"
+
+
+@documented("An extremely randomised tree for regression: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreeRegressor(DecisionTreeRegressor):
+    splitter: str = "random"
+    max_features: float | str | None = 1.0
+
+
+# scikit-learn's export_text and plot_tree take what is an instance of its own classes.
+sklearn_tree.DecisionTreeClassifier.register(DecisionTreeClassifier)
+sklearn_tree.DecisionTreeRegressor.register(DecisionTreeRegressor)

@@ -1,0 +1,190 @@
+"""`tree_`: one tree in the arrays that scikit-learn's users know."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from gpuboost.backends.choice import choose_backend, prediction_work
+from gpuboost.engine.tree import Tree, levels
+from gpuboost.estimators.fitted import single_tree
+
+if TYPE_CHECKING:
+    from gpuboost.engine.ensemble import Ensemble
+
+NO_CHILD = -1  # scikit-learn's TREE_LEAF
+UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
+
+
+class TreeView:
+    """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
+
+    Nodes are numbered breadth-first here and depth-first there. Categorical splits have a NaN
+    threshold; the categories they send left are in ``categories_left``.
+
+    Attributes
+    ----------
+    node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
+    n_classes : ndarray of int of shape (n_outputs,)
+    children_left, children_right : ndarray of int64 of shape (node_count,)
+        -1 in leaves.
+    feature : ndarray of int64 of shape (node_count,)
+        -2 in leaves.
+    threshold : ndarray of float64 of shape (node_count,)
+        ``x <= threshold`` goes left; -2 in leaves.
+    missing_go_to_left : ndarray of uint8 of shape (node_count,)
+    impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
+    n_node_samples : ndarray of int64 of shape (node_count,)
+    value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
+        Class shares, or means with an empty last axis.
+    """
+
+    def __init__(self, tree: Tree, n_features: int, n_classes: int) -> None:
+        """Make the view; ``n_classes`` is 1 in a regression."""
+        self._tree = tree
+        self.n_features = n_features
+        self.n_outputs = tree.value.shape[1] // n_classes
+        self.n_classes = np.full(self.n_outputs, n_classes, dtype=np.intp)
+        self.max_n_classes = n_classes
+        self.node_count = self.capacity = tree.node_count
+        self.impurity = tree.impurity
+        self.weighted_n_node_samples = tree.weight
+        self.n_node_samples = tree.count
+        self.value = tree.value.reshape(self.node_count, self.n_outputs, n_classes)
+
+    @cached_property
+    def _is_leaf(self) -> np.ndarray:
+        return self._tree.left == 0
+
+    @cached_property
+    def children_left(self) -> np.ndarray:
+        """Left child of each node, -1 in leaves."""
+        return np.where(self._is_leaf, NO_CHILD, self._tree.left).astype(np.int64)
+
+    @cached_property
+    def children_right(self) -> np.ndarray:
+        """Right child of each node, -1 in leaves."""
+        return np.where(self._is_leaf, NO_CHILD, self._tree.left + 1).astype(np.int64)
+
+    @cached_property
+    def feature(self) -> np.ndarray:
+        """Split feature of each node, -2 in leaves."""
+        return np.where(self._is_leaf, UNDEFINED, self._tree.feature).astype(np.int64)
+
+    @cached_property
+    def threshold(self) -> np.ndarray:
+        """Threshold of each node, -2 in leaves, NaN in categorical splits."""
+        return np.where(self._is_leaf, float(UNDEFINED), self._tree.threshold)
+
+    @cached_property
+    def missing_go_to_left(self) -> np.ndarray:
+        """1 where missing values go left."""
+        return (self._tree.missing_left & ~self._is_leaf).astype(np.uint8)
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of the tree."""
+        return int(self._is_leaf.sum())
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest leaf, 0 for a root alone."""
+        return len(levels(self._tree.left)) - 1
+
+    def categories_left(self, node: int) -> np.ndarray:
+        """Codes of the categories that a categorical split sends left."""
+        row = self._tree.category[node]
+        if row < 0:
+            raise ValueError(
+                f"node {node} is no categorical split; those are where threshold is NaN"
+            )
+        bits = np.unpackbits(self._tree.masks[row].view(np.uint8), bitorder="little")
+        return np.flatnonzero(bits)
+
+    def compute_node_depths(self) -> np.ndarray:
+        """Depth of each node, 1 at the root."""
+        return self._tree.depths().astype(np.int64) + 1
+
+    def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
+        """Sum per feature of the weighted impurity decrease, of the whole if ``normalize``."""
+        inner = ~self._is_leaf
+        gains = np.bincount(
+            self._tree.feature[inner], self._tree.gain[inner], minlength=self.n_features
+        )
+        total = gains.sum()
+        return gains / total if normalize and total > 0 else gains
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Value of each row's leaf, (n, classes), or (n, outputs, 1) in a regression."""
+        values = self.value[self.apply(X)]
+        return values[:, 0] if self.max_n_classes > 1 else values
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """Leaf of each row: int64 (n,)."""
+        ensemble = single_tree(self._tree)
+        backend = choose_backend("cpu", prediction_work(len(X), ensemble))
+        return backend.apply(ensemble, X, 1)[:, 0].astype(np.int64)
+
+    def decision_path(self, X: np.ndarray) -> csr_matrix:
+        """Matrix (n, node_count) with ones at the nodes that each row passes."""
+        return node_paths(single_tree(self._tree), self.apply(X)[:, None])
+
+    def compute_partial_dependence(
+        self, grid: np.ndarray, target_features: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Add to ``out`` the mean prediction with the target features set to each row of ``grid``.
+
+        A split on another feature sends every row both ways, in proportion to the training weight
+        of its children (Friedman 2001, section 8.2).
+        """
+        tree, share = self._tree, np.zeros((len(grid), self.node_count))
+        share[:, 0] = 1.0
+        place = np.full(self.n_features, -1)
+        place[target_features] = np.arange(len(target_features))
+        for level in levels(tree.left):
+            inner = np.flatnonzero(tree.left[level]) + level.start
+            column = place[tree.feature[inner]]
+            to_left = goes_left(tree, inner, grid[:, np.maximum(column, 0)])
+            weight_left = tree.weight[tree.left[inner]] / tree.weight[inner]
+            to_left = np.where(column >= 0, to_left, weight_left)
+            share[:, tree.left[inner]] = share[:, inner] * to_left
+            share[:, tree.left[inner] + 1] = share[:, inner] * (1.0 - to_left)
+        leaves = self._is_leaf
+        out += share[:, leaves] @ tree.value[leaves, 0]
+
+
+def goes_left(tree: Tree, nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Whether ``x[:, i]`` goes left at ``nodes[i]``."""
+    left = x <= tree.threshold[nodes]
+    for i in np.flatnonzero(tree.category[nodes] >= 0):
+        mask = np.unpackbits(tree.masks[tree.category[nodes[i]]].view(np.uint8), bitorder="little")
+        left[:, i] = mask[np.nan_to_num(x[:, i]).astype(np.intp)]
+    return np.where(np.isnan(x), tree.missing_left[nodes], left)
+
+
+def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
+    """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
+
+    Nodes are numbered breadth-first, so the way down visits them in ascending order: a row of the
+    matrix is, tree after tree, filled from the leaf backwards.
+    """
+    depths = [tree.depths() for tree in ensemble.trees]
+    lengths = np.column_stack([d[leaves[:, t]] + 1 for t, d in enumerate(depths)])
+    stops = np.cumsum(lengths).reshape(lengths.shape)
+    indices = np.empty(stops[-1, -1], dtype=np.int32 if stops[-1, -1] < 2**31 else np.int64)
+    for t, tree in enumerate(ensemble.trees):
+        parent = np.zeros(tree.node_count, dtype=np.int64)
+        inner = np.flatnonzero(tree.left)
+        parent[tree.left[inner]] = parent[tree.left[inner] + 1] = inner
+        node, place = leaves[:, t].astype(np.int64), stops[:, t] - 1
+        remaining = lengths[:, t]
+        while len(node):
+            indices[place] = node + ensemble.offset[t]
+            more = remaining > 1
+            node, place, remaining = parent[node[more]], place[more] - 1, remaining[more] - 1
+    indptr = np.concatenate([[0], stops[:, -1]])
+    ones = np.ones(len(indices), dtype=np.int64)
+    return csr_matrix((ones, indices, indptr), shape=(len(leaves), int(ensemble.offset[-1])))

@@ -1,0 +1,81 @@
+"""The runtime of the CUDA backend that runs kernels on the CPU, and a backend made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpuboost.backends.cuda import grow_trees
+from gpuboost.backends.cuda.source import kernel_source
+from gpuboost.engine.spec import GrownTree, GrowTask
+from tests.cuda_shim import Module
+
+
+@dataclass
+class ShimRuntime:
+    """`gpuboost.backends.cuda.Runtime` over NumPy arrays.
+
+    Parameters
+    ----------
+    flavour : str
+        Of `tests.cuda_shim.Module`.
+    order_seed : int
+        Random order of threads and blocks, another one in every launch; 0 for ascending.
+    shared_memory, n_multiprocessors : int
+        What it pretends to have.
+    sources : mapping of str to str
+        Texts in place of those of kernel files.
+    """
+
+    flavour: str = "plain"
+    order_seed: int = 0
+    shared_memory: int = 227 << 10
+    n_multiprocessors: int = 4
+    sources: Mapping[str, str] = field(default_factory=dict)
+    launches: list[str] = field(default_factory=list)
+    xp: ModuleType = np
+
+    def __post_init__(self) -> None:
+        self._modules: dict[tuple[str, str], Module] = {}
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
+        """A kernel, compiled at its first use."""
+        key = (file_name, repr(sorted(constants.items())))
+        if key not in self._modules:
+            text = self.sources.get(file_name) or kernel_source(file_name, constants)
+            self._modules[key] = Module(text, self.flavour, file_name=file_name)
+        function = self._modules[key].get_function(name)
+        function.max_dynamic_shared_size_bytes = self.shared_memory
+
+        def launch(
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+        ) -> None:
+            self.launches.append(name)
+            seed = self.order_seed and self.order_seed + len(self.launches)
+            function(grid, block, args, shared_mem=shared_mem, order_seed=seed)
+
+        return launch
+
+    def asarray(self, host: np.ndarray) -> np.ndarray:
+        """The array itself."""
+        return np.ascontiguousarray(host)
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        """The array itself."""
+        return array
+
+
+@dataclass
+class ShimBackend:
+    """Grows trees by the CUDA kernels on the CPU."""
+
+    runtime: ShimRuntime = field(default_factory=ShimRuntime)
+    name: str = "cuda shim"
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+        return grow_trees(self.runtime, task)

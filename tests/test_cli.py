@@ -1,0 +1,176 @@
+"""The command line: demo, info, version."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+import gpuboost
+from gpuboost import cli, demo, demo_table
+from gpuboost.backends.choice import available_backends
+from gpuboost.demo_table import Job, Line, Outcome
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"gpuboost {gpuboost.__version__}\n"
+
+
+def test_python_m_gpuboost():
+    command = [sys.executable, "-m", "gpuboost", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("gpuboost ")
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["demo", "--rows", "5"], ["demo", "--rows", "x"]])
+def test_wrong_commands_say_what_there_is(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    assert stop.value.code == 2
+    assert "usage: gpuboost" in capsys.readouterr().err
+
+
+def test_info_names_every_backend_and_why_not(capsys):
+    assert cli.main(["info"]) == 0
+    text = capsys.readouterr().out
+    lines = text[text.index("backends") : text.index("device=")].splitlines()
+    for name, works, reason in available_backends():
+        (line,) = [line for line in lines if line.startswith(f"  {name:6s} ")]
+        assert line.split()[1] == ("yes" if works else "no")
+        assert reason in line
+    assert 'device="auto"' in text and "scikit-learn" in text and "compile cache" in text
+
+
+@pytest.mark.parametrize(
+    ("usable", "expected"),
+    [
+        (["numpy"], "always numpy"),
+        (["numpy", "numba"], "numba for much work, numpy for little"),
+        (["numpy", "numba", "cuda"], "cuda for much work, numpy for little"),
+    ],
+)
+def test_what_auto_does(usable, expected):
+    assert cli.what_auto_does(usable).startswith(expected)
+
+
+def test_compile_cache_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert cli.compile_cache().startswith("empty")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "grow.nbc").write_bytes(b"")
+    assert cli.compile_cache().startswith("1 compiled functions in")
+
+
+def test_packages_that_are_not_there():
+    assert cli.installed("no-such-package-anywhere") == "not installed"
+    assert cli.installed("numpy")[0].isdigit()
+
+
+def test_unusable_device_is_one_line(capsys):
+    if {name: works for name, works, _ in available_backends()}["cuda"]:
+        pytest.skip("there is a GPU")
+    assert cli.main(["demo", "--rows", "200", "--device", "cuda"]) == 1
+    assert capsys.readouterr().err.startswith("gpuboost: device='cuda' cannot be used")
+
+
+def test_demo_trains_every_estimator_on_every_table_of_its_kind():
+    real = [demo.load_table(name, 0) for name in demo.REAL_TABLES]
+    jobs = demo.small_jobs(real + demo.make_tables(400, 0))
+    trained = {job.estimator for job in jobs}
+    everything = {n for n in gpuboost.__all__ if n.endswith(("Classifier", "Regressor"))}
+    assert trained == everything and len(everything) >= 10
+    assert {job.table.name for job in jobs} == {*demo.REAL_TABLES, demo_table.SYNTHETIC}
+    for job in jobs:
+        assert job.estimator.endswith("Classifier") == job.table.is_classification
+
+
+def test_every_ensemble_has_a_cost():
+    ensembles = set(gpuboost.__all__) - {"Dataset", "__version__"}
+    ensembles -= {
+        n for n in ensembles if n.startswith(("DecisionTree", "ExtraTreeC", "ExtraTreeR"))
+    }
+    assert set(demo_table.TREE_COST) == ensembles
+
+
+def test_trees_are_chosen_for_the_time_there_is():
+    assert demo.trees_for(10.0, 1.0) == 10
+    assert demo.trees_for(10.0, 100.0) == demo.FEWEST_TREES
+    assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES
+    assert demo.trees_for(10.0, 0.0) == demo.MOST_TREES
+    tables = demo.make_tables(400, 0)
+    few = demo.ensemble_jobs(tables, tree_seconds=1.0, seconds=12.0)
+    many = demo.ensemble_jobs(tables, tree_seconds=1.0, seconds=60.0)
+    for short, long in zip(few, many, strict=True):
+        assert short.parameters["n_estimators"] < long.parameters["n_estimators"]
+    assert "RandomForestRegressor" in demo.chosen_sentence(few, demo.DemoOptions(rows=400))
+
+
+def test_table_lines_up():
+    table = demo.load_table("iris", 0)
+    lines = [
+        Line(Job("DecisionTreeClassifier", table), Outcome(0.5, 0.9, "numpy"), Outcome(1.0, 0.8)),
+        Line(
+            Job("RandomForestClassifier", table, {"n_estimators": 7}),
+            Outcome(12.25, 0.5, "numba"),
+            Outcome(2.0, 0.5),
+        ),
+    ]
+    text = demo_table.table_text(lines).splitlines()
+    assert text[2] == "iris"
+    assert text[3].endswith("0.50") and text[4].endswith("6.12")
+    assert "RandomForestClassifier (7)" in text[4] and "112 x 4" in text[4]
+    assert len(text[3]) == len(text[4]) == len(text[1])
+
+
+def test_footer_sums_the_synthetic_table():
+    (table, _) = demo.make_tables(400, 0)
+    line = Line(Job("ExtraTreeClassifier", table), Outcome(2.0, 0.9), Outcome(5.0, 0.8))
+    text = demo_table.footer([line], 33.3)
+    assert "2.0 s against scikit-learn's 5.0 s, 2.5 times as fast" in text and "33 s" in text
+
+
+def test_warm_up_uses_the_fastest_backend(monkeypatch):
+    both = [("numpy", True, ""), ("numba", True, ""), ("cuda", True, "")]
+    monkeypatch.setattr("gpuboost.backends.choice.available_backends", lambda: both)
+    assert demo.fastest_backend("auto") == "cuda"
+    assert demo.fastest_backend("cpu") == "numba"
+    assert demo.fastest_backend("numpy") == "numpy"
+    both[1:] = [("numba", False, "broken"), ("cuda", False, "no driver")]
+    assert demo.fastest_backend("auto") == "numpy"
+
+
+@pytest.mark.slow
+def test_demo_end_to_end(capsys, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(demo, "NUMPY_ROWS", 1000)
+    assert demo.run(demo.DemoOptions(device="numpy", rows=5000, seconds=20.0), out) == 0
+    text = out.getvalue()
+    assert "Only NumPy can be used here: 1,000 synthetic rows" in text
+    assert "Warm-up: compiling" in text and "fingerprint" in text
+    body = text[text.index("ratio") :]
+    for name in demo.estimator_names(True):
+        assert body.count(f"  {name} ") == 5
+    for name in demo.estimator_names(False):
+        assert body.count(f"  {name} ") == 2
+    assert "fit" in capsys.readouterr().err  # the progress bar
+
+
+def test_different_models_are_an_error(monkeypatch):
+    real = [demo.load_table("digits", 0)]
+    monkeypatch.setattr(
+        "gpuboost.backends.choice.available_backends",
+        lambda: [("numpy", True, ""), ("cpu", True, "")],
+    )
+    same, sentence = demo.one_model([t.head(200) for t in real], demo.DemoOptions())
+    assert same and "numpy and cpu" in sentence
+    counter = iter("ab")
+    monkeypatch.setattr(
+        gpuboost.RandomForestClassifier, "fingerprint", lambda self: next(counter) * 64
+    )
+    same, sentence = demo.one_model([t.head(200) for t in real], demo.DemoOptions())
+    assert not same and "DIFFERS" in sentence

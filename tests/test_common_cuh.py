@@ -1,0 +1,197 @@
+"""The prelude of the kernels computes what the Python of the engine computes, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.source import constant, kernel_folder, kernel_source
+from gpuboost.engine import numerics, randomness, scores, spec
+from tests import cuda_shim
+from tests.cuda_shim import Module
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+N = 20_000
+KERNELS = """
+extern "C" __global__ void random_words(const uint64* key, const uint64* index, const uint64* code,
+                                        int32 n, uint64* words, double* draws)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    words[0 * (int64)n + i] = mix(key[i]);
+    words[1 * (int64)n + i] = hash_index(key[i], index[i]);
+    words[2 * (int64)n + i] = feature_rank(key[i], index[i]);
+    words[3 * (int64)n + i] = category_goes_left(key[i], index[i], code[i]) ? 1 : 0;
+    draws[0 * (int64)n + i] = uniform(key[i]);
+    draws[1 * (int64)n + i] = threshold_draw(key[i], index[i]);
+}
+
+extern "C" __global__ void functions(const double* gl, const double* g, const double* hl,
+                                     const double* h, const double* x, int32 n, double* out)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    out[0 * (int64)n + i] = natural_log(x[i]);
+    out[1 * (int64)n + i] = squares_term(gl[i], g[i], hl[i], h[i]);
+    out[2 * (int64)n + i] = squares_gain(x[i], hl[i], h[i] - hl[i]);
+    out[3 * (int64)n + i] = entropy_term(hl[i]);
+    out[4 * (int64)n + i] = entropy_node(x[i], h[i]);
+    out[5 * (int64)n + i] = entropy_gain(x[i], g[i], gl[i], hl[i], h[i] - hl[i]);
+    out[6 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
+}
+
+extern "C" __global__ void sums(const int64* values, int64* out)
+{
+    out[threadIdx.x] = warp_sum(values[threadIdx.x]);
+}
+"""
+
+
+def kernel(name: str) -> Any:
+    return Module(KERNELS, file_name="common_test.cu").get_function(name)
+
+
+def launch(name: str, *args: Any) -> None:
+    kernel(name)((-(-N // 256),), (256,), args)
+
+
+def words(rng: np.random.Generator) -> np.ndarray:
+    """Random words of every size, and those at the ends of their halves."""
+    edges = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
+    found = rng.integers(0, 2**64 - 1, N, dtype=np.uint64, endpoint=True)
+    found >>= rng.integers(0, 64, N, dtype=np.uint64)
+    found[: 8 * len(edges)] = rng.permutation(np.repeat(edges, 8))
+    return found
+
+
+def whole_numbers(rng: np.random.Generator, largest: float = 2.0**62) -> np.ndarray:
+    """Whole numbers as float64, small and large, 0, and powers of two with their neighbours."""
+    found = np.floor(np.exp2(rng.uniform(0, np.log2(largest), N)))
+    found[:100] = np.arange(100)
+    powers = np.exp2(rng.integers(0, int(np.log2(largest)), 300))
+    found[100:400] = powers + rng.integers(-1, 2, 300)
+    return rng.permutation(found)
+
+
+def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
+
+
+@needs_compiler
+def test_random_words() -> None:
+    rng = np.random.default_rng(0)
+    key, index = words(rng), words(rng)
+    code = rng.integers(0, 256, N, dtype=np.uint64)
+    found, draws = np.empty((4, N), np.uint64), np.empty((2, N))
+    launch("random_words", key, index, code, np.int32(N), found, draws)
+    expected = (
+        randomness.mix(key),
+        randomness.hash_index(key, index),
+        randomness.feature_rank(key, index),
+        randomness.category_goes_left(key, index, code),
+    )
+    for own, other in zip(found, expected, strict=True):
+        assert_same_bits(own, other)
+    assert_same_bits(draws[0], randomness.uniform(key))
+    assert_same_bits(draws[1], randomness.threshold_draw(key, index))
+    assert 0 < found[3].sum() < N
+
+
+@needs_compiler
+def test_logarithm_and_scores() -> None:
+    rng = np.random.default_rng(1)
+    gl, g, h = (whole_numbers(rng) for _ in range(3))
+    gl, g = gl * rng.choice([-1.0, 1.0], N), g * rng.choice([-1.0, 1.0], N)
+    h = np.maximum(h, 2.0)
+    hl = np.clip(np.floor(h * rng.random(N)), 1.0, h - 1.0)
+    x = np.exp2(rng.uniform(-1022, 1023, N)) * rng.uniform(1, 2, N)
+    x[:4] = 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), np.finfo(float).tiny
+    x[4:500] = np.sqrt(2.0) * np.exp2(rng.integers(-60, 60, 496)) * (1 + rng.integers(-2, 3) * 2e-16)
+    usable = hl < h
+    gl, g, h, hl, x = (np.ascontiguousarray(a[usable][:N]) for a in (gl, g, h, hl, x))
+    n = len(gl)
+    assert n > 0.99 * N
+    out = np.empty((7, n))
+    launch("functions", gl, g, hl, h, x, np.int32(n), out)
+    with np.errstate(over="ignore"):
+        expected = (
+            numerics.log(x),
+            scores.squares_term(gl, g, hl, h),
+            scores.squares_gain(x, hl, h - hl),
+            scores.entropy_term(hl),
+            scores.entropy_node(x, h),
+            scores.entropy_gain(x, g, gl, hl, h - hl),
+            scores.misclassification_gain(gl, g, h),
+        )
+    for own, other in zip(out, expected, strict=True):
+        assert_same_bits(own, other)
+
+
+@needs_compiler
+def test_entropy_term_of_nothing_is_zero() -> None:
+    zeros, ones = np.zeros(N), np.ones(N)
+    out = np.empty((7, N))
+    launch("functions", zeros, zeros, zeros, ones, ones, np.int32(N), out)
+    assert_same_bits(out[3], zeros)
+
+
+@needs_compiler
+def test_warp_sum() -> None:
+    values = np.random.default_rng(2).integers(-(2**57), 2**57, 64)
+    out = np.empty_like(values)
+    kernel("sums")((1,), (64,), (values, out))
+    np.testing.assert_array_equal(out, np.repeat(values.reshape(2, 32).sum(axis=1), 32))
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("SQUARES", scores),
+        ("ENTROPY", scores),
+        ("MISCLASSIFICATION", scores),
+        ("MISSING_RIGHT", spec),
+        ("MISSING_LEFT", spec),
+        ("MISSING_UNSEEN", spec),
+        ("ONE_HOT_LEVELS", spec),
+        ("ONLY_MISSING_RIGHT", spec),
+    ],
+)
+def test_constants(name: str, module: Any) -> None:
+    assert constant("common.cuh", name) == getattr(module, name)
+
+
+def test_unknown_constant() -> None:
+    with pytest.raises(LookupError, match=r"common\.cuh has no integer constant NOTHING"):
+        constant("common.cuh", "NOTHING")
+
+
+def test_source_is_spliced_in_order() -> None:
+    text = kernel_source("histogram.cu", {"TILE": 16})
+    define, prelude, own = (
+        text.index(part) for part in ("#define TILE 16", "natural_log(double", "histogram_values(")
+    )
+    assert define < prelude < own
+    assert '#line 1 "histogram.cu"' in text
+
+
+def test_kernels_are_found_inside_the_package_first(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuboost.backends.cuda import source
+
+    find = kernel_folder.__wrapped__
+    package = tmp_path / "site" / "gpuboost"
+    monkeypatch.setattr(source, "_PACKAGE", package)
+    with pytest.raises(FileNotFoundError, match="reinstall gpuboost"):
+        find()
+    for folder in (package.parent / "kernels", package / "kernels"):
+        folder.mkdir(parents=True)
+        (folder / "common.cuh").write_text("")
+        assert find() == folder

@@ -1,0 +1,169 @@
+"""Choosing a device: what was asked for, what is fastest, what is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
+from gpuboost.backends import choice
+from gpuboost.backends.choice import Work, available_backends, choose_backend, growth_work
+from gpuboost.estimators.settings import available_threads
+
+NO_CUPY = importlib.util.find_spec("cupy") is None
+LITTLE, MUCH = Work(numpy=1e-3, numba=1e-4), Work(numpy=1e6, numba=1e4)
+
+
+@pytest.fixture
+def numba_start(monkeypatch):
+    """Set what Numba's start costs."""
+
+    def set_seconds(seconds: float) -> None:
+        monkeypatch.setattr(choice, "_numba_start_seconds", lambda: seconds)
+
+    return set_seconds
+
+
+def test_names_of_backends_are_devices():
+    for name in ("numpy", "numba"):
+        assert choose_backend(name, LITTLE).name == name
+        assert choose_backend(name, MUCH).name == name
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_auto_takes_what_is_faster(device, numba_start):
+    numba_start(60.0)
+    assert choose_backend(device, LITTLE).name == "numpy"
+    assert choose_backend(device, Work(numpy=50.0, numba=1.0)).name == "numpy"
+    assert choose_backend(device, MUCH).name == "numba"
+    numba_start(0.0)
+    assert choose_backend(device, LITTLE).name == "numba"
+    assert choose_backend(device, Work(numpy=1e-3, numba=2e-3)).name == "numpy"
+
+
+def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
+    numba_start(0.0)
+    monkeypatch.setattr(choice, "_why_no_numba", lambda: "Numba does not work here (broken)")
+    assert choose_backend("auto", MUCH).name == "numpy"
+    with pytest.raises(RuntimeError, match=r"device='numba' cannot be used: Numba does not work"):
+        choose_backend("numba", MUCH)
+
+
+@pytest.mark.parametrize("device", ["gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "", None, 0])
+def test_unknown_devices(device):
+    with pytest.raises(ValueError, match='device must be "auto", "cpu"'):
+        choose_backend(device, LITTLE)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_gpu_that_cannot_be_used_says_why(device):
+    with pytest.raises(RuntimeError, match=f"device='{device}' cannot be used: "):
+        choose_backend(device, LITTLE)
+    estimator = DecisionTreeClassifier(device=device)
+    with pytest.raises(RuntimeError, match="CuPy"):
+        estimator.fit([[0.0], [1.0]], [0, 1])
+    assert not hasattr(estimator, "device_")
+
+
+@pytest.mark.skipif(not NO_CUPY, reason="CuPy is installed")
+def test_without_cupy_the_extra_is_named():
+    with pytest.raises(RuntimeError, match=r"pip install gpuboost\[cuda12\]"):
+        choose_backend("cuda", LITTLE)
+
+
+def test_available_backends_tell_of_all():
+    found = {name: (usable, reason) for name, usable, reason in available_backends()}
+    assert list(found) == ["numpy", "numba", "cuda"]
+    assert found["numpy"] == (True, "") and found["numba"] == (True, "")
+    assert found["cuda"][0] is False and "CuPy" in found["cuda"][1]
+
+
+def test_work_grows_with_everything():
+    one = growth_work(1000, 5, 10)
+    for more in (growth_work(2000, 5, 10), growth_work(1000, 6, 10), growth_work(1000, 5, 11)):
+        assert more.numpy > one.numpy and more.numba > one.numba
+
+
+def test_device_says_what_was_used():
+    X, y = load_breast_cancer(return_X_y=True)
+    for device in ("numpy", "numba"):
+        model = RandomForestClassifier(n_estimators=3, device=device).fit(X, y)
+        assert model.device_ == device
+    assert RandomForestClassifier(n_estimators=3).fit(X, y).device_ in ("numpy", "numba")
+
+
+def test_all_devices_and_threads_make_the_same_model():
+    for load, model in (
+        (load_breast_cancer, RandomForestClassifier),
+        (load_diabetes, RandomForestRegressor),
+    ):
+        X, y = load(return_X_y=True)
+        made = [
+            model(n_estimators=6, random_state=1, device=device, n_jobs=n_jobs).fit(X, y)
+            for device in ("numpy", "numba", "auto", "cpu")
+            for n_jobs in (1, 2, None)
+        ]
+        assert len({m.fingerprint() for m in made}) == 1
+        for other in made[1:]:
+            np.testing.assert_array_equal(made[0].predict(X), other.predict(X))
+
+
+def test_a_small_first_fit_does_not_touch_numba():
+    """Nothing is compiled, not even imported, for a few thousand rows in a fresh process."""
+    code = """
+import sys
+import numpy as np
+from gpuboost import RandomForestClassifier
+from gpuboost.backends import choice
+choice._has_compiled_cache = lambda: False
+X = np.random.default_rng(0).normal(size=(3000, 10))
+model = RandomForestClassifier(n_estimators=20).fit(X, X[:, 0] > 0)
+model.predict(X)
+assert model.device_ == "numpy" and "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_fit_without_numba_installed():
+    code = """
+import sys
+sys.modules["numba"] = None  # import numba raises ImportError
+import numpy as np
+from gpuboost import RandomForestClassifier
+from gpuboost.backends.choice import available_backends, choose_backend, Work
+X = np.random.default_rng(0).normal(size=(200, 4))
+assert RandomForestClassifier(n_estimators=3).fit(X, X[:, 0] > 0).device_ == "numpy"
+assert choose_backend("auto", Work(numpy=1e6, numba=1.0)).name == "numpy"
+name, usable, reason = available_backends()[1]
+assert name == "numba" and not usable and "Numba" in reason
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_threads_by_default_and_by_number(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert available_threads(None) == available_threads(-1) == joblib.cpu_count()
+    assert available_threads(3) == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert available_threads(None) == 1 and available_threads(2) == 2
+
+
+@pytest.mark.parametrize("device", ["numpy", "numba"])
+def test_fits_in_several_threads_at_once(device):
+    X, y = load_breast_cancer(return_X_y=True)
+
+    def fit(seed: int) -> str:
+        model = RandomForestClassifier(n_estimators=5, random_state=seed, device=device, n_jobs=2)
+        return model.fit(X, y).fingerprint()
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, [*range(6), *range(6)]))
+    assert together == [fit(seed) for seed in range(6)] * 2
+    assert len(set(together)) == 6

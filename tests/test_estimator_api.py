@@ -1,0 +1,409 @@
+"""What every estimator has in common: scikit-learn's contract, and what goes beyond it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn.ensemble
+import sklearn.tree
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import gpuboost
+from gpuboost import (
+    BaggingClassifier,
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
+BEYOND = {"device", "max_bins", "categorical_features", "n_jobs", "voting"}
+DRAWS_ROWS = "rows are drawn: a repeated row is not the same draw as a row of weight two"
+
+
+def make(name: str, **params):
+    """An estimator that fits in an instant."""
+    estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
+    if hasattr(estimator, "n_estimators"):
+        estimator.set_params(n_estimators=5)
+    return estimator.set_params(**params)
+
+
+def data_for(name: str):
+    """A small table that fits the task."""
+    load = load_iris if name.endswith("Classifier") else load_diabetes
+    return load(return_X_y=True)
+
+
+def theirs(name: str):
+    """scikit-learn's class of the name."""
+    return getattr(sklearn.ensemble, name, None) or getattr(sklearn.tree, name)
+
+
+def expected_failures(estimator):
+    """Checks that cannot hold, as in scikit-learn's own list."""
+    if getattr(estimator, "bootstrap", False):
+        return {
+            "check_sample_weight_equivalence_on_dense_data": DRAWS_ROWS,
+            "check_sample_weight_equivalence_on_sparse_data": DRAWS_ROWS,
+        }
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([make(name) for name in NAMES], expected_failed_checks=expected_failures)
+def test_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# ---- names, parameters, attributes -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_and_defaults_are_those_of_scikit_learn(name):
+    ours = getattr(gpuboost, name)().get_params(deep=False)
+    wanted = theirs(name)().get_params(deep=False)
+    assert wanted.items() <= ours.items()
+    assert set(ours) - set(wanted) <= BEYOND
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = [
+        [p.name for p in inspect.signature(c).parameters.values() if p.kind == positional]
+        for c in (getattr(gpuboost, name), theirs(name))
+    ]
+    assert first[0] == first[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_methods_and_attributes_are_those_of_scikit_learn(name):
+    X, y = data_for(name)
+    ours, other = make(name).fit(X, y), theirs(name)().fit(X, y)
+    not_ours = {
+        "cost_complexity_pruning_path",  # pruning is not built
+        "decision_function",  # a delegate of base learners that have it; trees have none
+        "get_metadata_routing",
+        "estimator",  # a forest of ours has no prototype of its trees before it is fitted
+        "estimator_params",
+        "class_weight",  # None in regressors, where it means nothing
+    }
+    if name.startswith("Bagging") or name.endswith("Classifier"):
+        not_ours -= {"estimator"} if name.startswith("Bagging") else {"class_weight"}
+    public = {n for n in dir(other) if not n.startswith("_")} - not_ours
+    assert public <= set(dir(ours)) | set(vars(ours)), public - set(dir(ours))
+    assert is_classifier(ours) == is_classifier(other)
+    assert is_regressor(ours) == is_regressor(other)
+    for attribute in ("n_features_in_", "n_outputs_", "n_classes_"):
+        if hasattr(other, attribute):
+            assert getattr(ours, attribute) == getattr(other, attribute)
+    if is_classifier(ours):
+        np.testing.assert_array_equal(ours.classes_, other.classes_)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_is_documented(name):
+    estimator = getattr(gpuboost, name)
+    for parameter in estimator().get_params(deep=False):
+        assert f"\n{parameter} : " in estimator.__doc__
+    for method in ("fit", "predict", "fingerprint"):
+        assert getattr(estimator, method).__doc__
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_before_fit_nothing_is_there(name):
+    estimator = make(name)
+    for attribute in ("tree_", "estimators_", "feature_importances_", "classes_"):
+        assert not hasattr(estimator, attribute)
+    for use in (estimator.predict, estimator.apply, estimator.decision_path):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            use(np.zeros((2, 3)))
+    with pytest.raises(NotFittedError):
+        estimator.fingerprint()
+
+
+# ---- pickle, copy, clone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pickle_and_copy_keep_the_model_and_hold_no_data(name):
+    X, y = data_for(name)
+    model = make(name).fit(X, y)
+    before = len(pickle.dumps(model))
+    model.apply(X), model.feature_importances_
+    model.__dict__.get("estimators_") or getattr(model, "estimators_", None)
+    getattr(model, "tree_", None)
+    assert len(pickle.dumps(model)) == before  # what was made on demand does not travel
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+        assert other.fingerprint() == model.fingerprint()
+        np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    copied = clone(model)
+    assert copied.get_params() == model.get_params() and not hasattr(copied, "n_features_in_")
+    assert str(X[3, 1]).encode() not in pickle.dumps(model, protocol=0) or X.shape[0] < 200
+
+
+def test_a_pickle_grows_with_the_trees_and_not_with_the_rows():
+    rng = np.random.default_rng(0)
+    sizes = []
+    for n in (2_000, 20_000):
+        X = rng.normal(size=(n, 5))
+        model = make("RandomForestClassifier", max_depth=2).fit(X, X[:, 0] > 0)
+        sizes.append(len(pickle.dumps(model)))
+    assert sizes[1] < 1.2 * sizes[0]
+
+
+# ---- randomness and device ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_seed_decides(name):
+    X, y = data_for(name)
+    first = make(name).fit(X, y).fingerprint()
+    assert make(name).fit(X, y).fingerprint() == first
+    assert make(name, n_jobs=2).fit(X, y).fingerprint() == first
+    state = make(name, random_state=np.random.RandomState(0))
+    assert (
+        state.fit(X, y).fingerprint()
+        == make(name, random_state=np.random.RandomState(0)).fit(X, y).fingerprint()
+    )
+    assert make(name, random_state=2**32 - 1).fit(X, y).fingerprint() != "" != first
+
+
+def test_without_a_seed_numpy_decides():
+    X, y = load_iris(return_X_y=True)
+    prints = []
+    for seed in (0, 0, 1):
+        np.random.seed(seed)  # noqa: NPY002  what users of scikit-learn do
+        prints.append(make("RandomForestClassifier", random_state=None).fit(X, y).fingerprint())
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_verbose_shows_a_bar_and_silence_is_the_default(capsys):
+    X, y = load_iris(return_X_y=True)
+    make("RandomForestClassifier").fit(X, y)
+    assert capsys.readouterr() == ("", "")
+    make("RandomForestClassifier", verbose=1).fit(X, y)
+    out = capsys.readouterr()
+    assert "growing trees" in out.err and "5/5" in out.err and not out.out
+
+
+# ---- targets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Classifier")])
+def test_labels_of_any_kind_come_back(name):
+    X, y = load_iris(return_X_y=True)
+    for names in (
+        np.array(["one", "two", "three"]),
+        np.array([-7, 0, 9]),
+        np.array([2.0, 4.0, 5.0]),
+    ):
+        model = make(name).fit(X, names[y])
+        assert set(model.predict(X)) <= set(names)
+        assert model.score(X, names[y]) > 0.9
+        np.testing.assert_array_equal(model.classes_, np.sort(names))
+        assert model.predict_proba(X).shape == (150, 3)
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+        with np.errstate(divide="ignore"):
+            np.testing.assert_array_equal(
+                model.predict_log_proba(X), np.log(model.predict_proba(X))
+            )
+    flags = make(name).fit(X, y == 1)
+    assert flags.predict(X).dtype == bool
+    one = make(name).fit(X, np.zeros(150, int))
+    np.testing.assert_array_equal(one.predict_proba(X), np.ones((150, 1)))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor")])
+def test_several_outputs(name):
+    X, y = load_diabetes(return_X_y=True)
+    Y = np.column_stack([y, 1000 - y, X[:, 2]])
+    model = make(name).fit(X, Y)
+    assert model.n_outputs_ == 3 and model.predict(X).shape == Y.shape
+    assert model.score(X, Y) > 0.5
+    column = make(name).fit(X, y[:, None])
+    assert column.predict(X).shape == y.shape
+    assert column.fingerprint() == make(name).fit(X, y).fingerprint()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_weight_zero_are_not_there(name):
+    X, y = data_for(name)
+    weights = np.where(np.arange(len(y)) % 4 == 1, 0.0, 1.0)
+    far = np.where(weights[:, None] > 0, X, X + 1e6)
+    assert (
+        make(name).fit(far, y, weights).fingerprint() == make(name).fit(X, y, weights).fingerprint()
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_scale_of_weights_does_not_matter_to_trees(scale):
+    X, y = load_diabetes(return_X_y=True)
+    weights = np.random.default_rng(0).random(len(y))
+    scale = 2.0 ** round(np.log2(scale))
+    one = make("DecisionTreeRegressor", max_depth=5).fit(X, y, weights)
+    other = make("DecisionTreeRegressor", max_depth=5).fit(X, y, weights * scale)
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dataset_stands_in_for_x(name):
+    X, y = data_for(name)
+    X = X.copy()
+    X[::7, 1] = np.nan
+    data = gpuboost.Dataset(X)
+    plain, binned = make(name).fit(X, y), make(name).fit(data, y)
+    assert plain.fingerprint() == binned.fingerprint()
+    test = gpuboost.Dataset(X[:40], reference=data)
+    np.testing.assert_array_equal(plain.predict(X[:40]), plain.predict(test))
+    np.testing.assert_array_equal(plain.apply(X[:40]), binned.apply(test))
+    assert binned.score(test, y[:40]) == plain.score(X[:40], y[:40])
+    again = pickle.loads(pickle.dumps(binned))
+    np.testing.assert_array_equal(again.predict(test), plain.predict(X[:40]))
+
+
+def frame_of(kind: str):
+    """A table with categories, missing values and names, and a target."""
+    rng = np.random.default_rng(0)
+    color = rng.choice(["red", "green", "blue", "grey"], size=300)
+    size = rng.normal(size=300).round(2)
+    y = (color == "red") * 2.0 + (color == "blue") + (size > 0.5)
+    frame = pd.DataFrame({"color": pd.Categorical(color), "size": size})
+    frame.loc[::9, "size"] = np.nan
+    return (frame if kind == "pandas" else pl.from_pandas(frame)), y
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("name", NAMES)
+def test_frames_with_categories(name, kind):
+    frame, y = frame_of(kind)
+    model = make(name).fit(frame, y)
+    assert list(model.feature_names_in_) == ["color", "size"]
+    assert model.score(frame, y) > 0.8
+    assert model.fingerprint() == make(name).fit(frame_of("pandas")[0], y).fingerprint()
+    data = gpuboost.Dataset(frame)
+    assert make(name).fit(data, y).fingerprint() == model.fingerprint()
+    by_name = make(name, categorical_features=["color"]).fit(frame, y)
+    assert by_name.fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_and_memory_order_make_the_same_model(name):
+    X, y = data_for(name)
+    X = X.astype(np.float32)
+    first = make(name).fit(X, y)
+    for other in (X.astype(np.float64), np.asfortranarray(X), X[::-1][::-1], X.tolist()):
+        assert make(name).fit(other, y).fingerprint() == first.fingerprint()
+        np.testing.assert_array_equal(first.predict(other), first.predict(X))
+
+
+def test_predictions_do_not_depend_on_how_many_rows_come_at_once():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make("RandomForestClassifier").fit(X, y)
+    whole = model.predict_proba(X)
+    parts = np.concatenate([model.predict_proba(X[i : i + 100]) for i in range(0, len(X), 100)])
+    np.testing.assert_array_equal(whole, parts)
+
+
+def test_max_bins_limits_the_thresholds():
+    X, y = load_diabetes(return_X_y=True)
+    model = make("DecisionTreeRegressor", max_bins=4).fit(X, y)
+    tree = model.tree_
+    for feature in range(X.shape[1]):
+        assert len(set(tree.threshold[tree.feature == feature])) <= 4 * 3 / 2
+    assert model.fingerprint() != make("DecisionTreeRegressor").fit(X, y).fingerprint()
+
+
+# ---- with the rest of scikit-learn -------------------------------------------------------------
+
+
+def test_pipelines_and_searches():
+    X, y = load_breast_cancer(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), make("RandomForestClassifier"))
+    assert pipeline.fit(X, y).score(X, y) > 0.95
+    search = GridSearchCV(make("DecisionTreeClassifier"), {"max_depth": [1, 4]}, cv=3)
+    assert search.fit(X, y).best_params_["max_depth"] == 4
+    base = BaggingClassifier(DecisionTreeClassifier(), device="numpy", n_estimators=3)
+    search = GridSearchCV(base, {"estimator__max_depth": [1, 4]}, cv=3)
+    assert search.fit(X, y).best_params_ == {"estimator__max_depth": 4}
+
+
+def test_our_trees_work_in_ensembles_of_scikit_learn():
+    X, y = load_breast_cancer(return_X_y=True)
+    boosted = sklearn.ensemble.AdaBoostClassifier(
+        DecisionTreeClassifier(max_depth=1, device="numpy", n_jobs=1), n_estimators=10
+    )
+    assert boosted.fit(X, y).score(X, y) > 0.93
+    bagged = sklearn.ensemble.BaggingRegressor(
+        DecisionTreeRegressor(device="numpy", n_jobs=1), n_estimators=4
+    )
+    assert bagged.fit(X, y).score(X, y) > 0.8
+
+
+def test_a_failed_fit_leaves_the_model_that_was_there():
+    X, y = load_diabetes(return_X_y=True)
+    model = make("RandomForestRegressor").fit(X, y)
+    before = model.fingerprint()
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.fit(X, np.where(y > 100, np.nan, y))
+    assert model.fingerprint() == before
+    with pytest.raises(ValueError, match="min_samples_leaf"):
+        model.set_params(min_samples_leaf=-3).fit(X[:, :3], y)
+    assert model.fingerprint() == before and model.n_features_in_ == 10
+
+
+def test_a_new_fit_forgets_the_old_one():
+    frame, y = frame_of("pandas")
+    model = make("ExtraTreesRegressor", bootstrap=True, oob_score=True, n_estimators=40)
+    model.fit(frame, y)
+    assert hasattr(model, "oob_score_") and hasattr(model, "feature_names_in_")
+    model.set_params(oob_score=False).fit(np.arange(20.0).reshape(10, 2), np.arange(10.0))
+    assert not hasattr(model, "oob_score_") and not hasattr(model, "feature_names_in_")
+    assert len(model.estimators_) == 40
+
+
+# ---- import ------------------------------------------------------------------------------------
+
+
+def test_importing_is_light():
+    """scikit-learn imports pandas where there is one; nothing may come on top of what it does."""
+    heavy = ["numba", "cupy", "pandas", "polars", "pyarrow", "matplotlib", "tqdm"]
+    code = f"""
+import sys
+def seen():
+    return {{name for name in {heavy} if name in sys.modules}}
+import gpuboost
+assert "sklearn" not in sys.modules and not seen(), seen()
+import sklearn.ensemble
+before = seen()
+gpuboost.RandomForestClassifier, gpuboost.Dataset
+assert seen() == before, seen() - before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_are_found_by_dir_and_others_are_not():
+    fresh = importlib.reload(gpuboost)
+    assert set(fresh.__all__) <= set(dir(fresh))
+    with pytest.raises(AttributeError, match="no attribute 'RandomForst'"):
+        fresh.RandomForst  # noqa: B018
+    assert {RandomForestClassifier, RandomForestRegressor, ExtraTreesRegressor} <= {
+        getattr(fresh, name) for name in NAMES
+    }
