@@ -15,7 +15,7 @@ from gpuboost.backends.numba.backend import (
     statistics_of,
 )
 from gpuboost.backends.numba.histograms import wide_prefix, word_prefix
-from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows, TreeFeatures
+from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows
 from gpuboost.backends.numba.partition import load_rows, numeric_partition
 from gpuboost.backends.numba.search import find_split
 from gpuboost.backends.numba.words import choose_packing, fits_word
@@ -45,9 +45,7 @@ def root_of(task: GrowTask, tree: int) -> Root:
     node["key"] = np.uint64(root_key(task.seed, tree))
     is_wide = not fits_word(hessian, count, packing)
     members = Members(node, rows.row[:count], rows.word[:count], is_wide)
-    features = TreeFeatures(
-        np.arange(n_features, dtype=np.int32), np.ones(n_features, np.int64), n_features
-    )
+    features = np.arange(n_features, dtype=np.int32)
     scratch = make_scratch(n, n_features)
     problem = Problem(matrix_of(task.matrix), features, limits, packing, scratch)
     return Root(problem, rows, members)
@@ -72,7 +70,7 @@ def histograms(root: Root) -> int:
 def split(root: Root) -> np.void:
     """Histogram and scan of every feature; the best split."""
     members = root.members
-    find_split(root.problem, members.node, members.row, members.word)
+    find_split(root.problem, None, members.node, members.row, members.word)
     return root.problem.scratch.split[0]
 
 

@@ -226,16 +226,12 @@ class _Collect(logging.Handler):
 @contextmanager
 def _fallbacks_noted(runs: Runs) -> Iterator[None]:
     """Note when scikit-learn-intelex silently hands a call on to scikit-learn."""
-    logger = logging.getLogger("sklearnex")
-    collect, level, propagate = _Collect(), logger.level, logger.propagate
-    logger.addHandler(collect)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    logger, collect = logging.getLogger("sklearnex"), _Collect()
+    before = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.level, logger.propagate = [collect], logging.INFO, False
     try:
         yield
     finally:
-        logger.removeHandler(collect)
-        logger.setLevel(level)
-        logger.propagate = propagate
+        logger.handlers, logger.level, logger.propagate = before
     if any("fallback" in message for message in collect.messages):
         runs.remarks.append("falls back to scikit-learn")

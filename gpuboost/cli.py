@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--seconds",
         type=float,
-        default=120.0,
+        default=140.0,
         help="that the whole should take at most (default: %(default)s)",
     )
     demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")

@@ -22,6 +22,7 @@ from gpuboost.demo_table import (
     footer,
     table_text,
 )
+from gpuboost.estimators.settings import available_threads
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
@@ -46,7 +47,7 @@ class DemoOptions:
 
     device: str = "auto"
     rows: int = 200_000
-    seconds: float = 120.0
+    seconds: float = 140.0
     seed: int = 0
 
 
@@ -75,7 +76,8 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
             lines.append(compare(job, options, step))
         singles = [compare(job, options, step) for job in single_jobs(synthetic)]
         left = options.seconds - (time.perf_counter() - started)
-        ensembles = ensemble_jobs(synthetic, slowest_seconds(singles), left)
+        core_seconds = left * available_threads(None)
+        ensembles = ensemble_jobs(synthetic, slowest_seconds(singles), core_seconds)
         step.note(chosen_sentence(ensembles, options))
         lines += singles + [compare(job, options, step) for job in ensembles]
     print(table_text(lines), file=out)
@@ -133,16 +135,18 @@ def single_jobs(tables: list[Table]) -> list[Job]:
     return [job for job in small_jobs(tables) if not job.is_ensemble]
 
 
-def ensemble_jobs(tables: list[Table], tree_seconds: float, seconds: float) -> list[Job]:
-    """The ensembles, of so many trees that scikit-learn needs about ``seconds`` for all of them.
+def ensemble_jobs(tables: list[Table], tree_seconds: float, core_seconds: float) -> list[Job]:
+    """The ensembles, of so many trees that scikit-learn needs the given time for all of them.
 
     Parameters
     ----------
     tree_seconds : float
         What one of scikit-learn's single trees took.
+    core_seconds : float
+        Seconds times cores that there are.
     """
     jobs = [job for job in small_jobs(tables) if job.is_ensemble]
-    share = seconds / max(1, len(jobs))
+    share = core_seconds / max(1, len(jobs))
     chosen = []
     for job in jobs:
         trees = trees_for(share, tree_seconds * TREE_COST[job.estimator])

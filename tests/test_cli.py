@@ -103,8 +103,8 @@ def test_trees_are_chosen_for_the_time_there_is():
     assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES
     assert demo.trees_for(10.0, 0.0) == demo.MOST_TREES
     tables = demo.make_tables(400, 0)
-    few = demo.ensemble_jobs(tables, tree_seconds=1.0, seconds=12.0)
-    many = demo.ensemble_jobs(tables, tree_seconds=1.0, seconds=60.0)
+    few = demo.ensemble_jobs(tables, tree_seconds=1.0, core_seconds=6.0)
+    many = demo.ensemble_jobs(tables, tree_seconds=1.0, core_seconds=60.0)
     for short, long in zip(few, many, strict=True):
         assert short.parameters["n_estimators"] < long.parameters["n_estimators"]
     assert "RandomForestRegressor" in demo.chosen_sentence(few, demo.DemoOptions(rows=400))

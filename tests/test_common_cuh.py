@@ -113,7 +113,9 @@ def test_logarithm_and_scores() -> None:
     hl = np.clip(np.floor(h * rng.random(N)), 1.0, h - 1.0)
     x = np.exp2(rng.uniform(-1022, 1023, N)) * rng.uniform(1, 2, N)
     x[:4] = 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), np.finfo(float).tiny
-    x[4:500] = np.sqrt(2.0) * np.exp2(rng.integers(-60, 60, 496)) * (1 + rng.integers(-2, 3) * 2e-16)
+    x[4:500] = (
+        np.sqrt(2.0) * np.exp2(rng.integers(-60, 60, 496)) * (1 + rng.integers(-2, 3, 496) * 2e-16)
+    )
     usable = hl < h
     gl, g, h, hl, x = (np.ascontiguousarray(a[usable][:N]) for a in (gl, g, h, hl, x))
     n = len(gl)

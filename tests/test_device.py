@@ -14,11 +14,21 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
 from gpuboost.backends import choice
-from gpuboost.backends.choice import Work, available_backends, choose_backend, growth_work
+from gpuboost.backends.choice import (
+    COMPILE_SECONDS,
+    GROW_MANY,
+    GROW_ONE,
+    LOAD_SECONDS,
+    PREDICT,
+    Work,
+    available_backends,
+    choose_backend,
+    growth_work,
+)
 from gpuboost.estimators.settings import available_threads
 
 NO_CUPY = importlib.util.find_spec("cupy") is None
-LITTLE, MUCH = Work(numpy=1e-3, numba=1e-4), Work(numpy=1e6, numba=1e4)
+LITTLE, MUCH = Work(GROW_ONE, numpy=1e-3, numba=1e-4), Work(GROW_ONE, numpy=1e6, numba=1e4)
 
 
 @pytest.fixture
@@ -26,7 +36,7 @@ def numba_start(monkeypatch):
     """Set what Numba's start costs."""
 
     def set_seconds(seconds: float) -> None:
-        monkeypatch.setattr(choice, "_numba_start_seconds", lambda: seconds)
+        monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: seconds)
 
     return set_seconds
 
@@ -41,11 +51,11 @@ def test_names_of_backends_are_devices():
 def test_auto_takes_what_is_faster(device, numba_start):
     numba_start(60.0)
     assert choose_backend(device, LITTLE).name == "numpy"
-    assert choose_backend(device, Work(numpy=50.0, numba=1.0)).name == "numpy"
+    assert choose_backend(device, Work(GROW_ONE, numpy=50.0, numba=1.0)).name == "numpy"
     assert choose_backend(device, MUCH).name == "numba"
     numba_start(0.0)
     assert choose_backend(device, LITTLE).name == "numba"
-    assert choose_backend(device, Work(numpy=1e-3, numba=2e-3)).name == "numpy"
+    assert choose_backend(device, Work(GROW_ONE, numpy=1e-3, numba=2e-3)).name == "numpy"
 
 
 def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
@@ -86,9 +96,32 @@ def test_available_backends_tell_of_all():
 
 
 def test_work_grows_with_everything():
-    one = growth_work(1000, 5, 10)
-    for more in (growth_work(2000, 5, 10), growth_work(1000, 6, 10), growth_work(1000, 5, 11)):
-        assert more.numpy > one.numpy and more.numba > one.numba
+    one = growth_work(1000, 5, 10, 8, 1)
+    for more in (
+        (2000, 5, 10, 8, 1),
+        (1000, 6, 10, 8, 1),
+        (1000, 5, 11, 8, 1),
+        (1000, 5, 10, 9, 1),
+    ):
+        work = growth_work(*more)
+        assert work.numpy > one.numpy and work.numba > one.numba
+    assert growth_work(1000, 5, 10, 50, 1) == growth_work(1000, 5, 10, 2**31 - 1, 1)
+    assert growth_work(1000, 5, 10, 8, 3).program == GROW_MANY != one.program
+
+
+def test_starting_numba_costs_what_is_still_to_be_done(monkeypatch):
+    monkeypatch.setattr(choice, "_loaded_programs", {PREDICT})
+    monkeypatch.setattr(choice, "_compiled_variants", lambda name: int(name == "grow.grow"))
+    start = choice._numba_start_seconds
+    assert [start(p) for p in (PREDICT, GROW_ONE, GROW_MANY)] == [0, LOAD_SECONDS, COMPILE_SECONDS]
+
+
+def test_compiled_code_is_found_on_disk():
+    X, y = load_breast_cancer(return_X_y=True)
+    DecisionTreeClassifier(device="numba").fit(X, y).predict(X)
+    choice._compiled_variants.cache_clear()
+    for program, (name, _) in choice.COMPILED.items():
+        assert choice._compiled_variants(name) >= 1, program
 
 
 def test_device_says_what_was_used():
@@ -122,7 +155,7 @@ import sys
 import numpy as np
 from gpuboost import RandomForestClassifier
 from gpuboost.backends import choice
-choice._has_compiled_cache = lambda: False
+choice._compiled_variants = lambda name: 0
 X = np.random.default_rng(0).normal(size=(3000, 10))
 model = RandomForestClassifier(n_estimators=20).fit(X, X[:, 0] > 0)
 model.predict(X)
@@ -140,7 +173,7 @@ from gpuboost import RandomForestClassifier
 from gpuboost.backends.choice import available_backends, choose_backend, Work
 X = np.random.default_rng(0).normal(size=(200, 4))
 assert RandomForestClassifier(n_estimators=3).fit(X, X[:, 0] > 0).device_ == "numpy"
-assert choose_backend("auto", Work(numpy=1e6, numba=1.0)).name == "numpy"
+assert choose_backend("auto", Work("predict", numpy=1e6, numba=1.0)).name == "numpy"
 name, usable, reason = available_backends()[1]
 assert name == "numba" and not usable and "Numba" in reason
 """

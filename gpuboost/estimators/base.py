@@ -153,8 +153,8 @@ class TreeModel(BaseEstimator):
         batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
         seen = n_features if batch.feature_draw is None else batch.feature_draw.count
         options = tree_options(self._tree, n_samples, seen, labels.criteria)
-        work = growth_work(n_samples, min(options.max_features, seen), len(batch.trees))
-        backend = choose_backend(machine.device, work)
+        size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
+        backend = choose_backend(machine.device, growth_work(*size, labels.n_channels))
         matrix = table.bin(own_weights, backend, machine.n_threads)
         target = labels.target(batch.sampler.real_weights, batch.sampler.weight_total)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)

@@ -11,6 +11,7 @@ from gpuboost.backends.numpy.groups import dense_groups, dense_histogram, group_
 from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
 from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.histograms import SiblingHistograms
 from gpuboost.engine.level_loop import smallest_hessian
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ class NumpyLevelOps(RowOps):
     def __init__(self, task: GrowTask) -> None:
         super().__init__(task)
         self._flat_codes = task.matrix.codes.ravel()
-        self._level_histograms = np.zeros((0, 0, 0, 0), dtype=np.int64)
-        self._place: np.ndarray | None = None  # of each node's histogram in them, -1 for none
-        self._parent: np.ndarray | None = None  # of each node's parent's histogram
+        self._histograms = SiblingHistograms(np)
 
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of a batch of trees."""
@@ -52,7 +51,7 @@ class NumpyLevelOps(RowOps):
         )
         if self._looks_at_all(frontier, open_nodes):
             return self._by_histograms(rows, frontier, open_nodes, splits)
-        self._level_histograms = self._level_histograms[:0]
+        self._histograms.forget()
         for nodes in self._slices(frontier.count, open_nodes):
             self._walk(rows, frontier, nodes, splits)
         return splits
@@ -126,7 +125,9 @@ class NumpyLevelOps(RowOps):
         self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
     ) -> Splits:
         """Build or subtract the histograms of the open nodes, then scan them feature by feature."""
-        histogram = self._histograms(rows, frontier, open_nodes)
+        histogram = self._histograms.of_level(
+            frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
+        )
         node = frontier.take(open_nodes)
         for f in range(self.task.matrix.n_features):
             at = np.flatnonzero(self._allowed[node.tree, f])
@@ -134,54 +135,13 @@ class NumpyLevelOps(RowOps):
             rank = randomness.feature_rank(node.key[at], np.array([f], dtype=np.uint64))
             asked = NodeFeature(node.take(at), np.full(len(at), f, dtype=np.int64), rank)
             splits.keep_better(open_nodes[at], self._splitter.split(asked, groups)[0])
-        place = np.full(len(frontier), -1)
-        place[open_nodes] = np.arange(len(open_nodes))
-        self._level_histograms, self._place = histogram, place
         return splits
 
-    def _histograms(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> np.ndarray:
-        """Histograms of the open nodes, int64 (m, F, width, 2 + K).
-
-        Of two siblings whose parent's histogram is known the one with fewer rows is built from
-        its rows, the other is the difference.
-        """
-        matrix = self.task.matrix
-        shape = (matrix.n_features, matrix.width, 2 + frontier.gradient.shape[1])
-        place = np.full(len(frontier), -1)
-        place[open_nodes] = np.arange(len(open_nodes))
-        larger, smaller, parent = self._pairs(frontier, place)
-        build = np.union1d(np.setdiff1d(open_nodes, larger), smaller)
-        built = self._build(rows, frontier, build, shape)
-        histogram = np.empty((len(open_nodes), *shape), dtype=np.int64)
-        direct = place[build] >= 0
-        histogram[place[build[direct]]] = built[direct]
-        if len(larger):
-            difference = self._level_histograms[parent]
-            difference -= built[np.searchsorted(build, smaller)]
-            histogram[place[larger]] = difference
-        return histogram
-
-    def _pairs(
-        self, frontier: Frontier, place: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Larger open siblings with a known parent histogram, their smaller ones, the parents."""
-        none = np.zeros(0, dtype=np.int64)
-        if self._parent is None:
-            return none, none, none
-        left = np.arange(0, len(frontier), 2)
-        left_larger = frontier.count[left] > frontier.count[left + 1]
-        larger = left + ~left_larger
-        smaller = left + left_larger
-        parent = self._parent[left]
-        use = (parent >= 0) & (place[larger] >= 0)
-        return larger[use], smaller[use], parent[use]
-
-    def _build(
-        self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, shape: tuple[int, int, int]
-    ) -> np.ndarray:
-        """Histograms of ``nodes`` from their rows."""
-        n_features, width, planes = shape
-        built = np.empty((len(nodes), *shape), dtype=np.int64)
+    def _build(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray) -> np.ndarray:
+        """Histograms of ``nodes`` from their rows: int64 (len(nodes), F, width, 2 + K)."""
+        n_features, width = self.task.matrix.n_features, self.task.matrix.width
+        planes = 2 + frontier.gradient.shape[1]
+        built = np.empty((len(nodes), n_features, width, planes), dtype=np.int64)
         first = 0
         for part in self._slices(frontier.count, nodes):
             node = frontier.take(part)
@@ -200,8 +160,5 @@ class NumpyLevelOps(RowOps):
         self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
     ) -> tuple[RowBlock, Frontier]:
         """As `RowOps.partition`, remembering which histogram is whose parent's."""
-        place, self._parent = self._place, None
-        if place is not None:
-            self._parent = np.repeat(place[np.flatnonzero(accepted)], 2)
-        self._place = None
+        self._histograms.descend(accepted)
         return super().partition(rows, frontier, splits, accepted)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine import randomness
+from gpuboost.engine.children import children_of
 from gpuboost.engine.frontier import Frontier, Splits
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.spec import MISSING_LEFT
@@ -186,7 +186,7 @@ class RowOps:
         target = np.repeat(node.start, node.count) + np.where(left, rank_left, right_at)
         order = np.empty(len(left), dtype=np.int64)
         order[target] = np.arange(len(left))
-        return rows.take(order), _children(node, n_left, splits, parents)
+        return rows.take(order), children_of(np, node, node.start, n_left, splits, parents)
 
     def _goes_left(
         self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray
@@ -225,20 +225,3 @@ def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The numbers start[i], ..., start[i] + count[i] - 1 of every i, one after the other."""
     shift = start - (np.cumsum(count) - count)
     return np.arange(int(count.sum())) + np.repeat(shift, count)
-
-
-def _children(node: Frontier, n_left: np.ndarray, splits: Splits, parents: np.ndarray) -> Frontier:
-    """Left and right children of the split nodes, in order."""
-    hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
-
-    def pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        return np.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
-
-    return Frontier(
-        tree=np.repeat(node.tree, 2),
-        key=pairs(randomness.left_key(node.key), randomness.right_key(node.key)),
-        start=pairs(node.start, node.start + n_left),
-        count=pairs(n_left, node.count - n_left),
-        hessian=pairs(hessian, node.hessian - hessian),
-        gradient=pairs(gradient, node.gradient - gradient),
-    )

@@ -1,0 +1,152 @@
+"""Compilation: our two decorators, and the engine's formulas compiled from their one source.
+
+`gpuboost.engine.numerics`, `randomness` and `scores` are written for arrays. Here each is loaded a
+second time with its functions compiled for scalars, callees first, so what NumPy and Numba compute
+is one text. The three functions that only arrays know (`select`, `bits_of`, `float_of`) are
+replaced by machine instructions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.caching import IndexDataCacheFile
+from numba.extending import intrinsic
+
+
+def _source_stamp() -> str:
+    """Digest of all sources compiled code is made from."""
+    engine = Path(__file__).parents[2] / "engine"
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources += [engine / f"{name}.py" for name in ("numerics", "randomness", "scores", "spec")]
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+_STAMP = _source_stamp()
+
+# Never fastmath: what decides is IEEE arithmetic in one written order. Helpers do not count
+# references (`_nrt`): for tuples of arrays that costs more than looking at a small node. So they
+# must not allocate; their arrays are alive as long as the entry that calls them runs.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_NOT_COUNTED: dict[str, Any] = {"_nrt": False}
+# The compiler puts it into its caller.
+inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
+# Stays a function of its own: large, or called once per node at most.
+helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
+# A helper that makes arrays.
+allocating: Any = njit(**_OPTIONS)
+
+
+def entry(function: Any) -> Any:
+    """Compile on first call what Python calls, and keep the machine code on disk."""
+    dispatcher = njit(**_OPTIONS)(function)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # nowhere to write: compile in every process
+        return dispatcher
+    dispatcher._cache._cache_file = _stamped_file(dispatcher._cache)
+    return dispatcher
+
+
+def _stamped_file(cache: Any) -> IndexDataCacheFile:
+    """The cache file of this state of the sources; files of other states are removed.
+
+    Numba looks at the file of the function alone to tell whether its cache is stale, but the code
+    of other files is compiled into it, and it reads signatures whose classes may be gone.
+    """
+    path, base = Path(cache.cache_path), cache._impl.filename_base
+    name = f"{base}-{_STAMP[:16]}"
+    for old in path.glob(f"{glob.escape(base)}-*.nb[ic]"):
+        if not old.name.startswith(name):
+            with contextlib.suppress(OSError):
+                old.unlink()
+    return IndexDataCacheFile(str(path), name, _STAMP)
+
+
+_instruction: Any = intrinsic  # its type hides that Python never calls what it makes
+
+
+@_instruction
+def bits_of(typing_context, x):
+    """Bit pattern of a float64 as int64."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
+
+    return types.int64(types.float64), generate
+
+
+@_instruction
+def float_of(typing_context, bits):
+    """The float64 of an int64 bit pattern."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
+
+    return types.float64(types.int64), generate
+
+
+@_instruction
+def trailing_zeros(typing_context, word):
+    """Position of the lowest set bit of a uint64 that is not 0."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], cgutils.true_bit)
+
+    return types.uint64(types.uint64), generate
+
+
+@inlined
+def select(condition, yes, no):
+    """``yes`` where the condition holds, else ``no``, without a branch."""
+    return yes if condition else no
+
+
+_REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
+_FORMULAS = {
+    "numerics": ("log",),
+    "randomness": (
+        *("mix", "hash_index", "uniform", "left_key", "right_key"),
+        *("feature_rank", "threshold_draw", "category_goes_left"),
+    ),
+    "scores": (
+        *("squares_term", "squares_gain", "entropy_term", "entropy_gain", "entropy_node"),
+        "misclassification_gain",
+    ),
+}
+
+
+def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
+    """A second copy of an engine module whose formulas are compiled, in the order given."""
+    spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for function in _FORMULAS[name]:
+        for imported, compiled in known.items():
+            if hasattr(module, imported):
+                setattr(module, imported, compiled)
+        known[function] = inlined(getattr(module, function))
+        setattr(module, function, known[function])
+    return module
+
+
+_known: dict[str, Any] = dict(_REPLACED)
+numerics = _load_compiled("numerics", _known)
+randomness = _load_compiled("randomness", _known)
+scores = _load_compiled("scores", _known)
+
+NAN = np.float64("nan")

@@ -1,0 +1,87 @@
+"""Codes of a matrix: a branch-free binary search per value, threads over chunks of rows."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import entry, inlined
+from gpuboost.backends.numba.threads import contiguous, in_threads, row_chunks
+from gpuboost.data.binning import BinnedMatrix
+
+if TYPE_CHECKING:
+    from gpuboost.data.binning import BinMapper
+
+ROWS_PER_CHUNK = 1 << 14
+ROWS_PER_BLOCK = 256  # rows whose values stay in the first cache while features are walked
+TABLE_WIDTH = 256  # edges of a feature, padded with +inf so that every step of a search is inside
+
+
+@entry
+def code_rows(X, start, table, n_bins, is_categorical, missing_code, codes, n_missing):
+    """Code the rows ``X`` (m, F) as columns ``start`` ... of ``codes`` (F, n); count missing."""
+    n_rows, n_features = X.shape
+    values, found = np.empty(ROWS_PER_BLOCK, X.dtype), np.empty(ROWS_PER_BLOCK, np.int32)
+    for first in range(0, n_rows, ROWS_PER_BLOCK):
+        n = min(ROWS_PER_BLOCK, n_rows - first)
+        for feature in range(n_features):
+            for i in range(n):
+                values[i] = X[first + i, feature]
+            if is_categorical[feature]:
+                n_known = n_bins[feature]
+                for i in range(n):
+                    found[i] = np.int32(values[i]) if values[i] < n_known else missing_code
+            else:
+                _count_edges_below(values, found, n, table[feature], n_bins[feature])
+            missing = 0
+            for i in range(n):
+                code = missing_code if values[i] != values[i] else found[i]
+                missing += code == missing_code
+                codes[feature, start + first + i] = code
+            n_missing[feature] += missing
+
+
+@inlined
+def _count_edges_below(values, found, n, edges, n_bins):
+    """The number of edges below each value, bit by bit: a search in step for all values."""
+    step = np.int32(1)
+    while step < n_bins:
+        step *= np.int32(2)
+    for i in range(n):
+        found[i] = 0
+    while step > 1:
+        step >>= np.int32(1)
+        for i in range(n):
+            found[i] += step if edges[np.uint32(found[i] + step - np.int32(1))] < values[i] else 0
+
+
+def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+    """Equal to `data.binning.bin_columns`."""
+    n_samples, n_features = X.shape
+    edges = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
+    table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)
+    table[:, : edges.shape[1]] = edges
+    n_bins = contiguous(mapper.n_bins, np.int64)
+    is_categorical = contiguous(mapper.is_categorical, np.bool_)
+    codes = np.empty((n_features, n_samples), dtype=np.uint8)
+
+    def code_chunk(rows: slice) -> np.ndarray:
+        n_missing = np.zeros(n_features, dtype=np.int64)
+        code_rows(
+            contiguous(X[rows], X.dtype),
+            rows.start,
+            table,
+            n_bins,
+            is_categorical,
+            mapper.missing_code,
+            codes,
+            n_missing,
+        )
+        return n_missing
+
+    counts = in_threads(code_chunk, row_chunks(n_samples, ROWS_PER_CHUNK), n_threads)
+    return BinnedMatrix(codes, mapper, np.sum(counts, axis=0, dtype=np.int64))

@@ -1,0 +1,145 @@
+"""Splits of categorical features: which categories go left.
+
+Occupied categories are put in an order in which the candidates are "the first j + 1 of them", or
+each alone; then they are judged like the bins of a number.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import helper, inlined, randomness
+from gpuboost.backends.numba.histograms import unpack_prefix, wide_prefix, word_prefix
+from gpuboost.backends.numba.scan import beats, best_of_sums, keep, take_missing
+from gpuboost.engine.spec import MISSING_LEFT, MISSING_UNSEEN, ONE_HOT_LEVELS
+
+category_goes_left = randomness.category_goes_left
+
+
+@inlined
+def sort_positions(keys, codes, order, m):
+    """Positions 0 ... m - 1 in ``order``, by key, of equal keys by code (Shell's sort)."""
+    for j in range(m):
+        order[j] = j
+    for gap in (57, 23, 10, 4, 1):
+        for j in range(gap, m):
+            item = order[j]
+            at = j
+            while at >= gap:
+                other = order[at - gap]
+                ahead = keys[item] < keys[other]
+                ahead |= (keys[item] == keys[other]) & (codes[item] < codes[other])
+                if not ahead:
+                    break
+                order[at] = other
+                at -= gap
+            order[at] = item
+
+
+@inlined
+def order_at_random(key, feature, codes, order, m):
+    """Categories that a random split sends left before the others; returns how many go left.
+
+    At least one goes left and, of several, at least one does not.
+    """
+    n_left = 0
+    for goes_left in range(1, -1, -1):
+        for j in range(m):
+            word = category_goes_left(key, np.uint64(feature), np.uint64(codes[j]))
+            if np.int64(word) == goes_left:
+                order[n_left] = j
+                n_left += 1
+        if goes_left == 1:
+            found = n_left
+    if (found == 0) | (found == m):
+        for j in range(m):
+            order[j] = j
+        found = 1
+    return found
+
+
+@inlined
+def candidate_order(problem, node, feature, keys, codes, m):
+    """Fill `Scratch.order`; returns the first and last + 1 candidate, and whether each is alone."""
+    order = problem.scratch.order
+    if problem.limits.random_thresholds:
+        n_left = order_at_random(node.key, feature, codes, order, m)
+        return n_left - 1, n_left, False
+    if problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS:
+        for j in range(m):
+            order[j] = j
+        return 0, m, True
+    sort_positions(keys, codes, order, m)
+    return 0, m, False
+
+
+@inlined
+def write_mask(mask, codes, order, m, chosen, is_alone):
+    """The two halves of a row of `spec.GrownTree.masks`: categories that go left, and all."""
+    for word in range(16):
+        mask[word] = 0
+    for j in range(m):
+        code = codes[order[j]]
+        bit = np.uint32(1) << np.uint32(code & 31)
+        mask[8 + (code >> 5)] |= bit
+        if (j == chosen) if is_alone else (j <= chosen):
+            mask[code >> 5] |= bit
+
+
+@helper
+def _totals_per_category(problem, members, feature):
+    """Occupied categories in `Scratch.bins` and their sums in `Scratch.per_bin`; their number."""
+    matrix, scratch = problem.matrix, problem.scratch
+    has_missing = matrix.has_missing[feature]
+    width = matrix.missing_code + 1 if has_missing else matrix.n_bins[feature]
+    if members.is_wide:
+        m = wide_prefix(problem, members, feature, width)
+    else:
+        m = word_prefix(problem, members, feature, width)
+        unpack_prefix(problem, m)
+    m = take_missing(problem, feature, m)
+    sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, 0
+    before = (np.int64(0), np.int64(0), np.int64(0))
+    for j in range(m):
+        upto = (sums[0, j], sums[1, j], sums[2, j])
+        if upto[1] > before[1]:
+            for field in range(3):
+                per_bin[field, n_occupied] = upto[field] - before[field]
+            scratch.bins[n_occupied] = scratch.bins[j]
+            n_occupied += 1
+        before = upto
+    return n_occupied
+
+
+@helper
+def offer_category(problem, members, feature, rank):
+    """The best split of a categorical feature; whether it could split."""
+    scratch, node = problem.scratch, members.node
+    m = _totals_per_category(problem, members, feature)
+    is_seen = scratch.missing[1] > 0
+    if m + np.int64(is_seen) < 2:
+        return False
+    per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
+    for j in range(m):
+        scratch.keys[j] = np.float64(per_bin[0, j]) / np.float64(per_bin[1, j])
+    first, last, is_alone = candidate_order(problem, node, feature, scratch.keys, scratch.bins, m)
+    for field in range(3):
+        running = np.int64(0)
+        for j in range(m):
+            item = per_bin[field, order[j]]
+            running = item if is_alone else running + item
+            sums[field, j] = running
+    j, gain, goes = best_of_sums(problem, node, first, last)
+    split = scratch.split[0]
+    if j >= 0 and beats(split, gain, rank):
+        with_missing = goes == MISSING_LEFT
+        left_gradient = sums[0, j] + (scratch.missing[0] if with_missing else 0)
+        left_hessian = sums[1, j] + (scratch.missing[1] if with_missing else 0)
+        keep(split, gain, rank, feature, left_gradient, left_hessian)
+        split.bin, split.next_bin, split.categorical = 0, 0, 1
+        split.missing = goes if is_seen else MISSING_UNSEEN
+        write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)
+    return True

@@ -1,0 +1,346 @@
+"""The best split of one feature at one node of several channels.
+
+codes of the node's rows    two codes only, below and above a random threshold
+histograms                  `_add_up`
+candidates, in an order     `_list_bins`, `_take_occupied`, `_order_categories`
+terms, channel by channel   `_add_terms`: bins are the inner loop, sums over channels in order
+gains, the best             `_best`
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import NAN, helper, inlined, scores, trailing_zeros
+from gpuboost.backends.numba.categories import candidate_order, write_mask
+from gpuboost.backends.numba.channels import (
+    CHANNEL_PACKING,
+    CLASS_SHIFT,
+    FIELDS,
+    WEIGHT_MASK,
+    ordering_channel,
+)
+from gpuboost.backends.numba.scan import beats, first_largest, is_allowed, keep
+from gpuboost.backends.numba.thresholds import draw_bin, gather_codes, weighted_code_range
+from gpuboost.engine.scores import ENTROPY, SQUARES
+from gpuboost.engine.spec import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+)
+
+squares_term, squares_gain = scores.squares_term, scores.squares_gain
+entropy_term, entropy_gain = scores.entropy_term, scores.entropy_gain
+entropy_node, misclassification_gain = scores.entropy_node, scores.misclassification_gain
+
+_ONE = np.uint64(1)
+_LOW_SIX = np.uint64(63)
+_NO_DRAW = (NAN, np.int64(-1), np.int64(-1))
+
+
+@helper
+def offer_channels(problem, channels, members, feature, rank):
+    """Look at one feature; whether it could split the node."""
+    matrix, scratch = problem.matrix, problem.scratch
+    gather_codes(matrix.codes, feature, members.row, scratch.codes)
+    is_categorical = matrix.is_categorical[feature]
+    random = problem.limits.random_thresholds and not is_categorical
+    drawn = _two_sides(problem, members, feature) if random else _NO_DRAW
+    if random and drawn[1] < 0:
+        return False
+    _add_up(problem, channels, members)
+    m = _take_occupied(problem, channels, feature, _list_bins(scratch), is_categorical)
+    could = m + np.int64(scratch.missing[1] > 0) >= 2
+    if could:
+        first, last, alone = 0, np.int64(1) if random else m, False
+        if is_categorical:
+            first, last, alone = _order_categories(problem, channels, members.node, feature, m)
+        _add_terms(problem, channels, members.node, m, alone)
+        best = _best(problem, channels, members.node, first, last)
+        if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
+            _keep_best(problem, channels, feature, rank, best, drawn)
+            if is_categorical:
+                scratch.split[0].categorical = 1
+                write_mask(scratch.mask, scratch.bins, scratch.order, m, best[0], alone)
+            elif not random and best[0] + 1 < m:
+                scratch.split[0].next_bin = scratch.bins[best[0] + 1]
+    _clear(channels, scratch)
+    return could
+
+
+@inlined
+def _two_sides(problem, members, feature):
+    """Draw a threshold and let codes up to it be 0, those above it 1, missing ones stay.
+
+    Returns the draw, its bin and the next one; bin -1 where the feature cannot split.
+    """
+    gathered, missing_code = problem.scratch.codes, problem.matrix.missing_code
+    low, high, is_seen = weighted_code_range(gathered, members.word, missing_code, CHANNEL_PACKING)
+    if (high < 0) | ((low == high) & (not is_seen)):
+        return _NO_DRAW
+    draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
+    if low < high:
+        draw, code = draw_bin(problem.matrix.center, members.node.key, feature, low, high)
+        following = code + 1
+    for i in range(members.row.size):
+        if gathered[i] != missing_code:
+            gathered[i] = 1 if gathered[i] > code else 0
+    return draw, code, following
+
+
+@helper
+def _add_up(problem, channels, members):
+    """Histograms of the node over `Scratch.codes`, and the bins touched in `Scratch.occupied`."""
+    scratch, state, codes, word = (
+        problem.scratch,
+        channels.state,
+        problem.scratch.codes,
+        channels.word,
+    )
+    n = members.row.size
+    if channels.values.size:
+        for i in range(n):
+            weight = word[i] & WEIGHT_MASK
+            channels.hessian[codes[i]] += weight
+            for k in range(channels.values.shape[1]):
+                channels.totals[k, codes[i]] += weight * channels.values[members.row[i], k]
+    elif state[1] == FIELDS:
+        for i in range(n):
+            scratch.totals[codes[i]] += word[i]
+    else:
+        for i in range(n):
+            weight = word[i] & WEIGHT_MASK
+            channels.hessian[codes[i]] += weight
+            channels.totals[np.uint64(word[i] >> CLASS_SHIFT), codes[i]] += weight
+    if problem.limits.min_samples_leaf > 1:
+        for i in range(n):
+            channels.counts[codes[i]] += 1
+    for i in range(n):
+        code = codes[i]
+        scratch.occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & _LOW_SIX)
+
+
+@inlined
+def _list_bins(scratch):
+    """Touched bins, ascending, in `Scratch.bins`; their number."""
+    m = np.uint64(0)
+    for quarter in range(4):
+        left = scratch.occupied[quarter]
+        while left != np.uint64(0):
+            scratch.bins[m] = trailing_zeros(left) + np.uint64(64 * quarter)
+            left &= left - _ONE
+            m += _ONE
+    return np.int64(m)
+
+
+@inlined
+def _clear(channels, scratch):
+    """Zero the histograms at the touched bins."""
+    n_channels, by_fields = channels.state[0], channels.state[1] == FIELDS
+    m = _list_bins(scratch)
+    for j in range(m):
+        code = scratch.bins[j]
+        channels.hessian[code], channels.counts[code], scratch.totals[code] = 0, 0, 0
+        if not by_fields:
+            for p in range(n_channels):
+                channels.totals[p, code] = 0
+    for quarter in range(4):
+        scratch.occupied[quarter] = np.uint64(0)
+
+
+@inlined
+def _value(channels, scratch, p, code):
+    """Total of one channel in one bin."""
+    if channels.state[1] == FIELDS:
+        bits = channels.state[2]
+        return (scratch.totals[code] >> (p * bits)) & ((np.int64(1) << bits) - 1)
+    return channels.totals[p, code]
+
+
+@inlined
+def _hessian(channels, scratch, code):
+    """Hessian of one bin."""
+    if channels.state[1] != FIELDS:
+        return channels.hessian[code]
+    total = np.int64(0)
+    for p in range(channels.state[0]):
+        total += _value(channels, scratch, p, code)
+    return total
+
+
+@inlined
+def _take_occupied(problem, channels, feature, m, is_categorical):
+    """Keep occupied value bins in `Scratch.bins` and what is missing in `Scratch.missing`.
+
+    Left sums of hessian and count run over the bins; rows without weight count with the next bin
+    of a number, and stay right of a set of categories.
+    """
+    scratch, matrix = problem.scratch, problem.matrix
+    bins, missing = scratch.bins, scratch.missing
+    missing[1], missing[2] = 0, 0
+    if matrix.has_missing[feature] and m > 0 and bins[m - 1] == matrix.missing_code:
+        m -= 1
+        missing[1] = _hessian(channels, scratch, matrix.missing_code)
+        missing[2] = channels.counts[matrix.missing_code]
+    kept, hessian, count = 0, np.int64(0), np.int64(0)
+    for j in range(m):
+        code = bins[j]
+        here = _hessian(channels, scratch, code)
+        if here > 0 or not is_categorical:
+            count += channels.counts[code]
+        if here == 0:
+            continue
+        hessian += here
+        bins[kept] = code
+        channels.left_hessian[kept], channels.left_count[kept] = hessian, count
+        kept += 1
+    return kept
+
+
+@helper
+def _order_categories(problem, channels, node, feature, m):
+    """Put `Scratch.bins` in the order of candidates; their range, and whether each is alone."""
+    scratch = problem.scratch
+    bins, keys, order = scratch.bins, scratch.keys, scratch.order
+    largest = ordering_channel(channels)
+    for j in range(m):
+        gradient = np.int64(0)
+        if largest >= 0:
+            gradient = _value(channels, scratch, largest, bins[j])
+        else:
+            for p in range(channels.state[0]):
+                gradient += _value(channels, scratch, p, bins[j])
+        keys[j] = np.float64(gradient) / np.float64(_hessian(channels, scratch, bins[j]))
+    first, last, alone = candidate_order(problem, node, feature, keys, bins, m)
+    for j in range(m):
+        channels.left[j] = bins[order[j]]
+    hessian, count = np.int64(0), np.int64(0)
+    for j in range(m):
+        bins[j], order[j] = channels.left[j], j
+        if alone:
+            hessian, count = np.int64(0), np.int64(0)
+        hessian += _hessian(channels, scratch, bins[j])
+        count += channels.counts[bins[j]]
+        channels.left_hessian[j], channels.left_count[j] = hessian, count
+    return first, last, alone
+
+
+@helper
+def _add_terms(problem, channels, node, m, alone):
+    """Terms of the score of all candidates, added up over the channels in their order."""
+    scratch, score, missing = problem.scratch, problem.limits.score, problem.scratch.missing
+    is_seen, h = missing[1] > 0, np.float64(node.hessian)
+    for side in range(2):
+        for j in range(m):
+            channels.right_terms[side, j], channels.left_terms[side, j] = 0.0, 0.0
+    for p in range(channels.state[0]):
+        running = np.int64(0)
+        for j in range(m):
+            here = _value(channels, scratch, p, scratch.bins[j])
+            running = here if alone else running + here
+            channels.left[j] = running
+        g = np.float64(channels.sums[p])
+        _add_channel(score, channels, channels.right_terms, m, g, h, (np.int64(0), np.int64(0)))
+        if is_seen:
+            here = _value(channels, scratch, p, problem.matrix.missing_code)
+            _add_channel(score, channels, channels.left_terms, m, g, h, (here, missing[1]))
+
+
+@inlined
+def _add_channel(score, channels, terms, m, g, h, missing):
+    """Add one channel's terms; ``missing``: its gradient and hessian that go left as well."""
+    left, left_hessian = channels.left, channels.left_hessian
+    if score == SQUARES:
+        for j in range(m):
+            gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
+            terms[0, j] += squares_term(gl, g, hl, h)
+    elif score == ENTROPY:
+        for j in range(m):
+            gl = np.float64(left[j] + missing[0])
+            terms[0, j] += entropy_term(gl)
+            terms[1, j] += entropy_term(g - gl)
+    else:
+        for j in range(m):
+            gl = np.float64(left[j] + missing[0])
+            terms[0, j], terms[1, j] = max(terms[0, j], gl), max(terms[1, j], g - gl)
+
+
+@inlined
+def _best(problem, channels, node, first, last):
+    """Best position in [first, last), its gain, and where missing values go."""
+    scratch, none = problem.scratch, np.int64(0)
+    node_term = _node_term(problem.limits.score, channels, np.float64(node.hessian))
+    terms = channels.right_terms
+    _gains(problem, channels, node, terms, node_term, first, last, (none, none, none))
+    j = first_largest(scratch.patterns, last)
+    gain, goes = (scratch.gains[j] if j >= 0 else -1.0), MISSING_RIGHT
+    if scratch.missing[1] > 0:
+        values = node.hessian - scratch.missing[1]
+        extra = (scratch.missing[1], scratch.missing[2], values)
+        _gains(problem, channels, node, channels.left_terms, node_term, first, last, extra)
+        other = first_largest(scratch.patterns, last)
+        if other >= 0:
+            found = scratch.gains[other]
+            if (found > gain) | ((found == gain) & (other < j)):
+                j, gain, goes = other, found, MISSING_LEFT
+    return j, gain, goes
+
+
+@inlined
+def _node_term(score, channels, h):
+    """The node's own part of a gain."""
+    total = 0.0
+    for p in range(channels.state[0]):
+        g = np.float64(channels.sums[p])
+        if score == ENTROPY:
+            total += entropy_term(g)
+        elif score != SQUARES:
+            total = max(total, g)
+    return entropy_node(total, h) if score == ENTROPY else total
+
+
+@helper
+def _gains(problem, channels, node, terms, node_term, first, last, missing):
+    """Gains of positions [first, last), -1 before them and where a split is not valid.
+
+    ``missing``: hessian and count that go left as well, and the hessian of all values; or zeros.
+    """
+    gains, score, h = problem.scratch.gains, problem.limits.score, np.float64(node.hessian)
+    for j in range(first):
+        gains[j] = -1.0
+    for j in range(first, last):
+        hessian, count = channels.left_hessian[j] + missing[0], channels.left_count[j] + missing[1]
+        valid = (missing[2] == 0) | (channels.left_hessian[j] < missing[2])
+        valid &= is_allowed(problem.limits, node, hessian, count)
+        hl = np.float64(hessian)
+        if score == SQUARES:
+            gain = squares_gain(terms[0, j], hl, h - hl)
+        elif score == ENTROPY:
+            gain = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
+        else:
+            gain = misclassification_gain(terms[0, j], terms[1, j], node_term)
+        gains[j] = gain if valid else -1.0
+
+
+@inlined
+def _keep_best(problem, channels, feature, rank, best, drawn):
+    """Make the best candidate of the feature the best of the node."""
+    scratch = problem.scratch
+    split, hessian, is_seen = (
+        scratch.split[0],
+        channels.left_hessian[best[0]],
+        scratch.missing[1] > 0,
+    )
+    if best[2] == MISSING_LEFT:
+        hessian += scratch.missing[1]
+    keep(split, best[1], rank, feature, 0, hessian)
+    split.missing = best[2] if is_seen else MISSING_UNSEEN
+    split.bin, split.next_bin = scratch.bins[best[0]], ONLY_MISSING_RIGHT
+    if problem.matrix.is_categorical[feature]:
+        split.bin, split.next_bin = 0, 0
+    elif drawn[1] >= 0:
+        split.draw, split.bin, split.next_bin = drawn

@@ -1,0 +1,85 @@
+"""The best split of one node, one channel: which features are looked at, and how."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba.categories import offer_category
+from gpuboost.backends.numba.layout import Members
+from gpuboost.backends.numba.scan import offer_numeric
+from gpuboost.backends.numba.scan_channels import offer_channels
+from gpuboost.backends.numba.thresholds import (
+    LAST_RANK,
+    find_pair_split,
+    offer_random,
+    offer_two_valued,
+    signed_rank,
+)
+from gpuboost.backends.numba.words import fits_word
+from gpuboost.engine.spec import LEAF
+
+BEFORE_ALL = np.int64(-(2**63))
+# Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
+# every other split of the node stays below by more than rounding: 4 / h**2 of at most h**2 / 4.
+PERFECT_UP_TO = 2048
+
+
+@inlined
+def smallest_above(ranks, n, last):
+    """The smallest of the first ``n`` ranks above ``last``."""
+    smallest = LAST_RANK
+    for p in range(n):
+        rank = ranks[p]
+        smallest = rank if (rank > last) & (rank < smallest) else smallest
+    return smallest
+
+
+@inlined
+def offer_feature(problem, members, feature, rank):
+    """Look at one feature; whether it could split the node."""
+    matrix = problem.matrix
+    has_missing, n_bins = matrix.has_missing[feature], matrix.n_bins[feature]
+    if (n_bins == 1) & (not has_missing):
+        return False
+    if matrix.is_categorical[feature]:
+        return offer_category(problem, members, feature, rank)
+    if problem.limits.random_thresholds:
+        return offer_random(problem, members, feature, rank)
+    if (n_bins == 2) & (not has_missing) & (not members.is_wide):
+        return offer_two_valued(problem, members, feature, rank)
+    return offer_numeric(problem, members, feature, rank)
+
+
+@helper
+def find_split(problem, channels, node, rows, words):
+    """Leave the best split of a node in `Scratch.split`; its gain is negative if there is none.
+
+    ``channels`` is None for one channel: two classes, or one output.
+    """
+    features, limits, scratch = problem.features, problem.limits, problem.scratch
+    members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
+    split = scratch.split[0]
+    split.gain, split.rank, split.feature = -1.0, LAST_RANK, LEAF
+    if channels is None and rows.size == 2 and find_pair_split(problem, members):
+        return
+    ranks, n_features = scratch.ranks, features.size
+    for p in range(n_features):
+        ranks[p] = signed_rank(node.key, features[p])
+    ordered = limits.max_features < n_features
+    perfect = np.inf
+    if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
+        perfect = np.float64(node.gradient * (node.hessian - node.gradient))
+    last, could = BEFORE_ALL, False
+    for p in range(n_features):
+        if (p >= limits.max_features and could) or split.gain >= perfect:
+            break
+        last = smallest_above(ranks, n_features, last) if ordered else ranks[p]
+        feature = last & np.int64(0xFFFFFFFF)
+        if channels is None:
+            could |= offer_feature(problem, members, feature, last)
+        else:
+            could |= offer_channels(problem, channels, members, feature, last)

@@ -1,0 +1,58 @@
+"""Threads of our own: a pool per call, so nothing is left running that a fork could break."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 2  # results per thread that may wait for the consumer
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
+) -> Iterator[Result]:
+    """``work`` of every item, in order, a few more than threads ahead of the consumer."""
+    n_threads = min(n_threads, len(items))
+    if n_threads <= 1:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="gpuboost")
+    try:
+        n_ahead = AHEAD * n_threads
+        waiting = deque(pool.submit(work, item) for item in items[:n_ahead])
+        for i in range(len(items)):
+            done = waiting.popleft().result()
+            if i + n_ahead < len(items):
+                waiting.append(pool.submit(work, items[i + n_ahead]))
+            yield done
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
+) -> list[Result]:
+    """The same as a list."""
+    return list(in_order(work, items, n_threads))
+
+
+def row_chunks(n_rows: int, size: int) -> list[slice]:
+    """Slices of at most ``size`` rows."""
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def contiguous(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """The array as compiled code takes it, so that a function is compiled once.
+
+    C order, writeable, native byte order; copied only where that is needed.
+    """
+    return np.require(array, dtype=np.dtype(dtype).newbyteorder("="), requirements=["C", "W", "A"])

@@ -1,0 +1,194 @@
+"""Splits with one candidate per feature: random thresholds, two-valued features, pairs of rows."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import NAN, helper, inlined, randomness
+from gpuboost.backends.numba.scan import beats, gain_of, is_allowed, keep
+from gpuboost.backends.numba.words import count_of, gradient_of, hessian_of
+from gpuboost.engine.spec import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+)
+
+threshold_draw = randomness.threshold_draw
+feature_rank = randomness.feature_rank
+
+_SIGN = np.uint64(1 << 63)
+LAST_RANK = np.int64(2**63 - 1)
+EXACT = np.int64(2**53)  # integers up to here are float64 values
+
+
+@inlined
+def signed_rank(key, feature):
+    """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
+    return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
+
+
+@inlined
+def offer_two_valued(problem, members, feature, rank):
+    """A feature of two bins and nothing missing, at a node that fits a word: one sum."""
+    codes, packing, node = problem.matrix.codes, problem.packing, members.node
+    rows, words = members.row, members.word
+    total = np.int64(0)
+    for i in range(rows.size):
+        total += words[i] & (np.int64(codes[feature, rows[i]]) - 1)  # code 0 keeps the word
+    left = (gradient_of(total, packing), hessian_of(total, packing), count_of(total, packing))
+    if (left[1] == 0) | (left[1] == node.hessian):
+        return False
+    _offer(problem, node, feature, rank, left, (np.int64(0), np.int64(1), MISSING_UNSEEN), NAN)
+    return True
+
+
+@inlined
+def node_gain(limits, node, left_gradient, left_hessian):
+    """Gain of one split of a node, from integers."""
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    return gain_of(limits.score, np.float64(left_gradient), np.float64(left_hessian), g, h)
+
+
+@inlined
+def draw_bin(center, key, feature, low, high):
+    """The random threshold between bins ``low`` < ``high``, and the last bin below it."""
+    u = threshold_draw(key, np.uint64(feature))
+    draw = center[feature, low] * (1.0 - u) + center[feature, high] * u
+    first, last = low, high - 1
+    while first < last:
+        middle = (first + last + 1) >> 1
+        if center[feature, middle] <= draw:
+            first = middle
+        else:
+            last = middle - 1
+    return draw, first
+
+
+@inlined
+def gather_codes(codes, feature, rows, gathered):
+    """Codes of one feature for the rows of a node, side by side."""
+    for i in range(rows.size):
+        gathered[i] = codes[feature, rows[i]]
+
+
+@inlined
+def code_range(gathered, n):
+    """Smallest and largest of the first ``n`` codes."""
+    low, high = np.uint8(255), np.uint8(0)
+    for i in range(n):
+        low, high = min(low, gathered[i]), max(high, gathered[i])
+    return np.int64(low), np.int64(high)
+
+
+@inlined
+def weighted_code_range(gathered, words, missing_code, packing):
+    """The same of rows that have weight and a value, and whether one with weight has none."""
+    low, high, is_seen = np.int64(256), np.int64(-1), False
+    for i in range(words.size):
+        code, weighs = np.int64(gathered[i]), hessian_of(words[i], packing) > 0
+        if code == missing_code:
+            is_seen |= weighs
+        elif weighs:
+            low, high = min(low, code), max(high, code)
+    return low, high, is_seen
+
+
+@inlined
+def sums_of_codes(gathered, words, low, high, packing, block):
+    """Gradient, hessian and count of rows with codes from ``low`` to ``high``."""
+    gradient, hessian, count = np.int64(0), np.int64(0), np.int64(0)
+    start, first, last = np.int64(0), np.uint8(low), np.uint8(high)
+    while start < words.size:
+        stop = min(start + block, words.size)
+        total = np.int64(0)
+        for i in range(np.uint64(start), np.uint64(stop)):
+            total += words[i] & -np.int64((gathered[i] >= first) & (gathered[i] <= last))
+        gradient += gradient_of(total, packing)
+        hessian += hessian_of(total, packing)
+        count += count_of(total, packing)
+        start = stop
+    return gradient, hessian, count
+
+
+@inlined
+def offer_random(problem, members, feature, rank):
+    """A random threshold between the node's lowest and highest occupied bin."""
+    matrix, packing, scratch = problem.matrix, problem.packing, problem.scratch
+    node, rows, words = members.node, members.row, members.word
+    gathered, missing_code = scratch.codes, matrix.missing_code
+    gather_codes(matrix.codes, feature, rows, gathered)
+    is_seen = False
+    if matrix.has_missing[feature] | problem.limits.has_weightless:
+        low, high, is_seen = weighted_code_range(gathered, words, missing_code, packing)
+    else:
+        low, high = code_range(gathered, rows.size)
+    if (high < 0) | ((low == high) & (not is_seen)):
+        return False
+    draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
+    if low < high:
+        draw, code = draw_bin(matrix.center, node.key, feature, low, high)
+        following = code + 1
+    block = packing.block if members.is_wide else rows.size
+    left = sums_of_codes(gathered, words, 0, code, packing, block)
+    goes = MISSING_RIGHT if is_seen else MISSING_UNSEEN
+    _offer(problem, node, feature, rank, left, (code, following, goes), draw)
+    if is_seen and low < high:
+        missing = sums_of_codes(gathered, words, missing_code, missing_code, packing, block)
+        left = (left[0] + missing[0], left[1] + missing[1], left[2] + missing[2])
+        # An equal gain does not replace: missing right comes first.
+        _offer(problem, node, feature, rank, left, (code, following, MISSING_LEFT), draw)
+    return True
+
+
+@inlined
+def _offer(problem, node, feature, rank, left, bins, draw):
+    """One candidate: sums on the left, and (bin, next_bin, missing)."""
+    if not is_allowed(problem.limits, node, left[1], left[2]):
+        return
+    gain = node_gain(problem.limits, node, left[0], left[1])
+    split = problem.scratch.split[0]
+    if beats(split, gain, rank):
+        keep(split, gain, rank, feature, left[0], left[1])
+        split.bin, split.next_bin, split.missing = bins
+        split.draw = draw
+
+
+@helper
+def find_pair_split(problem, members):
+    """The split of a node of two rows, or False where the shortcut does not hold.
+
+    All features that tell the rows apart give the same partition and, where the arithmetic is
+    exact, the same gain: the first in the node's order is the winner.
+    """
+    matrix, features, limits, packing, scratch = problem
+    node, rows, words = members.node, members.row, members.word
+    first, second = hessian_of(words[0], packing), hessian_of(words[1], packing)
+    magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
+    if (min(first, second) == 0) | (magnitude >= EXACT // node.hessian) | matrix.any_categorical:
+        return False
+    if min(first, second) < limits.min_hessian:
+        return True
+    split, best = scratch.split[0], LAST_RANK
+    for p in range(features.size):
+        feature = np.uint64(features[p])
+        if matrix.codes[feature, rows[0]] != matrix.codes[feature, rows[1]]:
+            best = min(best, signed_rank(node.key, feature))
+    if best == LAST_RANK:
+        return True
+    feature = best & np.int64(0xFFFFFFFF)
+    codes = np.int64(matrix.codes[feature, rows[0]]), np.int64(matrix.codes[feature, rows[1]])
+    low, high = min(codes[0], codes[1]), max(codes[0], codes[1])
+    word = words[0] if codes[0] == low else words[1]
+    gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
+    keep(split, node_gain(limits, node, gradient, hessian), best, feature, gradient, hessian)
+    split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
+    if matrix.has_missing[feature] & (high == matrix.missing_code):
+        split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
+    elif limits.random_thresholds:
+        split.draw, split.bin = draw_bin(matrix.center, node.key, feature, low, high)
+        split.next_bin = split.bin + 1
+    return True

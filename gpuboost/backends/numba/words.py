@@ -1,0 +1,110 @@
+"""Packed words: the integers of a row, or of many rows, in one int64.
+
+    | gradient (signed)          | hessian        | count      |
+      gradient_shift ...           count_bits ...   0 ...
+
+Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
+makes the fields wide enough for `block` rows at a time; nodes that may have larger sums add up
+their fields apart (see `histograms.py`).
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import inlined
+
+WORD_BITS = 63  # what fields may use; the sign bit belongs to the gradient
+
+
+class Packing(NamedTuple):
+    """Where the fields of a word lie.
+
+    Attributes
+    ----------
+    gradient_shift, count_bits : int
+        Lowest bit of the gradient and of the hessian.
+    hessian_mask, count_mask : int
+        Largest value of a field; no counts: 0.
+    block : int
+        So many rows never overflow, whatever their weights.
+    """
+
+    gradient_shift: int
+    count_bits: int
+    hessian_mask: int
+    count_mask: int
+    block: int
+
+
+def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
+    """Packing for values up to ``largest_value`` (1 for classes) and such weights.
+
+    With values below 2**v, hessians below 2**h and counts below 2**c, gradients are below
+    2**(v + h), so v + 2 h + c <= 63. A row fits for values up to 28 bits and weights up to 2**16:
+    28 + 2 * 17 + 1 = 63.
+    """
+    # The gradient of classes is at most the hessian: no bits for the value.
+    value_bits = largest_value.bit_length() if largest_value > 1 else 0
+    weight = max(largest_weight, 1)
+    best = (0, 0, 0)
+    for hessian_bits in range(weight.bit_length(), (WORD_BITS - value_bits) // 2 + 1):
+        spare = WORD_BITS - value_bits - 2 * hessian_bits
+        if with_counts and spare == 0:
+            continue
+        count_bits = min(spare, hessian_bits) if with_counts else 0
+        block = ((1 << hessian_bits) - 1) // weight
+        if with_counts:
+            block = min(block, (1 << count_bits) - 1)
+        best = max(best, (block, hessian_bits, count_bits))
+    block, hessian_bits, count_bits = best
+    if block == 0:
+        raise ValueError(
+            f"values of {value_bits} bits and weights up to {largest_weight} do not fit a word of "
+            f"{WORD_BITS} bits; weights are at most 2**16 and values have at most 28 bits"
+        )
+    return Packing(
+        gradient_shift=hessian_bits + count_bits,
+        count_bits=count_bits,
+        hessian_mask=(1 << hessian_bits) - 1,
+        count_mask=(1 << count_bits) - 1,
+        block=min(block, 2**31),
+    )
+
+
+@inlined
+def pack(gradient, hessian, packing):
+    """The word of one row."""
+    word = (gradient << packing.gradient_shift) + (hessian << packing.count_bits)
+    return word + (np.int64(1) & packing.count_mask)
+
+
+@inlined
+def gradient_of(word, packing):
+    """Gradient field; the shift keeps the sign, and lower fields are never negative."""
+    return word >> packing.gradient_shift
+
+
+@inlined
+def hessian_of(word, packing):
+    """Hessian field."""
+    return (word >> packing.count_bits) & packing.hessian_mask
+
+
+@inlined
+def count_of(word, packing):
+    """Count field, 0 where rows are not counted."""
+    return word & packing.count_mask
+
+
+@inlined
+def fits_word(hessian, count, packing):
+    """Whether the sums of a node of so many rows fit one word."""
+    return (hessian <= packing.hessian_mask) & (
+        (packing.count_mask == 0) | (count <= packing.count_mask)
+    )

@@ -1,0 +1,178 @@
+// Prelude of every kernel file: spliced in front of the source text before compilation, never
+// included. It must compile under NVRTC and under g++ (tests/cuda_shim), so: no includes, no
+// initialisers on __shared__, integer types of a written width.
+#ifndef GPUBOOST_COMMON_CUH
+#define GPUBOOST_COMMON_CUH
+
+typedef signed char int8;
+typedef unsigned char uint8;
+typedef short int16;
+typedef unsigned short uint16;
+typedef int int32;
+typedef unsigned int uint32;
+typedef long long int64;
+typedef unsigned long long uint64;
+
+// Every lane of a warp, for __ballot_sync, __shfl_sync and the others.
+#define FULL_MASK 0xffffffffu
+
+// DYNAMIC_SHARED(int, histogram); declares `int* histogram`, the shared memory whose size the
+// launch gives. One per kernel; further arrays are cut from it by pointer arithmetic.
+#ifndef DYNAMIC_SHARED
+#define DYNAMIC_SHARED(type, name)                                          \
+    extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];   \
+    type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
+#endif
+
+// ---- Words shared with the host: gpuboost/engine/scores.py and spec.py -------------------------
+
+constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2;
+constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
+constexpr int32 ONE_HOT_LEVELS = 4;
+constexpr int32 ONLY_MISSING_RIGHT = -1;
+constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
+constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
+
+// ---- Random numbers: gpuboost/engine/randomness.py ---------------------------------------------
+
+__device__ __forceinline__ uint64 mix(uint64 word)
+{
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ull;
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EBull;
+    return word ^ (word >> 31);
+}
+
+// The index-th random word of a key.
+__device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
+{
+    return mix(key + (index + 1) * 0x9E3779B97F4A7C15ull);
+}
+
+// A random word as a float64 in [0, 1).
+__device__ __forceinline__ double uniform(uint64 word)
+{
+    return (double)(word >> 11) * 1.1102230246251565e-16;
+}
+
+// Sort key of a feature in the order in which a node looks at features.
+__device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)
+{
+    return (hash_index(key, feature) & 0xFFFFFFFF00000000ull) | feature;
+}
+
+// Where between the smallest and largest value a random threshold lies.
+__device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
+{
+    return uniform(hash_index(key ^ 0x1D8E4E27C47D124Full, feature));
+}
+
+// Whether a random split of a categorical feature sends a code left.
+__device__ __forceinline__ bool category_goes_left(uint64 key, uint64 feature, uint64 code)
+{
+    return (hash_index(hash_index(key ^ 0xEB44ACCAB455D165ull, feature), code) & 1) != 0;
+}
+
+// ---- Logarithm: gpuboost/engine/numerics.py, the same operations in the same order -------------
+
+// Natural logarithm of a normal positive float64.
+__device__ __forceinline__ double natural_log(double x)
+{
+    const int64 bits = __double_as_longlong(x);
+    const int64 mantissa = bits & 0xFFFFFFFFFFFFFll;
+    const int64 above = mantissa >= 0x6A09E667F3BCDll ? 1 : 0;
+    const double exponent = (double)((bits >> 52) - 1023 + above);
+    const double m = __longlong_as_double(mantissa | (0x3FF0000000000000ll - (above << 52)));
+    const double f = m - 1.0;
+    const double s = f / (2.0 + f);
+    const double z = s * s;
+    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    p = 1.818357216161805012e-01 + z * p;
+    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p);
+    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p));
+    const double half = 0.5 * f * f;
+    return exponent * 6.93147180369123816490e-01
+           - ((half - (s * (half + p) + exponent * 1.90821492927058770002e-10)) - f);
+}
+
+// ---- Scores: gpuboost/engine/scores.py ---------------------------------------------------------
+
+__device__ __forceinline__ double squares_term(double gl, double g, double hl, double h)
+{
+    const double x = gl * h - g * hl;
+    return x * x;
+}
+
+__device__ __forceinline__ double squares_gain(double terms, double hl, double hr)
+{
+    return terms / (hl * hr);
+}
+
+__device__ __forceinline__ double entropy_term(double g)
+{
+    return g > 0.0 ? g * natural_log(max(g, 1.0)) : 0.0;
+}
+
+__device__ __forceinline__ double entropy_node(double terms, double h)
+{
+    return terms - entropy_term(h);
+}
+
+__device__ __forceinline__ double entropy_gain(double left, double right, double node, double hl,
+                                               double hr)
+{
+    const double gain = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node;
+    return max(gain, 0.0);
+}
+
+__device__ __forceinline__ double misclassification_gain(double left, double right, double node)
+{
+    return (left + right) - node;
+}
+
+// What the channels of a candidate add up to; squares use `left` alone.
+struct Terms {
+    double left;
+    double right;
+    double node;
+};
+
+__device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl, double g,
+                                            double hl, double h)
+{
+    if (score == SQUARES) {
+        terms.left = terms.left + squares_term(gl, g, hl, h);
+    } else if (score == ENTROPY) {
+        terms.left = terms.left + entropy_term(gl);
+        terms.right = terms.right + entropy_term(g - gl);
+        terms.node = terms.node + entropy_term(g);
+    } else {
+        terms.left = max(terms.left, gl);
+        terms.right = max(terms.right, g - gl);
+        terms.node = max(terms.node, g);
+    }
+}
+
+__device__ __forceinline__ double gain_of(const Terms& terms, int32 score, double hl, double h)
+{
+    if (score == SQUARES) return squares_gain(terms.left, hl, h - hl);
+    if (score == MISCLASSIFICATION) {
+        return misclassification_gain(terms.left, terms.right, terms.node);
+    }
+    return entropy_gain(terms.left, terms.right, entropy_node(terms.node, h), hl, h - hl);
+}
+
+// ---- Sums over the lanes of a warp -------------------------------------------------------------
+
+constexpr int32 WARP = 32;
+
+// The sum, in every lane.
+__device__ __forceinline__ int64 warp_sum(int64 value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value += __shfl_xor_sync(FULL_MASK, value, step);
+    }
+    return value;
+}
+
+#endif  // GPUBOOST_COMMON_CUH

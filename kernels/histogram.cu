@@ -1,0 +1,179 @@
+// Histograms of the nodes of a level: per node, feature and code the sums of its rows.
+//
+//   codes      uint8  (tiles, n, TILE)        features TILE * tile + lane, padded with zeros
+//   row        uint32 (r,)                    row of the matrix, those of a node side by side
+//   weight     uint32 (r,)                    at most 2**31 - 1
+//   target     int32  (C, r)                  values of each output; [class is 1]; or the class
+//   slot, first, rows   int32, int64, int32 (blocks,)    what each block does
+//   histogram  int64  (nodes, F, width, 2 + K)    weight, rows, gradients; zero before the launch
+//
+// Launch: grid (blocks, tiles, K), HISTOGRAM_THREADS threads, shared memory below.
+// A block adds some rows of one node (slot) in one tile of features and one channel of gradients.
+// A warp takes 32 / TILE rows, a lane one feature:
+//
+//                lane 0   lane 1   ...  lane 31
+//   row 7        code 3   code 9        code 3
+//   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
+//
+// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native, so a plane of
+// weights may not wrap (the host bounds the rows of a block by the largest weight) and a gradient
+// is two planes, the low half with a carry into the high one.
+
+#ifndef TILE
+#define TILE 32  // features of a tile; 16 where a block has only 64 KiB of shared memory
+#endif
+
+constexpr int32 HISTOGRAM_THREADS = 512;
+constexpr int32 VALUE_PLANES = 4;        // low and high half, weight, rows if they are counted
+constexpr int32 CLASS_PLANES = 2;        // weight, rows if they are counted
+constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before their additions
+constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
+constexpr uint32 NO_CELL = 0xffffffffu;
+
+struct Rows {
+    const uint8* __restrict__ codes;
+    const uint32* __restrict__ row;
+    const uint32* __restrict__ weight;
+    const int32* __restrict__ target;
+    int64 n_samples;
+};
+
+// What one lane adds: `weight` and `value` to the cell of its feature.
+struct Entry {
+    uint32 cell;
+    uint32 weight;
+    int64 value;
+};
+
+__device__ __forceinline__ uint32 cell_of(const Rows& rows, int64 at)
+{
+    const int32 lane = threadIdx.x % TILE;
+    const int64 row = __ldg(rows.row + at);
+    const int64 at_code = ((int64)blockIdx.y * rows.n_samples + row) * TILE + lane;
+    return __ldg(rows.codes + at_code) * TILE + lane;
+}
+
+__device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
+{
+    for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
+}
+
+// Add to a number kept in two halves.
+__device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
+{
+    const uint32 part = (uint32)value;
+    const uint32 before = atomicAdd(low, part);
+    const uint32 carry = before + part < before ? 1u : 0u;
+    const uint32 upper = (uint32)((uint64)value >> 32) + carry;
+    if (upper != 0) atomicAdd(high, upper);
+}
+
+// Where a cell of shared memory goes in the histogram; null for a feature of the padding.
+__device__ __forceinline__ int64* output_cell(int64* histogram, int32 node, int32 n_features,
+                                              int32 width, int32 planes, int32 cell)
+{
+    const int64 feature = (int64)blockIdx.y * TILE + cell % TILE;
+    if (feature >= n_features) return nullptr;
+    return histogram + (((int64)node * n_features + feature) * width + cell / TILE) * planes;
+}
+
+__device__ __forceinline__ void flush(int64* to, int64 sum)
+{
+    if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
+}
+
+// Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z].
+// Channel 0 also sums weights and counts rows.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
+histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+                 const uint32* __restrict__ weight, const int32* __restrict__ target,
+                 const int32* __restrict__ slot, const int64* __restrict__ first,
+                 const int32* __restrict__ rows, int64 n_samples, int64 n_rows, int32 n_features,
+                 int32 width, int32 counted, int64* __restrict__ histogram)
+{
+    DYNAMIC_SHARED(uint32, low);
+    const int32 cells = width * TILE, channel = blockIdx.z;
+    uint32 *high = low + cells, *weights = high + cells, *counts = weights + cells;
+    const bool first_channel = channel == 0, counts_rows = first_channel && counted;
+    const int32 planes = counts_rows ? VALUE_PLANES : first_channel ? VALUE_PLANES - 1 : 2;
+
+    // zero
+    zero(low, planes * cells);
+    __syncthreads();
+
+    // accumulate
+    const Rows data = {codes, row, weight, target + (int64)channel * n_rows, n_samples};
+    const int64 begin = first[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
+        Entry entry[ROWS_AHEAD];
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            const int32 local = at + j * ROW_STRIDE;
+            entry[j].cell = NO_CELL;
+            if (local < end) {
+                entry[j].cell = cell_of(data, begin + local);
+                entry[j].weight = __ldg(data.weight + begin + local);
+                entry[j].value = (int64)entry[j].weight * __ldg(data.target + begin + local);
+            }
+        }
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            const uint32 cell = entry[j].cell;
+            if (cell == NO_CELL) continue;
+            if (entry[j].value != 0) add_halves(low + cell, high + cell, entry[j].value);
+            if (first_channel) atomicAdd(weights + cell, entry[j].weight);
+            if (counts_rows) atomicAdd(counts + cell, 1u);
+        }
+    }
+    __syncthreads();
+
+    // flush
+    const int32 out_planes = 2 + gridDim.z;
+    for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+        int64* out = output_cell(histogram, slot[blockIdx.x], n_features, width, out_planes, cell);
+        if (out == nullptr) continue;
+        flush(out + 2 + channel, (int64)((uint64)high[cell] << 32 | low[cell]));
+        if (first_channel) flush(out, weights[cell]);
+        if (counts_rows) flush(out + 1, counts[cell]);
+    }
+}
+
+// More than two classes: channel blockIdx.z is the weight of that class, and adds to the total.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
+histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+                  const uint32* __restrict__ weight, const int32* __restrict__ target,
+                  const int32* __restrict__ slot, const int64* __restrict__ first,
+                  const int32* __restrict__ rows, int64 n_samples, int32 n_features, int32 width,
+                  int32 counted, int64* __restrict__ histogram)
+{
+    DYNAMIC_SHARED(uint32, weights);
+    const int32 cells = width * TILE, channel = blockIdx.z;
+    uint32* counts = weights + cells;
+
+    // zero
+    zero(weights, (counted ? CLASS_PLANES : CLASS_PLANES - 1) * cells);
+    __syncthreads();
+
+    // accumulate
+    const Rows data = {codes, row, weight, target, n_samples};
+    const int64 begin = first[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    for (int32 at = threadIdx.x / TILE; at < end; at += ROW_STRIDE) {
+        if (__ldg(data.target + begin + at) != channel) continue;
+        const uint32 cell = cell_of(data, begin + at);
+        atomicAdd(weights + cell, __ldg(data.weight + begin + at));
+        if (counted) atomicAdd(counts + cell, 1u);
+    }
+    __syncthreads();
+
+    // flush
+    const int32 out_planes = 2 + gridDim.z;
+    for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+        int64* out = output_cell(histogram, slot[blockIdx.x], n_features, width, out_planes, cell);
+        if (out == nullptr) continue;
+        flush(out + 2 + channel, weights[cell]);
+        flush(out, weights[cell]);
+        if (counted) flush(out + 1, counts[cell]);
+    }
+}

@@ -1,0 +1,104 @@
+// Sums over the rows of nodes: statistics of roots, ranges of targets, leaf values.
+//
+//   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class
+//   slot, first, rows   int32, int64, int32 (chunks,)    node, first row, number of rows
+//
+// Launch: grid (chunks), SUMS_THREADS threads, no shared memory. Every warp sums over its rows and
+// adds one number per column to the node's in global memory, by integer atomics.
+
+constexpr int32 SUMS_THREADS = 256;
+constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+
+// The smallest value, in every lane.
+__device__ __forceinline__ int32 warp_min(int32 value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = min(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
+
+__device__ __forceinline__ void add_to(int64* sum, int64 own)
+{
+    const int64 total = warp_sum(own);
+    if (threadIdx.x % WARP == 0 && total != 0) atomicAdd((uint64*)sum, (uint64)total);
+}
+
+// hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
+// are the weights of classes, else of weight * target[k].
+extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
+node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
+          const int32* __restrict__ slot, const int64* __restrict__ first,
+          const int32* __restrict__ rows, int64 n_rows, int32 n_channels, int32 by_class,
+          int64* __restrict__ hessian, int64* __restrict__ gradient)
+{
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    int64 sum = 0;
+    for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) sum += weight[begin + at];
+    add_to(hessian + node, sum);
+    for (int32 k = 0; k < n_channels; ++k) {
+        const int32* values = by_class ? target : target + k * n_rows;
+        sum = 0;
+        for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+            const int64 w = weight[begin + at];
+            const int32 value = values[begin + at];
+            sum += by_class ? (value == k ? w : 0) : w * value;
+        }
+        add_to(gradient + node * n_channels + k, sum);
+    }
+}
+
+// low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
+// the launch 2**31 - 1 and its negative.
+extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
+target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ target,
+              const int32* __restrict__ slot, const int64* __restrict__ first,
+              const int32* __restrict__ rows, int64 n_rows, int32 n_channels,
+              int32* __restrict__ low, int32* __restrict__ high)
+{
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    for (int32 k = 0; k < n_channels; ++k) {
+        int32 smallest = 0x7fffffff, largest = -0x7fffffff;
+        for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+            const int32 value = target[k * n_rows + begin + at];
+            if (weight[begin + at] == 0) continue;
+            smallest = min(smallest, value);
+            largest = max(largest, value);
+        }
+        smallest = warp_min(smallest);
+        largest = -warp_min(-largest);
+        if (threadIdx.x % WARP == 0) {
+            atomicMin(low + node * n_channels + k, smallest);
+            atomicMax(high + node * n_channels + k, largest);
+        }
+    }
+}
+
+// sums int64 (leaves, classes * P), zero before the launch: wide (trees, n, P) summed per class
+// (n_classes = 1: over all rows), times the weight if `draws`. tree int32 (leaves,): the leaf's
+// part of `wide`.
+extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
+leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
+          const int32* __restrict__ target, const int64* __restrict__ wide,
+          const int32* __restrict__ tree, const int32* __restrict__ slot,
+          const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_samples,
+          int32 n_columns, int32 n_classes, int32 draws, int64* __restrict__ sums)
+{
+    const int64 begin = first[blockIdx.x], leaf = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    const int64* own = wide + tree[leaf] * n_samples * n_columns;
+    for (int32 c = 0; c < n_classes; ++c) {
+        for (int32 p = 0; p < n_columns; ++p) {
+            int64 sum = 0;
+            for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+                if (n_classes > 1 && target[begin + at] != c) continue;
+                const int64 value = own[row[begin + at] * (int64)n_columns + p];
+                sum += draws ? value * weight[begin + at] : value;
+            }
+            add_to(sums + (leaf * n_classes + c) * n_columns + p, sum);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+"""Whole trees grown by the CUDA kernels, run on the CPU, equal the reference's to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+
+from gpuboost.backends.cuda import split_search
+from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
+from gpuboost.backends.cuda.rows import DeviceRows
+from gpuboost.backends.cuda.source import file_text
+from gpuboost.backends.cuda.split_search import HistogramBuilder, choose_tile
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.engine.frontier import Frontier
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.spec import GrownTree, GrowTask
+from tests import cuda_shim
+from tests.cuda_shim import KernelError, barrier_mutants
+from tests.harness import Problem, grow, make_columns, make_target, make_weights
+from tests.lock_step import LockStepBackend, assert_same_fields
+from tests.shim_runtime import ShimBackend, ShimRuntime
+from tests.strategies import problems
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+PROPERTY = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
+KERNEL_FILES = ("histogram.cu", "split.cu", "pick.cu", "partition.cu", "sums.cu")
+N = 200
+
+
+class Recorder:
+    """A backend that keeps what it has grown."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.grown: list[GrownTree] = []
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        for tree, grown in self.backend.grow(task):
+            self.grown.append(grown)
+            yield tree, grown
+
+
+def problem(target: str, weights: str = "none", seed: int = 0, n: int = N, **given: Any) -> Problem:
+    """Numeric columns and two categorical ones, of few levels and of many, some of it missing."""
+    rng = np.random.default_rng(seed)
+    X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
+    y, classification = make_target(rng, X, target)
+    X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    defaults: dict[str, Any] = {
+        "weights": make_weights(rng, n, weights),
+        "is_categorical": np.array([0, 0, 0, 1, 1], dtype=bool),
+        "max_bins": 40,
+    }
+    return Problem(X, y, classification, **{**defaults, **given})
+
+
+def assert_equal_trees(asked: Problem, runtime: ShimRuntime, **task: Any) -> int:
+    """Compare the grown trees of the shim with the reference's; the number of nodes."""
+    expected, found = Recorder(NumpyBackend()), Recorder(ShimBackend(runtime))
+    fingerprint = grow(asked, expected)[1]
+    assert grow(asked, found, **task)[1] == fingerprint
+    for own, other in zip(found.grown, expected.grown, strict=True):
+        assert_same_fields(own, other, "grown tree")
+    return sum(len(tree.feature) for tree in found.grown)
+
+
+# Every step ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
+@pytest.mark.parametrize("weights", ["none", "real"])
+@pytest.mark.parametrize(
+    ("target", "score"),
+    [
+        ("two classes", SQUARES),
+        ("two classes", ENTROPY),
+        ("two classes", MISCLASSIFICATION),
+        ("five classes", SQUARES),
+        ("five classes", ENTROPY),
+        ("five classes", MISCLASSIFICATION),
+        ("values", SQUARES),
+        ("heavy values", SQUARES),
+        ("outputs", SQUARES),
+    ],
+)
+def test_every_step_equals_the_reference(
+    target: str, score: int, weights: str, random_thresholds: bool
+) -> None:
+    asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
+    asked = asked.with_options(score=score, random_thresholds=random_thresholds)
+    ensemble, fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))
+    assert fingerprint == grow(asked, NumpyBackend())[1]
+    assert ensemble.offset[-1] > 30
+    assert (ensemble.category >= 0).any()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_features": 2},
+        {"min_samples_leaf": 7},
+        {"min_samples_leaf": 4, "random_thresholds": True},
+        {"min_weight_fraction_leaf": 0.04},
+        {"min_impurity_decrease": 0.005},
+        {"max_depth": 0},
+        {"max_depth": 3, "max_features": 1},
+        {"max_leaf_nodes": 9},
+        {"max_leaf_nodes": 9, "max_features": 2, "min_samples_split": 12},
+    ],
+    ids=lambda limits: "-".join(limits),
+)
+@pytest.mark.parametrize("target", ["two classes", "rare classes", "outputs"])
+def test_every_limit_equals_the_reference(target: str, limits: dict[str, Any]) -> None:
+    asked = problem(target, "integers", seed=3).with_options(**limits)
+    fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=2)))[1]
+    assert fingerprint == grow(asked, NumpyBackend())[1]
+
+
+@PROPERTY
+@given(problems())
+def test_any_problem_equals_the_reference(problem: Problem) -> None:
+    seed = problem.seed % 1000
+    assert_equal_trees(problem, ShimRuntime(order_seed=1 + seed))
+
+
+@pytest.mark.slow
+@settings(PROPERTY, max_examples=600)
+@given(problems(max_rows=700))
+def test_many_problems_equal_the_reference_at_every_step(problem: Problem) -> None:
+    grow(problem, LockStepBackend(ShimRuntime()))
+
+
+# What must not matter -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["two classes", "five classes", "outputs"])
+@pytest.mark.parametrize("budget", [1, 1 << 18, 1 << 21, 1 << 30])
+def test_memory_budget_and_batches_do_not_matter(target: str, budget: int) -> None:
+    asked = problem(target, method="bootstrap", n_trees=3)
+    assert assert_equal_trees(asked, ShimRuntime(), memory_budget=budget) > 100
+
+
+def test_large_budgets_build_fewer_histograms(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    build = HistogramBuilder.build
+
+    def spy(self: HistogramBuilder, rows: Any, frontier: Frontier, nodes: np.ndarray) -> Any:
+        built.append(int(frontier.count[nodes].sum()))
+        return build(self, rows, frontier, nodes)
+
+    monkeypatch.setattr(HistogramBuilder, "build", spy)
+    asked = problem("values", n_trees=1)
+    rows_read = []
+    for budget in (1 << 30, 1):
+        built.clear()
+        grow(asked, ShimBackend(), memory_budget=budget)
+        rows_read.append(sum(built))
+    assert rows_read[0] < 0.6 * rows_read[1]
+
+
+@pytest.mark.parametrize("order_seed", range(3))
+def test_order_of_threads_and_blocks_does_not_matter(order_seed: int) -> None:
+    for target in ("two classes", "five classes", "outputs"):
+        asked = problem(target, "real", seed=order_seed).with_options(max_features=3)
+        assert_equal_trees(asked, ShimRuntime(order_seed=100 * order_seed))
+
+
+@pytest.mark.parametrize("shared_memory", [TURING, 227 << 10], ids=["narrow tiles", "wide tiles"])
+@pytest.mark.parametrize("target", ["values", "five classes"])
+def test_many_features_bins_and_blocks(
+    target: str, shared_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several tiles, the last one not full; several blocks per node; 256 codes; equal columns."""
+    monkeypatch.setattr(split_search, "LEAST_ROWS", 50)
+    rng = np.random.default_rng(5)
+    X = make_columns(rng, 1200, ["normal"] * 35, np.float64)
+    X[rng.random(X.shape) < 0.02] = np.nan
+    y, classification = make_target(rng, X, target)
+    X[:, 32:] = X[:, :3]  # ties between features that one lane looks at
+    options = {"max_depth": 3, "min_samples_leaf": 3}
+    asked = Problem(X, y, classification, n_trees=3).with_options(**options)
+    assert asked.prepare()[0].width == 256
+    runtime = ShimRuntime(shared_memory=shared_memory, order_seed=7, n_multiprocessors=60)
+    assert assert_equal_trees(asked, runtime) > 8
+
+
+def test_features_of_trees() -> None:
+    asked = problem("two classes", tree_features=2, n_trees=4)
+    assert_equal_trees(asked, ShimRuntime())
+    assert_equal_trees(asked.with_options(max_features=1), ShimRuntime())
+
+
+def test_weights_of_classes_per_tree() -> None:
+    """Each tree has leaf sums of its own."""
+    asked = problem("five classes", method="bootstrap", balance=True, n_trees=3)
+    grow(asked, LockStepBackend(ShimRuntime()))
+    assert_equal_trees(asked, ShimRuntime(), memory_budget=1)
+
+
+def test_rows_of_no_weight_do_not_make_a_node_impure() -> None:
+    X = np.arange(40, dtype=np.float64)[:, None]
+    weights = np.where(np.arange(40) % 4, 1e-12, 1.0)
+    y = np.where(weights == 1, 3.0, np.arange(40.0))
+    asked = Problem(X, y, False, weights)
+    assert (asked.prepare()[2].rows(0).weight == 0).sum() == 30
+    assert assert_equal_trees(asked, ShimRuntime()) == 2  # a leaf in each of two trees
+
+
+def test_one_class_one_row_one_feature() -> None:
+    X = np.zeros((1, 1), dtype=np.float32)
+    assert_equal_trees(Problem(X, np.zeros(1, np.int32), True), ShimRuntime())
+    X = np.arange(6, dtype=np.float64)[:, None]
+    assert_equal_trees(Problem(X, np.zeros(6, np.int32), True), ShimRuntime())
+    assert_equal_trees(Problem(X, np.arange(6.0), False), ShimRuntime())
+
+
+# Real tables --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("load", "classification"),
+    [
+        (load_breast_cancer, True),
+        (load_diabetes, False),
+        pytest.param(load_digits, True, marks=pytest.mark.slow),
+    ],
+)
+def test_real_tables(load: Any, classification: bool) -> None:
+    X, y = load(return_X_y=True)
+    y = y.astype(np.int32 if classification else np.float64)
+    asked = Problem(X, y, classification, method="bootstrap", n_trees=2)
+    asked = asked.with_options(max_features=max(1, X.shape[1] // 3))
+    assert assert_equal_trees(asked, ShimRuntime(order_seed=3)) > 20
+
+
+# Histograms on their own --------------------------------------------------------------------
+
+
+def histogram_of(rows: DeviceRows, codes: np.ndarray, width: int, n_channels: int) -> np.ndarray:
+    """The sums, row by row, in Python's integers."""
+    out = np.zeros((len(codes), width, 2 + n_channels), dtype=object)
+    for i, (row, weight) in enumerate(zip(rows.row, rows.weight.tolist(), strict=True)):
+        for f in range(len(codes)):
+            cell = out[f, codes[f, row]]
+            cell[:2] += weight, 1
+            for k in range(n_channels):
+                cell[2 + k] += weight * int(rows.target[k, i])
+    return out
+
+
+def test_heavy_weights_do_not_wrap_around() -> None:
+    """Weights near 2**31, whose sums leave 32 bits after two rows, and the largest targets."""
+    rng = np.random.default_rng(8)
+    asked = problem("outputs", n=120)
+    matrix = asked.prepare()[1]
+    runtime = ShimRuntime(n_multiprocessors=1)
+    device = upload_matrix(runtime, matrix, 32)
+    rows = DeviceRows(
+        row=np.arange(120, dtype=np.uint32),
+        weight=rng.integers(2**31 - 9, 2**31, 120).astype(np.uint32),
+        target=rng.choice([-(2**28), -1, 0, 1, 2**28], (2, 120)).astype(np.int32),
+    )
+    builder = HistogramBuilder(runtime, device, 2, False, True, int(rows.weight.max()))
+    assert builder.rows_per_block(120) == 2
+    whole = Frontier(
+        tree=np.zeros(1, np.int32),
+        key=np.zeros(1, np.uint64),
+        start=np.zeros(1, np.int64),
+        count=np.full(1, 120),
+        hessian=np.zeros(1, np.int64),
+        gradient=np.zeros((1, 2), np.int64),
+    )
+    found = builder.build(rows, whole, np.arange(1))[0]
+    expected = histogram_of(rows, matrix.codes, matrix.width, 2)
+    assert (found.astype(object) == expected).all()
+
+
+def test_tiles() -> None:
+    codes = np.arange(5 * 3, dtype=np.uint8).reshape(5, 3)
+    tiles = in_tiles(ShimRuntime(), codes, 4)
+    assert tiles.shape == (2, 3, 4)
+    np.testing.assert_array_equal(tiles[0], codes[:4].T)
+    np.testing.assert_array_equal(tiles[1], [[12, 0, 0, 0], [13, 0, 0, 0], [14, 0, 0, 0]])
+
+
+def test_choice_of_tiles() -> None:
+    assert choose_tile(227 << 10, 256, 4) == 32
+    assert choose_tile(TURING, 256, 4) == 16
+    assert choose_tile(TURING, 128, 3) == 32
+    with pytest.raises(MemoryError, match="lower max_bins"):
+        choose_tile(32 << 10, 256, 4)
+
+
+# Races --------------------------------------------------------------------------------------
+
+
+def small_problems() -> list[Problem]:
+    """Few rows, but every kind of split, and nodes of more rows than a block has threads."""
+    found = []
+    for target in ("five classes", "outputs"):
+        asked = problem(target, n=290, max_bins=12, n_trees=1)
+        for random_thresholds in (False, True):
+            options = {"max_depth": 2, "random_thresholds": random_thresholds}
+            found.append(asked.with_options(**options, min_samples_leaf=2))
+    return found
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_are_sound(flavour: str) -> None:
+    for asked in small_problems():
+        runtime = ShimRuntime(flavour=flavour)
+        assert_equal_trees(asked, runtime)
+        assert {"split_features", "pick_features", "partition_move"} <= set(runtime.launches)
+
+
+MUTANTS = [
+    pytest.param(name, mutant, id=f"{name}:{mutant.line}")
+    for name in KERNEL_FILES
+    for mutant in barrier_mutants(file_text(name))
+]
+
+
+def test_there_are_mutants_of_each_kernel_with_barriers() -> None:
+    names = [str(mutant.values[0]) for mutant in MUTANTS]
+    assert set(names) == {"histogram.cu", "split.cu", "partition.cu"}
+    assert len(names) == sum(file_text(name).count("__syncthreads();") for name in KERNEL_FILES)
+
+
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
+    runtime = ShimRuntime(flavour="race", sources={name: mutant.source_text})
+    with pytest.raises(KernelError):
+        for asked in small_problems():
+            grow(replace(asked, weights=None), ShimBackend(runtime))
