@@ -134,8 +134,8 @@ def _warm_up(
     rows = len(test.y) if peer.warms_up_whole else WARM_UP_PREDICT_ROWS
     started = time.perf_counter()
     try:
-        with _fallbacks_noted(runs):
-            model = peer.make(replace(setting, n_estimators=trees), resources)
+        model = peer.make(replace(setting, n_estimators=trees), resources)
+        with fallbacks_noted(runs):
             model.fit(train.X, train.y)
             predict_for(model, train, test.X[:rows])
     except Exception as error:  # one peer's failure is a result, not the end of the run
@@ -224,14 +224,16 @@ class _Collect(logging.Handler):
 
 
 @contextmanager
-def _fallbacks_noted(runs: Runs) -> Iterator[None]:
+def fallbacks_noted(runs: Runs) -> Iterator[None]:
     """Note when scikit-learn-intelex silently hands a call on to scikit-learn."""
     logger, collect = logging.getLogger("sklearnex"), _Collect()
-    before = logger.handlers, logger.level, logger.propagate
-    logger.handlers, logger.level, logger.propagate = [collect], logging.INFO, False
+    handlers, level, propagate = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.propagate = [collect], False
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.handlers, logger.level, logger.propagate = before
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
     if any("fallback" in message for message in collect.messages):
         runs.remarks.append("falls back to scikit-learn")

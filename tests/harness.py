@@ -66,7 +66,8 @@ class Problem:
             target = class_target(self.y, int(self.y.max()) + 1, real)
         else:
             y = self.y.reshape(n, -1)
-            target = value_target(y, sampler.real_weights, sampler.weight_total)
+            bounds = sampler.weight_total, sampler.largest_weight
+            target = value_target(y, sampler.real_weights, *bounds)
         return mapper, bin_columns(self.X, mapper), sampler, target
 
     def with_options(self, **changes: Any) -> Problem:

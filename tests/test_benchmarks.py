@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,20 @@ def test_prediction_cases_fit_once():
     )
     assert log == ["fit a", "fit a"]  # the warm-up, and the model that is timed
     assert record["timed"] == "prediction" and len(record["peers"]["a"]["runs"]) == 3
+
+
+def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
+    logger = logging.getLogger("sklearnex")
+    before = logger.handlers, logger.level, logger.propagate
+    runs = timing.Runs(FakePeer([], "a"))
+    with timing.fallbacks_noted(runs):
+        logger.info("fit: running accelerated version on CPU")
+    assert runs.remarks == []
+    with timing.fallbacks_noted(runs):
+        logger.info("fit: fallback to original Scikit-learn")
+    assert runs.remarks == ["falls back to scikit-learn"]
+    assert (logger.handlers, logger.level, logger.propagate) == before
+    assert not logger.isEnabledFor(logging.INFO)
 
 
 def test_missed_bounds():

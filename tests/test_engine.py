@@ -132,7 +132,7 @@ def test_exact_mean_has_no_order() -> None:
 
 def test_equal_targets_stay_equal() -> None:
     y = np.repeat(np.random.default_rng(0).lognormal(0, 3, 50), 7)[:, None]
-    target = value_target(y, None, float(len(y)))
+    target = value_target(y, None, float(len(y)), 1.0)
     assert target.values is not None
     assert len(np.unique(target.values)) <= 50
     assert (target.values.reshape(-1, 7) == target.values[::7]).all()

@@ -331,6 +331,29 @@ def test_max_bins_limits_the_thresholds():
     assert model.fingerprint() != make("DecisionTreeRegressor").fit(X, y).fingerprint()
 
 
+def test_a_dataset_of_categories_may_have_more_levels_than_bins():
+    X = np.column_stack([np.arange(300) % 40, np.arange(300) / 7])
+    data = gpuboost.Dataset(X, categorical_features=[0], max_bins=20)
+    make("DecisionTreeRegressor", max_bins=20).fit(data, X[:, 1])
+
+
+def test_words_and_numbers_of_numpy_are_parameters():
+    X, y = load_iris(return_X_y=True)
+    plain = make("RandomForestClassifier", criterion="entropy", max_features="sqrt", max_depth=3)
+    odd = make(
+        "RandomForestClassifier",
+        criterion=np.str_("entropy"),
+        max_features=np.str_("sqrt"),
+        max_depth=np.int64(3),
+        n_estimators=np.int32(5),
+        voting=np.str_("soft"),
+        min_samples_leaf=np.float32(0.001),
+        bootstrap=np.True_,
+        device=np.str_("numpy"),
+    )
+    assert odd.fit(X, y).fingerprint() == plain.fit(X, y).fingerprint()
+
+
 # ---- with the rest of scikit-learn -------------------------------------------------------------
 
 

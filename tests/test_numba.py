@@ -61,7 +61,9 @@ def make_task(
         target = class_target(y, n_classes, sampler.real_weights)
     else:
         columns = y.reshape(n, -1).astype(np.float64)
-        target = value_target(columns, sampler.real_weights, sampler.weight_total)
+        target = value_target(
+            columns, sampler.real_weights, sampler.weight_total, sampler.largest_weight
+        )
     matrix = bin_columns(X, mapper)
     limits = TreeOptions(**{"score": scores.SQUARES, **options})
     return GrowTask(
@@ -181,21 +183,23 @@ def test_weights_beyond_what_a_word_holds_are_refused() -> None:
         choose_packing(2**28, 2**20, False)
 
 
-def narrow_packing(hessian_bits: int, with_counts: bool) -> Packing:
-    """Fields so narrow that nodes of some hundred rows are wide."""
+def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing:
+    """Fields so narrow that nodes of some rows are wide."""
     count_bits = hessian_bits if with_counts else 0
     mask = (1 << hessian_bits) - 1
-    block = max(1, mask // 16)  # no row of these tests is drawn 16 times
+    block = max(1, mask // weight)
     return Packing(hessian_bits + count_bits, count_bits, mask, mask if with_counts else 0, block)
 
 
-@pytest.mark.parametrize("hessian_bits", [6, 14])  # row by row, and blocks of 1023 rows
+# Blocks of few rows are added up one by one, blocks of 1023 rows as words.
+@pytest.mark.parametrize(("hessian_bits", "method"), [(5, "bootstrap"), (10, "all")])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 @pytest.mark.parametrize("random_thresholds", [False, True])
 @pytest.mark.parametrize("min_samples_leaf", [1, 4])
 def test_wide_nodes(
     monkeypatch: pytest.MonkeyPatch,
     hessian_bits: int,
+    method: str,
     n_classes: int,
     random_thresholds: bool,
     min_samples_leaf: int,
@@ -203,9 +207,9 @@ def test_wide_nodes(
     monkeypatch.setattr(
         backend,
         "choose_packing",
-        lambda value, weight, counted: narrow_packing(hessian_bits, counted),
+        lambda value, weight, counted: narrow_packing(hessian_bits, weight, counted),
     )
-    X, z = synth(20_000 if hessian_bits == 14 else 2000, 5)
+    X, z = synth(12_000 if method == "all" else 1500, 5)
     X[:, 4] = np.floor(np.clip(X[:, 4] * 2, 0, 6))
     X[::7, 1] = np.nan
     y = z if n_classes == 0 else np.clip((z * 0.7 + 1).astype(np.int32), 0, n_classes - 1)
@@ -213,6 +217,7 @@ def test_wide_nodes(
         X,
         y,
         n_classes,
+        method=method,
         n_trees=1,
         categorical=(4,),
         random_thresholds=random_thresholds,

@@ -72,3 +72,18 @@ def test_prediction_is_equal(problem: Problem) -> None:
     assert np.array_equal(
         NumpyBackend().predict(ensemble, X, 1), NumbaBackend().predict(ensemble, X, 2)
     )
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_a_row_drawn_a_hundred_thousand_times(classification: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150_000, 3)).astype(np.float32)
+    signal = X[:, 0] + rng.standard_normal(len(X))
+    y = (signal > 0).astype(np.int32) if classification else signal
+    weights = np.full(len(X), 1e-9)
+    weights[:2000] = 1e-3
+    weights[0] = 10.0
+    problem = Problem(X, y, classification, weights, "bootstrap", n_trees=2)
+    found, fingerprint = grow(problem, NumpyBackend())
+    assert grow(problem, NumbaBackend(), n_threads=2)[1] == fingerprint
+    assert found.offset[-1] > 20

@@ -75,6 +75,21 @@ class RowSampler:
             return float(self.weights.sum())
         return float(np.ceil(scale_weights(self.weights)).sum())
 
+    @property
+    def largest_weight(self) -> float:
+        """Bound of a tree's integer weights.
+
+        A row drawn m times on average is drawn more than 2 m + 64 times with probability below
+        exp(-60): no bootstrap will ever see it.
+        """
+        if self.method == WITHOUT_REPLACEMENT:
+            return 1.0
+        if self.method == WITH_REPLACEMENT:
+            shares = None if self.weights is None else self.weights / self.weights.sum()
+            share = 1.0 / self.n_samples if shares is None else float(shares.max())
+            return min(2.0 * self.n_draws * share + 64.0, float(self.n_draws))
+        return float(2**WEIGHT_BITS) if self.weights is not None else 1.0
+
     def rows(self, tree: int) -> TreeRows:
         """The rows of one tree."""
         if self.method == ALL_ROWS:

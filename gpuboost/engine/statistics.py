@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuboost.engine.spec import Target
 
-VALUE_BITS = 28  # a target, centred; leaves 36 bits of a packed word to weights and row sums
+VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
 WEIGHT_BITS = 16  # a weight; integer weights up to 2**16 are exact
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 
@@ -85,7 +85,9 @@ def class_target(classes: np.ndarray, n_classes: int, weights: np.ndarray | None
     return Target(classes.astype(np.int32), None, n_classes, 1, wide, exponents)
 
 
-def value_target(y: np.ndarray, weights: np.ndarray | None, weight_total: float) -> Target:
+def value_target(
+    y: np.ndarray, weights: np.ndarray | None, weight_total: float, largest_weight: float
+) -> Target:
     """Target of a regression.
 
     Parameters
@@ -93,8 +95,8 @@ def value_target(y: np.ndarray, weights: np.ndarray | None, weight_total: float)
     y : float64 (n, K)
     weights : float64 (n,) or None
         Real weights, folded into the leaf sums; None if integer weights multiply them.
-    weight_total : float
-        Bound of the sum of a tree's integer weights.
+    weight_total, largest_weight : float
+        Bounds of the sum of a tree's integer weights, and of each of them.
     """
     mean = exact_mean(y)
     centred = y - mean
@@ -103,7 +105,8 @@ def value_target(y: np.ndarray, weights: np.ndarray | None, weight_total: float)
             "y spans more than float64 can hold around its mean; "
             f"its values run from {y.min():g} to {y.max():g}. Scale the target down."
         )
-    bits = min(VALUE_BITS, SUM_BITS - sum_bits(weight_total))
+    row_bits = SUM_BITS - 2 * sum_bits(largest_weight + 1.0)
+    bits = max(1, min(VALUE_BITS, SUM_BITS - sum_bits(weight_total), row_bits))
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())

@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.choice import choose_backend, growth_work, prediction_work
-from gpuboost.data.parameters import one_of
 from gpuboost.data.validation import check_flush_to_zero, check_same_length, check_weights
 from gpuboost.estimators.fitted import FittedTrees, join_trees
 from gpuboost.estimators.growing import GrowPlan, grow_trees, memory_advice
@@ -20,6 +19,7 @@ from gpuboost.estimators.settings import (
     available_threads,
     machine_of,
     tree_options,
+    word_of,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TreeModel(BaseEstimator):
 
     def _voting_rule(self) -> str:
         """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
-        return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+        return word_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows: the user's, times those of their classes in a classifier."""
@@ -156,7 +156,7 @@ class TreeModel(BaseEstimator):
         size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
         backend = choose_backend(machine.device, growth_work(*size, labels.n_channels))
         matrix = table.bin(own_weights, backend, machine.n_threads)
-        target = labels.target(batch.sampler.real_weights, batch.sampler.weight_total)
+        target = labels.target(batch.sampler)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
 
     def _check_same_labels(self, labels: Labels) -> None:

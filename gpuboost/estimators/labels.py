@@ -12,6 +12,7 @@ from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.estimators.settings import CLASS_CRITERIA, VALUE_CRITERIA
 
 if TYPE_CHECKING:
+    from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import Target
 
 
@@ -43,9 +44,9 @@ class ClassLabels:
         """Sums that a histogram keeps beside weight and count."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
-    def target(self, real_weights: np.ndarray | None, weight_total: float) -> Target:
+    def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
-        return class_target(self.codes, len(self.classes), real_weights)
+        return class_target(self.codes, len(self.classes), sampler.real_weights)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
         """Weight of each row from that of its class."""
@@ -79,11 +80,13 @@ class ValueLabels:
         """Sums that a histogram keeps beside weight and count."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
-    def target(self, real_weights: np.ndarray | None, weight_total: float) -> Target:
+    def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
         columns = self.values.reshape(len(self.values), -1)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            return value_target(columns, real_weights, weight_total)
+            return value_target(
+                columns, sampler.real_weights, sampler.weight_total, sampler.largest_weight
+            )
 
     def attributes(self) -> dict[str, Any]:
         """What scikit-learn's regressors tell about the targets."""

@@ -73,7 +73,11 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
 
 
 def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | BinnedMatrix:
-    """Features to predict on: columns, or the codes of a `Dataset` with the model's bins."""
+    """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
+
+    On the rows of the training data both give the same leaves. Of other rows a `Dataset` knows the
+    bins alone, so a value between two bins can go the other way at a threshold that lies there.
+    """
     if not isinstance(X, Dataset):
         return check_features(apply_schema(X, model.schema, owner), model.schema.names)
     if X.n_features != model.schema.n_features:
@@ -112,10 +116,11 @@ def _check_dataset(
             f"categorical_features={choice!r:.80} was given together with a Dataset, which has "
             "chosen its categorical features; say it to Dataset(X, categorical_features=...)"
         )
-    if data.mapper.missing_code > max_bins:
+    n_bins = data.mapper.n_bins[~data.mapper.is_categorical].max(initial=0)
+    if n_bins > max_bins:
         raise ValueError(
-            f"max_bins={max_bins} was given together with a Dataset of up to "
-            f"{data.mapper.missing_code} bins; say it to Dataset(X, max_bins=...)"
+            f"max_bins={max_bins} was given together with a Dataset of up to {n_bins} bins; "
+            "say it to Dataset(X, max_bins=...)"
         )
     if before is not None and not same_bins(data.mapper, before.mapper):
         raise ValueError(

@@ -30,7 +30,7 @@ from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
 from gpuboost.engine.spec import NO_LIMIT, TreeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 CLASS_CRITERIA = {
     "gini": SQUARES,
@@ -110,7 +110,7 @@ def tree_options(
     split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
     return TreeOptions(
         score=criterion_score(tree.criterion, criteria),
-        random_thresholds=SPLITTERS[one_of("splitter", tree.splitter, SPLITTERS)],
+        random_thresholds=SPLITTERS[word_of("splitter", tree.splitter, SPLITTERS)],
         max_depth=_limit(tree, "max_depth", 1),
         min_samples_split=max(split, 2 * leaf),
         min_samples_leaf=leaf,
@@ -154,7 +154,12 @@ def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
             f"criterion={criterion!r} is not built yet; there is "
             + ", ".join(repr(name) for name in criteria)
         )
-    return criteria[one_of("criterion", criterion, criteria)]
+    return criteria[word_of("criterion", criterion, criteria)]
+
+
+def word_of(name: str, value: Any, allowed: Collection[str]) -> str:
+    """One of the allowed words, as NumPy's strings as well."""
+    return one_of(name, str(value) if isinstance(value, str) else value, allowed)
 
 
 def feature_count(max_features: Any, n_features: int) -> int:
