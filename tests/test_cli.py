@@ -102,12 +102,14 @@ def test_trees_are_chosen_for_the_time_there_is():
     assert demo.trees_for(10.0, 100.0) == demo.FEWEST_TREES
     assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES
     assert demo.trees_for(10.0, 0.0) == demo.MOST_TREES
-    tables = demo.make_tables(400, 0)
-    few = demo.ensemble_jobs(tables, tree_seconds=1.0, core_seconds=6.0)
-    many = demo.ensemble_jobs(tables, tree_seconds=1.0, core_seconds=60.0)
-    for short, long in zip(few, many, strict=True):
-        assert short.parameters["n_estimators"] < long.parameters["n_estimators"]
-    assert "RandomForestRegressor" in demo.chosen_sentence(few, demo.DemoOptions(rows=400))
+    jobs = [job for job in demo.small_jobs(demo.make_tables(400, 0)) if job.is_ensemble]
+    few = demo.sized(jobs, tree_seconds=1.0, core_seconds=24.0)
+    many = demo.sized(jobs[:2], tree_seconds=1.0, core_seconds=24.0)
+    assert few.estimator == many.estimator == jobs[0].estimator
+    assert few.parameters["n_estimators"] < many.parameters["n_estimators"]
+    line = Line(few, Outcome(1.0, 1.0), Outcome(1.0, 1.0))
+    sentence = demo.chosen_sentence([line], demo.DemoOptions(rows=400))
+    assert f"{few.estimator} {few.parameters['n_estimators']}." in sentence
 
 
 def test_table_lines_up():

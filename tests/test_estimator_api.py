@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import importlib
 import inspect
 import pickle
@@ -10,8 +11,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import sklearn.ensemble
 import sklearn.tree
@@ -32,24 +31,10 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from tests.estimator_cases import NAMES, data_for, frame_of, make
 
-NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
 BEYOND = {"device", "max_bins", "categorical_features", "n_jobs", "voting"}
 DRAWS_ROWS = "rows are drawn: a repeated row is not the same draw as a row of weight two"
-
-
-def make(name: str, **params):
-    """An estimator that fits in an instant."""
-    estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
-    if hasattr(estimator, "n_estimators"):
-        estimator.set_params(n_estimators=5)
-    return estimator.set_params(**params)
-
-
-def data_for(name: str):
-    """A small table that fits the task."""
-    load = load_iris if name.endswith("Classifier") else load_diabetes
-    return load(return_X_y=True)
 
 
 def theirs(name: str):
@@ -136,6 +121,16 @@ def test_before_fit_nothing_is_there(name):
         estimator.fingerprint()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_docstrings_run(name):
+    module = doctest.DocTestParser().get_doctest(
+        getattr(gpuboost, name).__doc__, {}, name, None, None
+    )
+    runner = doctest.DocTestRunner()
+    runner.run(module)
+    assert runner.summarize(verbose=False) == (0, 5)
+
+
 # ---- pickle, copy, clone -----------------------------------------------------------------------
 
 
@@ -199,159 +194,6 @@ def test_verbose_shows_a_bar_and_silence_is_the_default(capsys):
     make("RandomForestClassifier", verbose=1).fit(X, y)
     out = capsys.readouterr()
     assert "growing trees" in out.err and "5/5" in out.err and not out.out
-
-
-# ---- targets -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Classifier")])
-def test_labels_of_any_kind_come_back(name):
-    X, y = load_iris(return_X_y=True)
-    for names in (
-        np.array(["one", "two", "three"]),
-        np.array([-7, 0, 9]),
-        np.array([2.0, 4.0, 5.0]),
-    ):
-        model = make(name).fit(X, names[y])
-        assert set(model.predict(X)) <= set(names)
-        assert model.score(X, names[y]) > 0.9
-        np.testing.assert_array_equal(model.classes_, np.sort(names))
-        assert model.predict_proba(X).shape == (150, 3)
-        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-        with np.errstate(divide="ignore"):
-            np.testing.assert_array_equal(
-                model.predict_log_proba(X), np.log(model.predict_proba(X))
-            )
-    flags = make(name).fit(X, y == 1)
-    assert flags.predict(X).dtype == bool
-    one = make(name).fit(X, np.zeros(150, int))
-    np.testing.assert_array_equal(one.predict_proba(X), np.ones((150, 1)))
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("Regressor")])
-def test_several_outputs(name):
-    X, y = load_diabetes(return_X_y=True)
-    Y = np.column_stack([y, 1000 - y, X[:, 2]])
-    model = make(name).fit(X, Y)
-    assert model.n_outputs_ == 3 and model.predict(X).shape == Y.shape
-    assert model.score(X, Y) > 0.5
-    column = make(name).fit(X, y[:, None])
-    assert column.predict(X).shape == y.shape
-    assert column.fingerprint() == make(name).fit(X, y).fingerprint()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_of_weight_zero_are_not_there(name):
-    X, y = data_for(name)
-    weights = np.where(np.arange(len(y)) % 4 == 1, 0.0, 1.0)
-    far = np.where(weights[:, None] > 0, X, X + 1e6)
-    assert (
-        make(name).fit(far, y, weights).fingerprint() == make(name).fit(X, y, weights).fingerprint()
-    )
-
-
-@pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_the_scale_of_weights_does_not_matter_to_trees(scale):
-    X, y = load_diabetes(return_X_y=True)
-    weights = np.random.default_rng(0).random(len(y))
-    scale = 2.0 ** round(np.log2(scale))
-    one = make("DecisionTreeRegressor", max_depth=5).fit(X, y, weights)
-    other = make("DecisionTreeRegressor", max_depth=5).fit(X, y, weights * scale)
-    np.testing.assert_array_equal(one.predict(X), other.predict(X))
-
-
-# ---- tables ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dataset_stands_in_for_x(name):
-    X, y = data_for(name)
-    X = X.copy()
-    X[::7, 1] = np.nan
-    data = gpuboost.Dataset(X)
-    plain, binned = make(name).fit(X, y), make(name).fit(data, y)
-    assert plain.fingerprint() == binned.fingerprint()
-    test = gpuboost.Dataset(X[:40], reference=data)
-    np.testing.assert_array_equal(plain.predict(X[:40]), plain.predict(test))
-    np.testing.assert_array_equal(plain.apply(X[:40]), binned.apply(test))
-    assert binned.score(test, y[:40]) == plain.score(X[:40], y[:40])
-    again = pickle.loads(pickle.dumps(binned))
-    np.testing.assert_array_equal(again.predict(test), plain.predict(X[:40]))
-
-
-def frame_of(kind: str):
-    """A table with categories, missing values and names, and a target."""
-    rng = np.random.default_rng(0)
-    color = rng.choice(["red", "green", "blue", "grey"], size=300)
-    size = rng.normal(size=300).round(2)
-    y = (color == "red") * 2.0 + (color == "blue") + (size > 0.5)
-    frame = pd.DataFrame({"color": pd.Categorical(color), "size": size})
-    frame.loc[::9, "size"] = np.nan
-    return (frame if kind == "pandas" else pl.from_pandas(frame)), y
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-@pytest.mark.parametrize("name", NAMES)
-def test_frames_with_categories(name, kind):
-    frame, y = frame_of(kind)
-    model = make(name).fit(frame, y)
-    assert list(model.feature_names_in_) == ["color", "size"]
-    assert model.score(frame, y) > 0.8
-    assert model.fingerprint() == make(name).fit(frame_of("pandas")[0], y).fingerprint()
-    data = gpuboost.Dataset(frame)
-    assert make(name).fit(data, y).fingerprint() == model.fingerprint()
-    by_name = make(name, categorical_features=["color"]).fit(frame, y)
-    assert by_name.fingerprint() == model.fingerprint()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_float32_and_memory_order_make_the_same_model(name):
-    X, y = data_for(name)
-    X = X.astype(np.float32)
-    first = make(name).fit(X, y)
-    for other in (X.astype(np.float64), np.asfortranarray(X), X[::-1][::-1], X.tolist()):
-        assert make(name).fit(other, y).fingerprint() == first.fingerprint()
-        np.testing.assert_array_equal(first.predict(other), first.predict(X))
-
-
-def test_predictions_do_not_depend_on_how_many_rows_come_at_once():
-    X, y = load_breast_cancer(return_X_y=True)
-    model = make("RandomForestClassifier").fit(X, y)
-    whole = model.predict_proba(X)
-    parts = np.concatenate([model.predict_proba(X[i : i + 100]) for i in range(0, len(X), 100)])
-    np.testing.assert_array_equal(whole, parts)
-
-
-def test_max_bins_limits_the_thresholds():
-    X, y = load_diabetes(return_X_y=True)
-    model = make("DecisionTreeRegressor", max_bins=4).fit(X, y)
-    tree = model.tree_
-    for feature in range(X.shape[1]):
-        assert len(set(tree.threshold[tree.feature == feature])) <= 4 * 3 / 2
-    assert model.fingerprint() != make("DecisionTreeRegressor").fit(X, y).fingerprint()
-
-
-def test_a_dataset_of_categories_may_have_more_levels_than_bins():
-    X = np.column_stack([np.arange(300) % 40, np.arange(300) / 7])
-    data = gpuboost.Dataset(X, categorical_features=[0], max_bins=20)
-    make("DecisionTreeRegressor", max_bins=20).fit(data, X[:, 1])
-
-
-def test_words_and_numbers_of_numpy_are_parameters():
-    X, y = load_iris(return_X_y=True)
-    plain = make("RandomForestClassifier", criterion="entropy", max_features="sqrt", max_depth=3)
-    odd = make(
-        "RandomForestClassifier",
-        criterion=np.str_("entropy"),
-        max_features=np.str_("sqrt"),
-        max_depth=np.int64(3),
-        n_estimators=np.int32(5),
-        voting=np.str_("soft"),
-        min_samples_leaf=np.float32(0.001),
-        bootstrap=np.True_,
-        device=np.str_("numpy"),
-    )
-    assert odd.fit(X, y).fingerprint() == plain.fit(X, y).fingerprint()
 
 
 # ---- with the rest of scikit-learn -------------------------------------------------------------

@@ -136,6 +136,7 @@ def documented(summary: str) -> Callable[[type], type]:
     def fill_in(estimator: type) -> type:
         parts = [summary, _notes(estimator), "Parameters\n----------\n" + _parameters(estimator)]
         parts.append("Attributes\n----------\n" + _attributes(estimator))
+        parts.append("Examples\n--------\n" + _example(estimator))
         estimator.__doc__ = "\n\n".join(parts) + "\n"
         return estimator
 
@@ -166,4 +167,16 @@ def _attributes(estimator: type) -> str:
         f"{name} : {text}"
         for needs, name, text in ATTRIBUTES
         if not needs or hasattr(estimator, needs)
+    )
+
+
+def _example(estimator: type) -> str:
+    name, table = estimator.__name__, "iris" if hasattr(estimator, "predict_proba") else "diabetes"
+    return (
+        f">>> from sklearn.datasets import load_{table}\n"
+        f">>> from gpuboost import {name}\n"
+        f">>> X, y = load_{table}(return_X_y=True)\n"
+        f">>> model = {name}(random_state=0).fit(X, y)\n"
+        ">>> bool(model.score(X, y) > 0.8)\n"
+        "True"
     )

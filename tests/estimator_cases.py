@@ -1,0 +1,37 @@
+"""Small estimators and small tables for the tests of what all estimators share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+from sklearn.datasets import load_diabetes, load_iris
+
+import gpuboost
+
+NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
+
+
+def make(name: str, **params):
+    """An estimator that fits in an instant."""
+    estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
+    if hasattr(estimator, "n_estimators"):
+        estimator.set_params(n_estimators=5)
+    return estimator.set_params(**params)
+
+
+def data_for(name: str):
+    """A small table that fits the task."""
+    load = load_iris if name.endswith("Classifier") else load_diabetes
+    return load(return_X_y=True)
+
+
+def frame_of(kind: str):
+    """A table with categories, missing values and names, and a target."""
+    rng = np.random.default_rng(0)
+    color = rng.choice(["red", "green", "blue", "grey"], size=300)
+    size = rng.normal(size=300).round(2)
+    y = (color == "red") * 2.0 + (color == "blue") + (size > 0.5)
+    frame = pd.DataFrame({"color": pd.Categorical(color), "size": size})
+    frame.loc[::9, "size"] = np.nan
+    return (frame if kind == "pandas" else pl.from_pandas(frame)), y
