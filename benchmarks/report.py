@@ -190,7 +190,7 @@ def _import_table(content: Content) -> str:
         ["`import sklearn.ensemble`", f"{found['sklearn_ensemble_seconds']:.3f}"],
         [
             f"first forest of {found['first_fit_rows']} rows in a fresh process, nothing compiled "
-            f"before, import included ({found['first_fit_device']})",
+            f"before ({found['first_fit_device']})",
             f"{found['first_fit_seconds']:.2f}",
         ],
     ]

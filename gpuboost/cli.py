@@ -42,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--seconds",
         type=float,
-        default=140.0,
-        help="that the whole should take at most (default: %(default)s)",
+        default=120.0,
+        help="that the whole should take (default: %(default)s)",
     )
     demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     demo.set_defaults(run=run_demo)

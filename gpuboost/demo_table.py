@@ -89,10 +89,6 @@ class Progress:
         self._bar.set_description_str(what[:60].ljust(60))
         self._bar.update()
 
-    def note(self, sentence: str) -> None:
-        """A line of text above the bar."""
-        self._bar.write(sentence + "\n")
-
 
 def table_text(lines: list[Line]) -> str:
     """The outcome as plain text, a block for each table."""

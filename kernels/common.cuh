@@ -66,6 +66,12 @@ __device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
     return uniform(hash_index(key ^ 0x1D8E4E27C47D124Full, feature));
 }
 
+// Whether a random split sends missing values left.
+__device__ __forceinline__ bool missing_goes_left(uint64 key, uint64 feature)
+{
+    return (hash_index(key ^ 0xC2B2AE3D27D4EB4Full, feature) & 1) != 0;
+}
+
 // Whether a random split of a categorical feature sends a code left.
 __device__ __forceinline__ bool category_goes_left(uint64 key, uint64 feature, uint64 code)
 {

@@ -24,6 +24,7 @@ constexpr int32 SPLIT_THREADS = 256;  // as many as there are codes
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
 constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
 constexpr int32 NOWHERE = SPLIT_THREADS;
+constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 
 // ---- Sets of codes: CODE_WORDS words, thread t owning bit t -----------------------------------
 
@@ -266,15 +267,18 @@ struct Gains {
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
 __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, const Item& item,
-                                          const Node& node, const Options& options)
+                                          const Node& node, const Options& options,
+                                          int32 directions)
 {
     const int32 at_missing = cells.missing_code();
     const int64 missing_hessian = cells.hessian(at_missing);
     const int64 missing_count = cells.count(at_missing);
     const int64 hessian = left_sum(space, cells, item, 0);
     const int64 count = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : 0;
-    const bool right = item.candidate && is_valid(node, options, hessian, count);
-    const bool left = item.candidate && missing_hessian > 0
+    const bool choice = missing_hessian > 0 && node.hessian - hessian > missing_hessian;
+    const bool right = item.candidate && !(choice && directions == ONLY_LEFT)
+                       && is_valid(node, options, hessian, count);
+    const bool left = item.candidate && missing_hessian > 0 && directions != ONLY_RIGHT
                       && is_valid(node, options, hessian + missing_hessian, count + missing_count);
     const double h = (double)node.hessian;
     const double hl_right = right ? (double)hessian : 1.0;
@@ -369,7 +373,11 @@ split_features(const int64* __restrict__ histogram, const int64* __restrict__ he
     } else {
         item = numeric_item(space, cells.missing_code());
     }
-    const Gains gains = gains_of(space, cells, item, node, options);
+    int32 directions = BOTH;
+    if (random_thresholds) {
+        directions = missing_goes_left(node.key, (uint64)feature) ? ONLY_LEFT : ONLY_RIGHT;
+    }
+    const Gains gains = gains_of(space, cells, item, node, options, directions);
     const double own_gain = max(gains.missing_right, gains.missing_left);
     const int32 best = best_position(space, own_gain);
 

@@ -28,6 +28,7 @@ extern "C" __global__ void random_words(const uint64* key, const uint64* index, 
     words[1 * (int64)n + i] = hash_index(key[i], index[i]);
     words[2 * (int64)n + i] = feature_rank(key[i], index[i]);
     words[3 * (int64)n + i] = category_goes_left(key[i], index[i], code[i]) ? 1 : 0;
+    words[4 * (int64)n + i] = missing_goes_left(key[i], index[i]) ? 1 : 0;
     draws[0 * (int64)n + i] = uniform(key[i]);
     draws[1 * (int64)n + i] = threshold_draw(key[i], index[i]);
 }
@@ -89,13 +90,14 @@ def test_random_words() -> None:
     rng = np.random.default_rng(0)
     key, index = words(rng), words(rng)
     code = rng.integers(0, 256, N, dtype=np.uint64)
-    found, draws = np.empty((4, N), np.uint64), np.empty((2, N))
+    found, draws = np.empty((5, N), np.uint64), np.empty((2, N))
     launch("random_words", key, index, code, np.int32(N), found, draws)
     expected = (
         randomness.mix(key),
         randomness.hash_index(key, index),
         randomness.feature_rank(key, index),
         randomness.category_goes_left(key, index, code),
+        randomness.missing_goes_left(key, index),
     )
     for own, other in zip(found, expected, strict=True):
         assert_same_bits(own, other)

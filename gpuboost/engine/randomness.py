@@ -21,6 +21,7 @@ _TURN_LEFT = np.uint64(0x8EBC6AF09C88C6E3)
 _TURN_RIGHT = np.uint64(0x589965CC75374CC3)
 _THRESHOLD = np.uint64(0x1D8E4E27C47D124F)
 _CATEGORY = np.uint64(0xEB44ACCAB455D165)
+_MISSING = np.uint64(0xC2B2AE3D27D4EB4F)
 _HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
 _LOW_HALF = np.uint64(0x00000000FFFFFFFF)
 _ONE = np.uint64(1)
@@ -74,6 +75,11 @@ def feature_rank(key, feature):
 def threshold_draw(key, feature):
     """Uniform in [0, 1) that places the random threshold of ``feature`` in the node ``key``."""
     return uniform(hash_index(key ^ _THRESHOLD, feature))
+
+
+def missing_goes_left(key, feature):
+    """1 if a random split by ``feature`` sends missing values left, else 0 (uint64)."""
+    return hash_index(key ^ _MISSING, feature) & _ONE
 
 
 def category_goes_left(key, feature, code):

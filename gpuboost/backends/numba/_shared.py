@@ -120,7 +120,7 @@ _FORMULAS = {
     "numerics": ("log",),
     "randomness": (
         *("mix", "hash_index", "uniform", "left_key", "right_key"),
-        *("feature_rank", "threshold_draw", "category_goes_left"),
+        *("feature_rank", "threshold_draw", "missing_goes_left", "category_goes_left"),
     ),
     "scores": (
         *("squares_term", "squares_gain", "entropy_term", "entropy_gain", "entropy_node"),

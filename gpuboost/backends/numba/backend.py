@@ -55,6 +55,9 @@ def limits_of(task: GrowTask, rows: TreeRows, root_hessian: int) -> Limits:
     options = task.options
     fraction = np.float64(options.min_weight_fraction_leaf)
     min_hessian = max(int(np.ceil(fraction * np.float64(root_hessian))), 1)
+    min_samples_leaf = int(options.min_samples_leaf)
+    if rows.inside is None and rows.weight.max() <= 1:  # the hessian counts the rows
+        min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
     return Limits(
         score=int(options.score),
         is_regression=task.target.classes is None,
@@ -63,7 +66,7 @@ def limits_of(task: GrowTask, rows: TreeRows, root_hessian: int) -> Limits:
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),
-        min_samples_leaf=int(options.min_samples_leaf),
+        min_samples_leaf=min_samples_leaf,
         min_hessian=min_hessian,
         max_features=int(options.max_features),
         max_leaf_nodes=int(options.max_leaf_nodes),

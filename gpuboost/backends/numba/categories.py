@@ -132,7 +132,7 @@ def offer_category(problem, members, feature, rank):
             item = per_bin[field, order[j]]
             running = item if is_alone else running + item
             sums[field, j] = running
-    j, gain, goes = best_of_sums(problem, node, first, last)
+    j, gain, goes = best_of_sums(problem, node, feature, first, last)
     split = scratch.split[0]
     if j >= 0 and beats(split, gain, rank):
         with_missing = goes == MISSING_LEFT

@@ -18,7 +18,7 @@ from gpuboost.backends.numba.words import count_of, gradient_of, hessian_of
 SMALL_NODE = 200  # rows up to which walking the occupied bins beats a scan of all (measured)
 LANES = 8  # gains are computed in blocks of so many bins
 SLOTS = 256 + LANES  # room for all bins in whole blocks
-SHORT_BLOCK = 512  # packed partial sums of fewer rows cost more than they save
+SHORT_BLOCK = 128  # packed partial sums of fewer rows cost more than they save
 
 _ONE = np.uint64(1)
 _LOW_SIX = np.uint64(63)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import NAN, helper, inlined, scores
+from gpuboost.backends.numba._shared import NAN, helper, inlined, randomness, scores
 from gpuboost.backends.numba.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
 from gpuboost.backends.numba.words import gradient_of, hessian_of
 from gpuboost.engine.scores import ENTROPY, SQUARES
@@ -22,6 +22,7 @@ from gpuboost.engine.spec import (
     ONLY_MISSING_RIGHT,
 )
 
+missing_goes_left = randomness.missing_goes_left
 squares_term, squares_gain = scores.squares_term, scores.squares_gain
 entropy_term, entropy_gain = scores.entropy_term, scores.entropy_gain
 entropy_node, misclassification_gain = scores.entropy_node, scores.misclassification_gain
@@ -139,7 +140,7 @@ def offer_sums(problem, node, feature, rank, m):
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
     if m + np.int64(is_seen) < 2:
         return False
-    j, gain, goes = best_of_sums(problem, node, 0, m)
+    j, gain, goes = best_of_sums(problem, node, feature, 0, m)
     split = scratch.split[0]
     if j >= 0 and beats(split, gain, rank):
         with_missing = goes == MISSING_LEFT
@@ -181,13 +182,29 @@ def take_missing(problem, feature, m):
 
 
 @inlined
-def best_of_sums(problem, node, first, last):
+def missing_directions(problem, node, feature, left_hessian):
+    """Whether missing values may go right, and left: both, or the one that is drawn."""
+    missing_hessian = problem.scratch.missing[1]
+    if missing_hessian == 0:
+        return True, False
+    if not problem.limits.random_thresholds:
+        return True, True
+    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
+    drawn_left &= left_hessian < node.hessian - missing_hessian
+    return not drawn_left, drawn_left
+
+
+@inlined
+def best_of_sums(problem, node, feature, first, last):
     """Best position in [first, last) of `Scratch.sums`, its gain, and where missing goes."""
     scratch = problem.scratch
-    sums_gains(problem, node, first, last, False)
-    j = first_largest(scratch.patterns, last)
-    gain, goes = (scratch.gains[j] if j >= 0 else -1.0), MISSING_RIGHT
-    if scratch.missing[1] > 0:
+    may_right, may_left = missing_directions(problem, node, feature, scratch.sums[1, last - 1])
+    j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    if may_right:
+        sums_gains(problem, node, first, last, False)
+        j = first_largest(scratch.patterns, last)
+        gain = scratch.gains[j] if j >= 0 else -1.0
+    if may_left:
         sums_gains(problem, node, first, last, True)
         other = first_largest(scratch.patterns, last)
         if other >= 0:

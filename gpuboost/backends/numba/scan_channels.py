@@ -23,7 +23,13 @@ from gpuboost.backends.numba.channels import (
     WEIGHT_MASK,
     ordering_channel,
 )
-from gpuboost.backends.numba.scan import beats, first_largest, is_allowed, keep
+from gpuboost.backends.numba.scan import (
+    beats,
+    first_largest,
+    is_allowed,
+    keep,
+    missing_directions,
+)
 from gpuboost.backends.numba.thresholds import draw_bin, gather_codes, weighted_code_range
 from gpuboost.engine.scores import ENTROPY, SQUARES
 from gpuboost.engine.spec import (
@@ -60,7 +66,7 @@ def offer_channels(problem, channels, members, feature, rank):
         if is_categorical:
             first, last, alone = _order_categories(problem, channels, members.node, feature, m)
         _add_terms(problem, channels, members.node, m, alone)
-        best = _best(problem, channels, members.node, first, last)
+        best = _best(problem, channels, members.node, feature, (first, last))
         if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
             _keep_best(problem, channels, feature, rank, best, drawn)
             if is_categorical:
@@ -270,15 +276,19 @@ def _add_channel(score, channels, terms, m, g, h, missing):
 
 
 @inlined
-def _best(problem, channels, node, first, last):
-    """Best position in [first, last), its gain, and where missing values go."""
-    scratch, none = problem.scratch, np.int64(0)
+def _best(problem, channels, node, feature, positions):
+    """Best position of the range, its gain, and where missing values go."""
+    scratch, none, (first, last) = problem.scratch, np.int64(0), positions
+    left_hessian = channels.left_hessian[last - 1]
+    may_right, may_left = missing_directions(problem, node, feature, left_hessian)
     node_term = _node_term(problem.limits.score, channels, np.float64(node.hessian))
     terms = channels.right_terms
-    _gains(problem, channels, node, terms, node_term, first, last, (none, none, none))
-    j = first_largest(scratch.patterns, last)
-    gain, goes = (scratch.gains[j] if j >= 0 else -1.0), MISSING_RIGHT
-    if scratch.missing[1] > 0:
+    j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    if may_right:
+        _gains(problem, channels, node, terms, node_term, first, last, (none, none, none))
+        j = first_largest(scratch.patterns, last)
+        gain = scratch.gains[j] if j >= 0 else -1.0
+    if may_left:
         values = node.hessian - scratch.missing[1]
         extra = (scratch.missing[1], scratch.missing[2], values)
         _gains(problem, channels, node, channels.left_terms, node_term, first, last, extra)

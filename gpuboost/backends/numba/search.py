@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuboost.backends.numba._shared import helper, inlined
 from gpuboost.backends.numba.categories import offer_category
+from gpuboost.backends.numba.fields import is_plain, offer_fields, offer_random_fields
 from gpuboost.backends.numba.layout import Members
 from gpuboost.backends.numba.scan import offer_numeric
 from gpuboost.backends.numba.scan_channels import offer_channels
@@ -54,6 +55,18 @@ def offer_feature(problem, members, feature, rank):
     return offer_numeric(problem, members, feature, rank)
 
 
+@inlined
+def offer_feature_of_channels(problem, channels, members, feature, rank):
+    """The same at a node of several channels."""
+    if (problem.matrix.n_bins[feature] == 1) & (not problem.matrix.has_missing[feature]):
+        return False
+    if not is_plain(problem, channels, feature):
+        return offer_channels(problem, channels, members, feature, rank)
+    if problem.limits.random_thresholds:
+        return offer_random_fields(problem, channels, members, feature, rank)
+    return offer_fields(problem, channels, members, feature, rank)
+
+
 @helper
 def find_split(problem, channels, node, rows, words):
     """Leave the best split of a node in `Scratch.split`; its gain is negative if there is none.
@@ -82,4 +95,4 @@ def find_split(problem, channels, node, rows, words):
         if channels is None:
             could |= offer_feature(problem, members, feature, last)
         else:
-            could |= offer_channels(problem, channels, members, feature, last)
+            could |= offer_feature_of_channels(problem, channels, members, feature, last)

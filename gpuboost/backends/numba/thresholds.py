@@ -17,7 +17,7 @@ from gpuboost.engine.spec import (
     ONLY_MISSING_RIGHT,
 )
 
-threshold_draw = randomness.threshold_draw
+threshold_draw, missing_goes_left = randomness.threshold_draw, randomness.missing_goes_left
 feature_rank = randomness.feature_rank
 
 _SIGN = np.uint64(1 << 63)
@@ -135,12 +135,12 @@ def offer_random(problem, members, feature, rank):
     block = packing.block if members.is_wide else rows.size
     left = sums_of_codes(gathered, words, 0, code, packing, block)
     goes = MISSING_RIGHT if is_seen else MISSING_UNSEEN
-    _offer(problem, node, feature, rank, left, (code, following, goes), draw)
-    if is_seen and low < high:
+    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
+    if is_seen and low < high and drawn_left:
         missing = sums_of_codes(gathered, words, missing_code, missing_code, packing, block)
         left = (left[0] + missing[0], left[1] + missing[1], left[2] + missing[2])
-        # An equal gain does not replace: missing right comes first.
-        _offer(problem, node, feature, rank, left, (code, following, MISSING_LEFT), draw)
+        goes = MISSING_LEFT
+    _offer(problem, node, feature, rank, left, (code, following, goes), draw)
     return True
 
 

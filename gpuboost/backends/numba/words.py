@@ -43,30 +43,29 @@ class Packing(NamedTuple):
 
 
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
-    """Packing for values up to ``largest_value`` (1 for classes) and such weights.
+    """The packing with the largest ``block``.
 
-    With values below 2**v, hessians below 2**h and counts below 2**c, gradients are below
-    2**(v + h), so v + 2 h + c <= 63. A row fits for values up to 28 bits and weights up to 2**16:
-    28 + 2 * 17 + 1 = 63.
+    Hessians below 2**h and counts below 2**c leave the gradient, which is at most
+    ``largest_value`` (1 for classes) times the hessian, the bits above h + c. A row fits for values
+    up to 2**28 and weights up to 2**16, the bounds of `engine.statistics`.
     """
-    # The gradient of classes is at most the hessian: no bits for the value.
-    value_bits = largest_value.bit_length() if largest_value > 1 else 0
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
-    for hessian_bits in range(weight.bit_length(), (WORD_BITS - value_bits) // 2 + 1):
-        spare = WORD_BITS - value_bits - 2 * hessian_bits
-        if with_counts and spare == 0:
-            continue
-        count_bits = min(spare, hessian_bits) if with_counts else 0
-        block = ((1 << hessian_bits) - 1) // weight
+    for hessian_bits in range(weight.bit_length(), WORD_BITS // 2 + 1):
+        hessian = (1 << hessian_bits) - 1
+        room = ((1 << WORD_BITS) - 1) // (max(largest_value, 1) * hessian + 1)
+        count_bits = min(room.bit_length() - 1 - hessian_bits, hessian_bits)
+        if count_bits < with_counts:
+            break
+        block = hessian // weight
         if with_counts:
             block = min(block, (1 << count_bits) - 1)
-        best = max(best, (block, hessian_bits, count_bits))
+        best = max(best, (block, hessian_bits, count_bits if with_counts else 0))
     block, hessian_bits, count_bits = best
     if block == 0:
         raise ValueError(
-            f"values of {value_bits} bits and weights up to {largest_weight} do not fit a word of "
-            f"{WORD_BITS} bits; weights are at most 2**16 and values have at most 28 bits"
+            f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
+            f"of {WORD_BITS} bits; values are at most 2**28 and weights at most 2**16"
         )
     return Packing(
         gradient_shift=hessian_bits + count_bits,

@@ -34,11 +34,16 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Missing:
-    """What the missing bin of each node holds; arrays over the nodes of the frontier slice."""
+    """What the missing bin of each node holds; arrays over the nodes of the frontier slice.
+
+    ``may_left`` and ``may_right``: the directions that are tried.
+    """
 
     hessian: np.ndarray
     count: np.ndarray
     gradient: np.ndarray
+    may_left: np.ndarray
+    may_right: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,9 @@ def best_candidates(
     totals = frontier.take(node)
     right = scorer.gains(totals, found.hessian, found.count, found.gradient)
     left = np.full(len(node), -1.0)
-    at = np.flatnonzero(with_missing & (totals.hessian - found.hessian > missing.hessian[node]))
+    values_right = totals.hessian - found.hessian > missing.hessian[node]
+    right[~missing.may_right[node] & values_right] = -1.0
+    at = np.flatnonzero(with_missing & missing.may_left[node] & values_right)
     if len(at):
         of = node[at]
         left[at] = scorer.gains(

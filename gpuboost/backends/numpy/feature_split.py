@@ -59,7 +59,7 @@ class FeatureSplitter:
         splits = Splits.none(np, m, n_channels, self.mask_words)
         occupied = np.bincount(groups.node[groups.hessian > 0], minlength=m)
         could = occupied >= 2
-        missing = self._missing(groups, m)
+        missing = self._missing(asked, groups)
         groups = groups.take(np.flatnonzero(could[groups.node]))
         if not len(groups.node):
             return splits, could
@@ -70,14 +70,20 @@ class FeatureSplitter:
             find(asked, chosen, missing, splits)
         return splits, could
 
-    def _missing(self, groups: Groups, m: int) -> Missing:
+    def _missing(self, asked: NodeFeature, groups: Groups) -> Missing:
+        m = len(asked.feature)
         at = np.flatnonzero(groups.code == self.task.matrix.missing_code)
         node = groups.node[at]
         hessian, count = np.zeros(m, np.int64), np.zeros(m, np.int64)
         gradient = np.zeros((m, groups.gradient.shape[1]), np.int64)
         hessian[node], count[node] = groups.hessian[at], groups.count[at]
         gradient[node] = groups.gradient[at]
-        return Missing(hessian, count, gradient)
+        either = np.ones(m, dtype=bool)
+        if not self.task.options.random_thresholds:
+            return Missing(hessian, count, gradient, either, either)
+        feature = asked.feature.astype(np.uint64)
+        left = randomness.missing_goes_left(asked.frontier.key, feature) == 1
+        return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
         target = self.task.target
