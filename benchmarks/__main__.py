@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import imports, memory, quality, report, speed, stages
+from benchmarks import imports, memory, parity, quality, report, speed, stages
 
 COMMANDS = {
     "speed": speed,
     "quality": quality,
+    "parity": parity,
     "memory": memory,
     "import": imports,
     "stages": stages,

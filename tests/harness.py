@@ -62,13 +62,26 @@ class Problem:
         balance = self.y.astype(np.int32) if self.balance and self.method != ALL_ROWS else None
         sampler = RowSampler(self.method, n, n_draws, self.seed, self.weights, balance)
         if self.classification:
-            real = sampler.real_weights if balance is None else np.ones(n)
-            target = class_target(self.y, int(self.y.max()) + 1, real)
+            target = class_target(self.y, int(self.y.max()) + 1, sampler.weight_facts)
         else:
             y = self.y.reshape(n, -1)
-            bounds = sampler.weight_total, sampler.largest_weight
-            target = value_target(y, sampler.real_weights, *bounds)
+            target = value_target(y, sampler.weight_facts)
         return mapper, bin_columns(self.X, mapper), sampler, target
+
+    def task(
+        self, matrix: BinnedMatrix, sampler: RowSampler, target: Target, **settings: Any
+    ) -> GrowTask:
+        """What a backend is asked for."""
+        features_of = None
+        if self.tree_features is not None:
+            count, n_features = self.tree_features, matrix.n_features
+
+            def features_of(tree: int) -> np.ndarray:
+                return draw_features(self.seed, tree, n_features, count, replace=False)
+
+        trees = range(self.n_trees)
+        common = (matrix, target, self.options, sampler.rows, trees, self.seed)
+        return GrowTask(*common, features_of=features_of, **settings)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""
@@ -78,24 +91,7 @@ class Problem:
 def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tuple[Ensemble, str]:
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
-    features_of = None
-    if problem.tree_features is not None:
-        count, n_features = problem.tree_features, matrix.n_features
-
-        def features_of(tree: int) -> np.ndarray:
-            return draw_features(problem.seed, tree, n_features, count, replace=False)
-
-    asked = GrowTask(
-        matrix,
-        target,
-        problem.options,
-        sampler.rows,
-        range(problem.n_trees),
-        problem.seed,
-        features_of=features_of,
-        n_threads=n_threads,
-        **task,
-    )
+    asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
     score = problem.options.score
     trees = [
         finish_tree(grown, mapper, target, sampler.rows(tree), score)

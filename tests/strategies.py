@@ -42,7 +42,11 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     n = draw(st.integers(1, max_rows))
+    shape = draw(st.sampled_from(("any", "any", "large", "wide")))
+    if max_rows >= 200 and shape != "any":  # whole histograms with subtraction; all 256 codes
+        n = draw(st.integers(300, 700))
     kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=5))
+    kinds = ["normal", *kinds] if shape == "wide" else kinds
     X = make_columns(rng, n, kinds, draw(st.sampled_from((np.float32, np.float64))))
     y, classification = make_target(rng, X, draw(st.sampled_from(TARGET_KINDS)))
     is_categorical = np.zeros(len(kinds), dtype=bool)
@@ -63,7 +67,7 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
         method,
         balance=classification and draw(st.booleans()),
         is_categorical=is_categorical,
-        max_bins=draw(st.sampled_from((255, 255, 2, 16))),
+        max_bins=6 if shape == "large" else draw(st.sampled_from((255, 255, 2, 16))),
         tree_features=draw(st.sampled_from((None, None, 1))),
         seed=seed,
         options=draw(tree_options(classification)),

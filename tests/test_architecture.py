@@ -27,6 +27,14 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def absolute(path: Path, node: ast.ImportFrom) -> str:
+    """The module that an import names, relative ones resolved."""
+    if not node.level:
+        return node.module or ""
+    package = path.relative_to(PACKAGE.parent).parts[: -node.level]
+    return ".".join((*package, *([node.module] if node.module else [])))
+
+
 def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
     """Modules a file imports, and whether only for type checking."""
     tree = ast.parse(path.read_text())
@@ -38,11 +46,14 @@ def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield name.name, node in typing_only
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module, node in typing_only
-            for name in node.names:
-                if (PACKAGE.parent / node.module.replace(".", "/") / f"{name.name}.py").exists():
-                    yield f"{node.module}.{name.name}", node in typing_only
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(path, node)
+            folder = PACKAGE.parent / module.replace(".", "/")
+            files = [n.name for n in node.names if (folder / f"{n.name}.py").exists()]
+            if len(files) < len(node.names):
+                yield module, node in typing_only
+            for name in files:
+                yield f"{module}.{name}", node in typing_only
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)

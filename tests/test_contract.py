@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.spec import GrowTask
 from tests.harness import Problem
 from tests.naive import NaiveBackend
 from tests.strategies import problems
@@ -18,8 +17,7 @@ from tests.strategies import problems
 @given(problems(max_rows=40))
 def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
     _, matrix, sampler, target = problem.prepare()
-    trees = range(problem.n_trees)
-    task = GrowTask(matrix, target, problem.options, sampler.rows, trees, problem.seed)
+    task = problem.task(matrix, sampler, target)
     pairs = zip(NumpyBackend().grow(task), NaiveBackend().grow(task), strict=True)
     for (_, found), (_, expected) in pairs:
         for column in fields(expected):

@@ -13,7 +13,9 @@ from gpuboost.engine import numerics, randomness, scores
 from gpuboost.engine.best_first import reached
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
 from gpuboost.engine.statistics import (
+    EXACT_BITS,
     SUM_BITS,
+    WeightFacts,
     exact_mean,
     planes_to_float,
     sum_bits,
@@ -108,11 +110,45 @@ def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: in
     assert found[0] == pytest.approx(max(naive_gain(score, left, node), 0), rel=1e-9, abs=1e-7)
 
 
-@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 50))
+@given(st.integers(1, 2**40), st.integers(-(2**47), 2**47), st.integers(2, 50))
 def test_equal_means_gain_exactly_nothing(h: int, g: int, times: int) -> None:
+    """While sums stay below 2**53: they are float64 values then, equal products round equally."""
     gl, hl = np.array([float(g)]), np.array([float(h)])
-    whole = scores.squares_term(gl, gl * (times + 1), hl, hl * (times + 1))
+    whole = scores.squares_term(gl, np.array([float(g * times)]), hl, np.array([float(h * times)]))
     assert whole[0] == 0.0
+
+
+@pytest.mark.parametrize("n", [10, 1000, 10**6, 10**8])
+@pytest.mark.parametrize("largest", [1.0, 20.0, 65536.0])
+def test_sums_of_targets_are_float64_values(n: int, largest: float) -> None:
+    total = n * largest
+    y = np.array([[-1.0], [1.0]])
+    values = value_target(y, WeightFacts(total, largest)).values
+    assert values is not None
+    if total <= 2.0**41:
+        assert np.abs(values).max() * total <= 2.0**EXACT_BITS
+    assert np.abs(values).max() >= 2**11
+
+
+def test_rows_of_no_weight_do_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    y, weights = rng.standard_normal((50, 1)), rng.random(50)
+    weights[[0, 7]] = 0.0
+    found = []
+    for wild in (1e13, -1e300):
+        y[0] = wild
+        target = value_target(y, RowSampler("all", 50, 50, 0, weights).weight_facts)
+        found.append((target.mean, target.value_exponent, target.values, target.wide))
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_equal_weights_are_no_weights() -> None:
+    sampler = RowSampler("all", 5, 5, 0, np.full(5, 0.1))
+    rows = sampler.rows(0)
+    assert rows.weight.tolist() == [1] * 5
+    assert rows.unit == 0.1
+    assert sampler.weight_facts.real is None
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60))
@@ -132,7 +168,7 @@ def test_exact_mean_has_no_order() -> None:
 
 def test_equal_targets_stay_equal() -> None:
     y = np.repeat(np.random.default_rng(0).lognormal(0, 3, 50), 7)[:, None]
-    target = value_target(y, None, float(len(y)), 1.0)
+    target = value_target(y, WeightFacts(float(len(y)), 1.0))
     assert target.values is not None
     assert len(np.unique(target.values)) <= 50
     assert (target.values.reshape(-1, 7) == target.values[::7]).all()

@@ -58,12 +58,10 @@ def make_task(
     mapper = fit_bin_mapper(X, kinds)
     sampler = RowSampler(method, n, n, 7, weights)
     if n_classes:
-        target = class_target(y, n_classes, sampler.real_weights)
+        target = class_target(y, n_classes, sampler.weight_facts)
     else:
         columns = y.reshape(n, -1).astype(np.float64)
-        target = value_target(
-            columns, sampler.real_weights, sampler.weight_total, sampler.largest_weight
-        )
+        target = value_target(columns, sampler.weight_facts)
     matrix = bin_columns(X, mapper)
     limits = TreeOptions(**{"score": scores.SQUARES, **options})
     return GrowTask(

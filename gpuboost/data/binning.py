@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .bins import MAX_BINS, BinMapper, BinnedMatrix, midpoint, round_down_to_float32
+from gpuboost.engine.numerics import midpoint
+
+from .bins import MAX_BINS, BinMapper, BinnedMatrix, round_down_to_float32
 from .quantiles import Floats, distinct_values, limit_heavy, quantile_cuts, weighted_rows
 
 __all__ = [

@@ -124,19 +124,6 @@ class BinnedMatrix:
         return self.mapper.width
 
 
-def midpoint(a: Any, b: Any) -> NDArray[np.float64]:
-    """Return the float64 halfway between `a` and `b` (`a < b`), with `a <= result < b`.
-
-    Where the midpoint rounds to `b` the result is `a`. Neither huge nor denormal values harm it.
-    """
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        total = a + b
-    # Halving first would round denormals, adding first overflows above 9e307.
-    middle = np.where(np.isfinite(total), total * 0.5, a * 0.5 + b * 0.5)
-    return np.where(middle < b, middle, a) + 0.0  # + 0.0 makes -0.0 positive
-
-
 def round_down_to_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return the largest float32 that is not above each value, so that comparisons stay exact."""
     with np.errstate(over="ignore", under="ignore"):

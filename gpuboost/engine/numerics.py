@@ -51,9 +51,13 @@ def log(x):
     return exponent * _LN2_HIGH - ((half - (s * (half + p) + exponent * _LN2_LOW)) - f)
 
 
-def midpoint(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A value v with a <= v < b, midway where float64 has one; a < b, no overflow."""
+def midpoint(a, b):
+    """Values v with a <= v < b, midway where float64 has one; a < b. float64 arrays or scalars.
+
+    Halving first would round denormals, adding first overflows above 9e307. Never -0.0.
+    """
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     with np.errstate(over="ignore"):
-        middle = (a + b) * 0.5
-    middle = np.where(np.isinf(middle), a * 0.5 + b * 0.5, middle)
-    return np.where((middle >= b) | (middle < a), a, middle) + 0.0
+        total = a + b
+    middle = np.where(np.isfinite(total), total * 0.5, a * 0.5 + b * 0.5)
+    return np.where(middle < b, middle, a) + 0.0

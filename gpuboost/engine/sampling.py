@@ -12,17 +12,13 @@ from gpuboost.engine.spec import TreeRows
 from gpuboost.engine.statistics import (
     SUM_BITS,
     WEIGHT_BITS,
+    WeightFacts,
     exponent_of,
     sum_bits,
     two_planes,
 )
 
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
-
-
-def are_draw_counts(weights: np.ndarray) -> bool:
-    """Whether weights are integers small enough to be used as they are."""
-    return bool(weights.max() <= 2**WEIGHT_BITS and (weights == np.floor(weights)).all())
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,8 @@ class RowSampler:
     balance : int32 (n_samples,) or None
         Class codes: every tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
+    row_factor : float64 (n_samples,) or None
+        Multiplies the draw counts of every tree; not with ``method="all"``.
     """
 
     method: str
@@ -48,60 +46,72 @@ class RowSampler:
     seed: int
     weights: np.ndarray | None = None
     balance: np.ndarray | None = None
+    row_factor: np.ndarray | None = None
     _cumulative: np.ndarray | None = field(init=False, default=None)
+    _whole: np.ndarray | None = field(init=False, default=None)
+    _unit: float = field(init=False, default=1.0)
 
     def __post_init__(self) -> None:
-        if self.method == WITH_REPLACEMENT and self.weights is not None:
+        if self.weights is None:
+            return
+        if self.method == WITH_REPLACEMENT:
             column = self.weights[:, None]
             exponent = SUM_BITS - sum_bits(self.n_samples) - exponent_of(column)
             fixed = np.rint(np.ldexp(column, exponent))[:, 0].astype(np.uint64)
             object.__setattr__(self, "_cumulative", np.cumsum(fixed, dtype=np.uint64))
+        if self.method == ALL_ROWS:
+            whole, unit = whole_weights(self.weights)
+            object.__setattr__(self, "_whole", whole)
+            object.__setattr__(self, "_unit", unit)
 
     @property
-    def real_weights(self) -> np.ndarray | None:
-        """Weights that are neither drawn with nor whole numbers; leaf values need them."""
-        if self.method != ALL_ROWS or self.weights is None or are_draw_counts(self.weights):
-            return None
-        return self.weights
-
-    @property
-    def weight_total(self) -> float:
-        """Bound of the sum of a tree's integer weights."""
-        if self.method != ALL_ROWS:
-            return float(self.n_draws)
-        if self.weights is None:
-            return float(self.n_samples)
-        if self.real_weights is None:
-            return float(self.weights.sum())
-        return float(np.ceil(scale_weights(self.weights)).sum())
-
-    @property
-    def largest_weight(self) -> float:
-        """Bound of a tree's integer weights.
+    def weight_facts(self) -> WeightFacts:
+        """What a target must know of the weights.
 
         A row drawn m times on average is drawn more than 2 m + 64 times with probability below
         exp(-60): no bootstrap will ever see it.
         """
+        inside = None if self.weights is None else self.weights > 0
         if self.method == WITHOUT_REPLACEMENT:
-            return 1.0
+            return WeightFacts(float(self.n_draws), 1.0, inside=inside)
         if self.method == WITH_REPLACEMENT:
-            shares = None if self.weights is None else self.weights / self.weights.sum()
-            share = 1.0 / self.n_samples if shares is None else float(shares.max())
-            return min(2.0 * self.n_draws * share + 64.0, float(self.n_draws))
-        return float(2**WEIGHT_BITS) if self.weights is not None else 1.0
+            share = 1.0 / self.n_samples
+            if self._cumulative is not None:
+                largest = np.diff(self._cumulative, prepend=np.uint64(0)).max()
+                share = float(largest) / float(self._cumulative[-1])
+            often = min(2.0 * self.n_draws * share + 64.0, float(self.n_draws))
+            return WeightFacts(float(self.n_draws), often, inside=inside)
+        if self.weights is None:
+            return WeightFacts(float(self.n_samples), 1.0)
+        if self._whole is not None:
+            total, largest = float(self._whole.sum()), float(self._whole.max())
+            return WeightFacts(total, largest, inside=inside)
+        total = float(np.ceil(scale_weights(self.weights)).sum())
+        real = np.ldexp(self.weights, -exponent_of(self.weights[:, None])[0])
+        return WeightFacts(total, float(2**WEIGHT_BITS), real, inside)
 
     def rows(self, tree: int) -> TreeRows:
         """The rows of one tree."""
         if self.method == ALL_ROWS:
             return self._all_rows(tree)
         draws = self.draw_counts(tree)
-        if self.balance is None:
+        if self.balance is None and self.row_factor is None:
             return TreeRows(draws, None, draws=True)
+        weights = draws.astype(np.float64)
+        if self.row_factor is not None:
+            weights = weights * self.row_factor
+        if self.balance is not None:
+            weights = weights * self._balancing(draws)
+        return self._real_rows(tree, weights, own_sums=True)
+
+    def _balancing(self, draws: np.ndarray) -> np.ndarray:
+        """Factor of each row that gives the classes of a tree's draws equal weight."""
+        assert self.balance is not None
         in_class = np.bincount(self.balance, weights=draws)
         present = in_class > 0
         class_weight = np.zeros(len(in_class))
         class_weight[present] = self.n_draws / (present.sum() * in_class[present])
-        return self._real_rows(tree, draws * class_weight[self.balance], own_sums=True)
+        return class_weight[self.balance]
 
     def draw_counts(self, tree: int) -> np.ndarray:
         """How often each row is drawn for the tree: int32 (n_samples,), 0 for out-of-bag rows."""
@@ -131,8 +141,8 @@ class RowSampler:
     def _all_rows(self, tree: int) -> TreeRows:
         if self.weights is None:
             return TreeRows(np.ones(self.n_samples, np.int32), None, draws=True)
-        if self.real_weights is None:
-            return TreeRows(self.weights.astype(np.int32), None, draws=True)
+        if self._whole is not None:
+            return TreeRows(self._whole, None, draws=True, unit=self._unit)
         return self._real_rows(tree, self.weights, own_sums=False)
 
     def _real_rows(self, tree: int, weights: np.ndarray, own_sums: bool) -> TreeRows:
@@ -142,10 +152,28 @@ class RowSampler:
         rounded = np.floor(scale_weights(weights) + randomness.uniform(words))
         inside = weights > 0
         integer = np.where(inside, rounded, 0).astype(np.int32)
+        exponent = exponent_of(weights[:, None])[0]
+        unit = float(np.ldexp(1.0, exponent))
         if not own_sums:
-            return TreeRows(integer, inside, draws=False)
-        wide, exponents = two_planes(weights[:, None], SUM_BITS - sum_bits(self.n_samples))
-        return TreeRows(integer, inside, draws=False, wide=wide, exponents=exponents)
+            return TreeRows(integer, inside, draws=False, unit=unit)
+        planes = np.ldexp(weights, -exponent)[:, None]
+        wide, exponents = two_planes(planes, SUM_BITS - sum_bits(self.n_samples))
+        return TreeRows(integer, inside, draws=False, wide=wide, exponents=exponents, unit=unit)
+
+
+def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
+    """Weights as whole numbers up to 2**WEIGHT_BITS times a unit, if they are: int32 (n,), unit.
+
+    The unit is 1 or the smallest positive weight; equal weights are thus no weights.
+    """
+    smallest_weight = float(weights[weights > 0].min())
+    for unit in (1.0, smallest_weight):
+        if float(weights.max()) > 2.0**WEIGHT_BITS * unit:
+            continue
+        counts = np.rint(weights / unit)
+        if (counts * unit == weights).all():
+            return counts.astype(np.int32), unit
+    return None, 1.0
 
 
 def scale_weights(weights: np.ndarray) -> np.ndarray:

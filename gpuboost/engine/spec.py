@@ -24,7 +24,7 @@ ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 @dataclass(frozen=True)
 class TreeOptions:
-    """Limits and policy of one tree; DESIGN of each as in scikit-learn's parameter of that name."""
+    """Limits and policy of one tree, each as scikit-learn's parameter of that name."""
 
     score: int
     random_thresholds: bool = False
@@ -88,6 +88,8 @@ class TreeRows:
         This tree's own leaf sums, in place of `Target.wide`.
     exponents : int64 (P,) or None
         Those of ``wide``, in place of `Target.exponents`.
+    unit : float
+        The user's weights are those that leaf sums add up, times this.
     """
 
     weight: np.ndarray
@@ -95,6 +97,7 @@ class TreeRows:
     draws: bool
     wide: np.ndarray | None = None
     exponents: np.ndarray | None = None
+    unit: float = 1.0
 
     @property
     def mask(self) -> np.ndarray:

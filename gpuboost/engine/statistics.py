@@ -2,12 +2,15 @@
 
 Sums of integers do not depend on their order, which is why every backend finds the same model.
 Two kinds of integers are made. *Split statistics* (`Target.values`, `TreeRows.weight`) are narrow
-and fast: rounding them only ever decides between nearly equal splits. *Leaf sums* (``wide``) are
-fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its value to
-about the precision of float64, whatever the range of targets and weights.
+and fast: rounding them decides between nearly equal splits, and targets closer than 2**-28 of their
+range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf). *Leaf
+sums* (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf
+its value to about the precision of float64, whatever the range of targets and weights.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +19,35 @@ from gpuboost.engine.spec import Target
 VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
 WEIGHT_BITS = 16  # a weight; integer weights up to 2**16 are exact
 SUM_BITS = 62  # no sum of a fit reaches 2**63
+EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
+LEAST_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """What a target must know of the weights of a fit.
+
+    Attributes
+    ----------
+    total, largest : float
+        Bounds of the sum of a tree's integer weights, and of each of them.
+    real : float64 (n,) or None
+        Real weights that leaf values are made of, at most 1; None if the integer weights are all
+        there is.
+    inside : bool (n,) or None
+        Rows that may be in a tree; None: all.
+    """
+
+    total: float
+    largest: float
+    real: np.ndarray | None = None
+    inside: np.ndarray | None = None
 
 
 def sum_bits(total: float) -> int:
     """Smallest b with ``total`` <= 2**b."""
-    return max(0, int(np.ceil(np.log2(max(float(total), 1.0)))))
+    mantissa, exponent = np.frexp(max(float(total), 1.0))
+    return int(exponent) - int(mantissa == 0.5)
 
 
 def exponent_of(x: np.ndarray) -> np.ndarray:
@@ -69,47 +96,33 @@ def exact_mean(y: np.ndarray) -> np.ndarray:
     return np.ldexp(total / len(y), -exponent)
 
 
-def class_target(classes: np.ndarray, n_classes: int, weights: np.ndarray | None) -> Target:
+def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Target:
     """Target of a classification.
 
     Parameters
     ----------
     classes : int32 (n,)
         Codes 0 to ``n_classes`` - 1.
-    weights : float64 (n,) or None
-        Real weights that leaf values are made of; None if the integer weights are all there is.
     """
     wide, exponents = None, np.zeros(0, np.int64)
-    if weights is not None:
-        wide, exponents = two_planes(weights[:, None], SUM_BITS - sum_bits(len(weights)))
+    if facts.real is not None:
+        wide, exponents = two_planes(facts.real[:, None], SUM_BITS - sum_bits(len(facts.real)))
     return Target(classes.astype(np.int32), None, n_classes, 1, wide, exponents)
 
 
-def value_target(
-    y: np.ndarray, weights: np.ndarray | None, weight_total: float, largest_weight: float
-) -> Target:
+def value_target(y: np.ndarray, facts: WeightFacts) -> Target:
     """Target of a regression.
 
     Parameters
     ----------
     y : float64 (n, K)
-    weights : float64 (n,) or None
-        Real weights, folded into the leaf sums; None if integer weights multiply them.
-    weight_total, largest_weight : float
-        Bounds of the sum of a tree's integer weights, and of each of them.
+        Rows that are in no tree do not matter, whatever they hold.
     """
-    mean = exact_mean(y)
-    centred = y - mean
-    if not np.isfinite(centred).all():
-        raise ValueError(
-            "y spans more than float64 can hold around its mean; "
-            f"its values run from {y.min():g} to {y.max():g}. Scale the target down."
-        )
-    row_bits = SUM_BITS - 2 * sum_bits(largest_weight + 1.0)
-    bits = max(1, min(VALUE_BITS, SUM_BITS - sum_bits(weight_total), row_bits))
+    centred, mean = _centre(y, facts.inside)
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())
+    bits = _value_bits(facts)
     values = np.rint(np.ldexp(centred, bits - unit)).astype(np.int32)
     scaled = np.ldexp(centred, -unit)
     squares = np.zeros(len(y))
@@ -117,9 +130,33 @@ def value_target(
         squares = squares + scaled[:, k] * scaled[:, k]
     columns = np.column_stack([centred, squares])
     multiplicity = float(len(y))
-    if weights is None:
-        multiplicity = max(weight_total, multiplicity)
+    if facts.real is None:
+        multiplicity = max(facts.total, multiplicity)
     else:
-        columns = np.column_stack([columns * weights[:, None], weights])
+        columns = np.column_stack([columns * facts.real[:, None], facts.real])
     wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))
     return Target(None, values, 0, y.shape[1], wide, exponents, mean, bits - unit, unit)
+
+
+def _centre(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Targets less their mean, 0 for rows that are in no tree; and the mean."""
+    mean = exact_mean(y if inside is None else y[inside])
+    centred = y - mean
+    if inside is not None:
+        centred[~inside] = 0.0
+    if not np.isfinite(centred).all():
+        raise ValueError(
+            "y spans more than float64 can hold around its mean; "
+            f"its values run from {y.min():g} to {y.max():g}. Scale the target down."
+        )
+    return centred, mean
+
+
+def _value_bits(facts: WeightFacts) -> int:
+    """Bits of a quantised target.
+
+    Sums stay exact in float64 where `LEAST_VALUE_BITS` allow it; weight times target and weight
+    fit one packed word in any case.
+    """
+    exact = max(LEAST_VALUE_BITS, min(VALUE_BITS, EXACT_BITS - sum_bits(facts.total)))
+    return max(1, min(exact, SUM_BITS - 2 * sum_bits(facts.largest + 1.0)))

@@ -107,12 +107,14 @@ def gain_unit(score: int, target: Target) -> float:
     by powers of two, and impurity is the mean over outputs.
     """
     if score == ENTROPY:
-        return float(1.0 / np.log(2.0))
+        return 1.4426950408889634  # 1 / ln 2: nats to bits
     if score != SQUARES:
         return 1.0
     if target.classes is not None:
         return 2.0 if target.n_channels == 1 else 1.0
-    return float(np.ldexp(1.0 / target.n_outputs, -2 * target.value_exponent))
+    # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
+    exponent = min(max(-2 * target.value_exponent, -800), 800)
+    return float(np.ldexp(1.0 / target.n_outputs, exponent))
 
 
 def finish_tree(
@@ -143,7 +145,7 @@ def finish_tree(
         value=value,
         gain=grown.gain * unit,
         impurity=impurity,
-        weight=weight,
+        weight=weight * rows.unit,
         count=grown.count,
     )
 
@@ -172,7 +174,7 @@ def split_thresholds(grown: GrownTree, mapper: BinMapper) -> tuple[np.ndarray, n
     low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
     at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
     at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
-    for _ in range(8):  # bisection: the last bin in [low, high] whose centre is at most `at`
+    while (low < high).any():  # bisection: the last bin in [low, high] whose centre is at most `at`
         middle = (low + high + 1) // 2
         reached = mapper.center[feature, middle] <= at
         low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
@@ -211,7 +213,8 @@ def regression_values(
     centred = sums[:, :k] / weight[:, None]
     unit = target.square_unit
     squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
-    impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
+    with np.errstate(over="ignore", under="ignore"):
+        impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
     return target.mean + centred, impurity, weight
 
 

@@ -46,7 +46,7 @@ class ClassLabels:
 
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
-        return class_target(self.codes, len(self.classes), sampler.real_weights)
+        return class_target(self.codes, len(self.classes), sampler.weight_facts)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
         """Weight of each row from that of its class."""
@@ -84,9 +84,7 @@ class ValueLabels:
         """The target in integers."""
         columns = self.values.reshape(len(self.values), -1)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            return value_target(
-                columns, sampler.real_weights, sampler.weight_total, sampler.largest_weight
-            )
+            return value_target(columns, sampler.weight_facts)
 
     def attributes(self) -> dict[str, Any]:
         """What scikit-learn's regressors tell about the targets."""

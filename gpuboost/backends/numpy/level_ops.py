@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.spec import GrowTask
 
-BYTES_PER_ROW = 120  # peak of the temporaries of one pass over the rows, measured
+# Temporaries of one pass at their peak: per row, per row and channel, per node and feature.
+BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
 _UNUSED = np.uint64(2**64 - 1)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
@@ -58,9 +59,11 @@ class NumpyLevelOps(RowOps):
 
     def _slices(self, count: np.ndarray, nodes: np.ndarray) -> list[np.ndarray]:
         """Runs of nodes whose rows fit the budget; a single node may exceed it."""
-        per_slice = max(1, self.task.memory_budget // BYTES_PER_ROW)
-        ends = np.cumsum(count[nodes])
-        cuts = np.flatnonzero(np.diff(ends // per_slice)) + 1
+        of_row = BYTES_PER_ROW + BYTES_PER_CHANNEL * self.task.target.n_channels
+        of_node = BYTES_PER_RANK * self.task.matrix.n_features
+        ends = np.cumsum(count[nodes] * of_row + of_node)
+        budget = max(1, self.task.memory_budget // self.task.n_threads)
+        cuts = np.flatnonzero(np.diff(ends // budget)) + 1
         return [part for part in np.split(nodes, cuts) if len(part)]
 
     def _walk(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, splits: Splits) -> None:
