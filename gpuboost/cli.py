@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
+import importlib.util
+import math
 import platform
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
+MOST_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
 
@@ -41,11 +42,11 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument(
         "--seconds",
-        type=float,
+        type=_seconds,
         default=120.0,
         help="that the whole should take (default: %(default)s)",
     )
-    demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    demo.add_argument("--seed", type=_seed, default=0, help="default: %(default)s")
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and what will be used")
     info.set_defaults(run=run_info)
@@ -54,8 +55,10 @@ def parser() -> argparse.ArgumentParser:
 
 def run_demo(args: argparse.Namespace) -> int:
     """``gpuboost demo``."""
+    from gpuboost.backends.choice import check_device
     from gpuboost.demo import DemoOptions, run
 
+    check_device(args.device)  # before tables are made and other estimators trained
     return run(DemoOptions(args.device, args.rows, args.seconds, args.seed))
 
 
@@ -75,7 +78,7 @@ def version() -> str:
 def info_text() -> str:
     """Devices, what will be used and why not the others, versions, cores, compile cache."""
     from gpuboost.backends.choice import available_backends
-    from gpuboost.estimators.settings import available_threads
+    from gpuboost.data.parameters import thread_count
 
     backends = available_backends()
     usable = [name for name, works, _ in backends if works]
@@ -85,7 +88,7 @@ def info_text() -> str:
     lines += ["", f'device="auto"  {what_auto_does(usable)}']
     lines += [
         "",
-        f"threads        {available_threads(None)}, where n_jobs=None",
+        f"threads        {thread_count(None)}, where n_jobs=None",
         f"compile cache  {compile_cache()}",
     ]
     lines += ["", "versions", f"  {'python':13s} {platform.python_version()}"]
@@ -102,19 +105,16 @@ def what_auto_does(usable: Sequence[str]) -> str:
 
 
 def compile_cache() -> str:
-    """How much of the Numba backend is compiled and kept on disk."""
-    folder = cache_folder()
-    compiled = len(list(folder.rglob("*.nbc"))) if folder.is_dir() else 0
+    """Which programs of the Numba backend are compiled and kept on disk."""
+    from gpuboost.backends.compiled import cache_folders, compiled_programs
+
+    if importlib.util.find_spec("numba") is None:
+        return "none: Numba is not installed"
+    compiled = compiled_programs()
     if compiled:
-        return f"{compiled} compiled functions in {folder}"
-    return f"empty ({folder}): the first large fit compiles, once"
-
-
-def cache_folder() -> Path:
-    """Where Numba keeps what it compiles: beside the sources, or where the user said."""
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return Path(os.environ["NUMBA_CACHE_DIR"])
-    return Path(__file__).parent / "backends" / "numba" / "__pycache__"
+        folders = ", ".join(dict.fromkeys(map(str, compiled.values())))
+        return f"{', '.join(compiled)} in {folders}"
+    return f"empty ({cache_folders()[0]}): the first large fit compiles, once"
 
 
 def installed(package: str) -> str:
@@ -127,10 +127,33 @@ def installed(package: str) -> str:
 
 def _rows(text: str) -> int:
     """A number of rows from the command line."""
-    rows = int(text)
-    if rows < 100:
-        raise argparse.ArgumentTypeError(f"must be at least 100, got {rows}")
-    return rows
+    return _whole_number(text, 100, MOST_ROWS)
+
+
+def _seed(text: str) -> int:
+    """A seed from the command line."""
+    return _whole_number(text, 0, 2**32 - 1)
+
+
+def _whole_number(text: str, low: int, high: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, got {text}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    """A time from the command line."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text}")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 import gpuboost
+from gpuboost.data.parameters import thread_count
 from gpuboost.demo_table import (
     SYNTHETIC,
     TREE_COST,
@@ -22,7 +23,6 @@ from gpuboost.demo_table import (
     footer,
     table_text,
 )
-from gpuboost.estimators.settings import available_threads
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
@@ -79,7 +79,7 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
         waiting = [job for job in small_jobs(synthetic) if job.is_ensemble]
         while waiting:
             left = options.seconds - (time.perf_counter() - started)
-            job = sized(waiting, slowest_seconds(singles), left * available_threads(None))
+            job = sized(waiting, slowest_seconds(singles), left * thread_count(None))
             lines.append(compare(job, options, step))
             waiting = waiting[1:]
     print(chosen_sentence(lines, options), file=out)

@@ -160,6 +160,8 @@ BAD_PARAMETERS = [
     (bagging, {"max_features": "sqrt"}, ValueError, "max_features"),
     (bagging, {"max_features": None}, TypeError, "max_features"),
     (forest, {"max_samples": 0}, ValueError, "max_samples"),
+    (forest, {"max_samples": 2**31}, ValueError, "from 1 to 2147483647"),
+    (forest, {"max_samples": 1e9}, ValueError, r"3e\+10 rows for each tree, more than 2147483647"),
     (forest, {"max_samples": -0.5}, ValueError, "max_samples"),
     (forest, {"max_samples": "half"}, TypeError, "max_samples"),
     (bagging, {"max_samples": 1.5}, ValueError, "max_samples"),
@@ -182,6 +184,7 @@ BAD_PARAMETERS = [
     (forest, {"random_state": -1}, ValueError, "random_state .* from 0 to"),
     (forest, {"random_state": 2**32}, ValueError, "random_state"),
     (forest, {"random_state": "seed"}, ValueError, "random_state must be an integer"),
+    (forest, {"random_state": True}, TypeError, "random_state must be an integer from 0"),
     (forest, {"random_state": 1.5}, ValueError, "random_state"),
     (forest, {"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
     (forest, {"n_jobs": 1.5}, TypeError, "n_jobs"),
@@ -256,6 +259,36 @@ def test_names_that_differ_at_predict():
         model.predict(FRAME[list("bacd")])
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         model.predict(X)
+
+
+def test_a_dataset_must_have_the_names_and_categories_of_the_model():
+    def dataset(levels, **options):
+        color = pd.Categorical(np.array(levels)[Y], categories=levels)
+        frame = pd.DataFrame({"a": X[:, 0], "color": color})
+        return Dataset(frame, **options)
+
+    data = dataset(["blue", "green", "red"])
+    other, model = dataset(["blue", "green", "yellow"]), forest(warm_start=True).fit(data, Y)
+    before = model.fingerprint()
+    for use in (
+        lambda: model.predict(other),
+        lambda: model.set_params(n_estimators=5).fit(other, Y),
+    ):
+        with pytest.raises(ValueError, match=r"this Dataset has other categories than"):
+            use()
+    model.predict(dataset(["blue", "green", "red"]))  # made without a reference, but the same
+    assert forest().fit(other, Y).fingerprint() != before  # equal trees of other categories
+    renamed = Dataset(pd.DataFrame({"b": X[:, 0], "color": Y}))
+    turned = Dataset(pd.DataFrame({"color": Y, "a": X[:, 0]}))
+    for data, message in ((renamed, "unseen at fit time:\n- b"), (turned, "same order")):
+        with pytest.raises(ValueError, match=message):
+            model.predict(data)
+        with pytest.raises(ValueError, match=message):
+            model.fit(data, Y)
+    named = forest().fit(Dataset(FRAME), Y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        named.predict(Dataset(X))
+    assert model.fingerprint() == before
 
 
 def test_a_dataset_with_other_bins_or_contradicted():

@@ -123,12 +123,52 @@ def test_hard_voting():
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], votes, rtol=0, atol=1e-15)
 
 
-def test_class_weight_of_the_base_tree_shifts_the_draws():
-    y = (np.arange(len(Y)) % 10 == 0).astype(int)
-    base = DecisionTreeClassifier(class_weight="balanced", max_depth=1)
-    model = BaggingClassifier(base, n_estimators=60, device="numpy", random_state=0).fit(X, y)
-    rows = np.concatenate(model.estimators_samples_)
-    assert y[rows].mean() == pytest.approx(0.5, abs=0.02)
+RARE = (np.arange(len(Y)) % 10 == 0).astype(int)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 9.0}])
+@pytest.mark.parametrize("bootstrap", [True, False])
+def test_class_weight_of_the_base_tree_weighs_the_rows_it_is_given(class_weight, bootstrap):
+    """As in scikit-learn: the draws are those without it, and the tree multiplies it in."""
+    params = {"max_samples": 0.5, "bootstrap": bootstrap, **SMALL}
+    base = DecisionTreeClassifier(class_weight=class_weight, max_depth=2)
+    model = BaggingClassifier(base, **params).fit(X, RARE)
+    plain = BaggingClassifier(DecisionTreeClassifier(max_depth=2), **params).fit(X, RARE)
+    counts = np.bincount(RARE)
+    factor = len(RARE) / (2 * counts) if class_weight == "balanced" else np.array([1.0, 9.0])
+    for t, rows in enumerate(model.estimators_samples_):
+        assert len(rows) == len(RARE) // 2
+        np.testing.assert_array_equal(rows, plain.estimators_samples_[t])
+        weight = factor[RARE[rows]]
+        root = model.estimators_[t].tree_
+        assert root.weighted_n_node_samples[0] == pytest.approx(weight.sum(), rel=1e-12)
+        share = weight[RARE[rows] == 1].sum() / weight.sum()
+        assert root.value[0, 0, 1] == pytest.approx(share, rel=1e-12)
+
+
+def test_class_weight_without_drawing_is_a_sample_weight():
+    base = DecisionTreeClassifier(class_weight={0: 1.0, 1: 9.0})
+    params = {"bootstrap": False, "max_features": 0.5, **SMALL}
+    few = np.round(100 * X / X.max(axis=0))  # each value a bin, whatever the rows weigh
+    one = BaggingClassifier(base, **params).fit(few, RARE)
+    other = BaggingClassifier(**params).fit(few, RARE, 1.0 + 8 * RARE)
+    assert one.fingerprint() == other.fingerprint()
+
+
+def test_a_class_of_weight_zero_is_not_in_the_trees_but_has_out_of_bag_votes():
+    base = DecisionTreeClassifier(class_weight={0: 1.0, 1: 0.0})
+    model = BaggingClassifier(base, n_estimators=40, oob_score=True, device="numpy", random_state=0)
+    model.fit(X, RARE)
+    np.testing.assert_array_equal(model.oob_decision_function_[:, 1], np.zeros(len(X)))
+    left_out = [np.setdiff1d(np.arange(len(X)), rows) for rows in model.estimators_samples_]
+    assert len(np.concatenate(left_out)) < 0.5 * 40 * len(X)
+    sure = BaggingClassifier(
+        DecisionTreeClassifier(class_weight={0: 0.0, 1: 1.0}), max_samples=2, **SMALL
+    )
+    with pytest.raises(
+        ValueError, match=r"rows drawn for tree \d+ are of classes whose class_weight is 0"
+    ):
+        sure.fit(X, RARE)
 
 
 def test_weights_without_replacement_warn_and_favour_heavy_rows():

@@ -10,8 +10,13 @@ import pytest
 
 import gpuboost
 from gpuboost import cli, demo, demo_table
+from gpuboost.backends import compiled
 from gpuboost.backends.choice import available_backends
 from gpuboost.demo_table import Job, Line, Outcome
+
+CLI_ERROR = (
+    'gpuboost: device must be "auto", "cpu", "cuda", "cuda:N", "numpy" or "numba", got \'gpu\'\n'
+)
 
 
 def test_version(capsys):
@@ -61,14 +66,42 @@ def test_what_auto_does(usable, expected):
 def test_compile_cache_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert cli.compile_cache().startswith("empty")
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "grow.nbc").write_bytes(b"")
-    assert cli.compile_cache().startswith("1 compiled functions in")
+    (folder,) = compiled.cache_folders()
+    folder.mkdir()
+    (folder / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # of other sources
+    assert cli.compile_cache().startswith("empty")
+    compiled.mark_compiled(folder, compiled.PREDICT)
+    assert cli.compile_cache() == f"predict in {folder}"
 
 
 def test_packages_that_are_not_there():
     assert cli.installed("no-such-package-anywhere") == "not installed"
     assert cli.installed("numpy")[0].isdigit()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rows", "many"], "whole number from 100 to 100000000, got many"),
+        (["--rows", "-5"], "whole number from 100"),
+        (["--rows", "1000000000000"], "whole number from 100"),
+        (["--seconds", "0"], "a number of seconds above 0, got 0"),
+        (["--seconds", "nan"], "a number of seconds above 0"),
+        (["--seconds", "soon"], "a number of seconds above 0, got soon"),
+        (["--seed", "-1"], "whole number from 0 to 4294967295, got -1"),
+        (["--seed", "x"], "whole number from 0 to 4294967295, got x"),
+    ],
+)
+def test_wrong_options_of_the_demo_say_what_is_allowed(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["demo", *words])
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_a_device_that_is_none_is_told_before_anything_is_trained(capsys, monkeypatch):
+    monkeypatch.setattr(demo, "run", lambda options: pytest.fail("the demonstration began"))
+    assert cli.main(["demo", "--device", "gpu"]) == 1
+    assert capsys.readouterr() == ("", CLI_ERROR)
 
 
 def test_unusable_device_is_one_line(capsys):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import joblib
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
-from gpuboost.backends import choice
+from gpuboost.backends import choice, compiled
 from gpuboost.backends.choice import (
     COMPILE_SECONDS,
     GROW_MANY,
@@ -25,7 +27,7 @@ from gpuboost.backends.choice import (
     choose_backend,
     growth_work,
 )
-from gpuboost.estimators.settings import available_threads
+from gpuboost.data.parameters import thread_count
 
 NO_CUPY = importlib.util.find_spec("cupy") is None
 LITTLE, MUCH = Work(GROW_ONE, numpy=1e-3, numba=1e-4), Work(GROW_ONE, numpy=1e6, numba=1e4)
@@ -111,17 +113,80 @@ def test_work_grows_with_everything():
 
 def test_starting_numba_costs_what_is_still_to_be_done(monkeypatch):
     monkeypatch.setattr(choice, "_loaded_programs", {PREDICT})
-    monkeypatch.setattr(choice, "_compiled_variants", lambda name: int(name == "grow.grow"))
+    monkeypatch.setattr(choice, "_programs_on_disk", lambda: {GROW_ONE})
     start = choice._numba_start_seconds
     assert [start(p) for p in (PREDICT, GROW_ONE, GROW_MANY)] == [0, LOAD_SECONDS, COMPILE_SECONDS]
 
 
-def test_compiled_code_is_found_on_disk():
-    X, y = load_breast_cancer(return_X_y=True)
-    DecisionTreeClassifier(device="numba").fit(X, y).predict(X)
-    choice._compiled_variants.cache_clear()
-    for program, (name, _) in choice.COMPILED.items():
-        assert choice._compiled_variants(name) >= 1, program
+USES = {
+    PREDICT: "np.zeros((20, 2))); model.set_params(device='numba').predict(X",
+    GROW_ONE: "X); DecisionTreeClassifier(device='numba').fit(X, X[:, 0] > 9",
+    GROW_MANY: "X); DecisionTreeClassifier(device='numba').fit(X, X[:, 0] // 9",
+}
+
+
+@pytest.mark.parametrize(
+    "program", [PREDICT, *(pytest.param(p, marks=pytest.mark.slow) for p in (GROW_ONE, GROW_MANY))]
+)
+def test_compiled_code_is_found_where_numba_keeps_it(program, tmp_path):
+    """One program, in a process of its own whose cache is empty."""
+    code = f"""
+import numpy as np
+from gpuboost import DecisionTreeClassifier
+from gpuboost.backends.compiled import compiled_programs
+X = np.arange(40.0).reshape(20, 2)
+model = DecisionTreeClassifier(device="numpy").fit(X, X[:, 0] > 9)
+assert not compiled_programs()
+model.predict({USES[program]})
+print(*compiled_programs())
+"""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = partial(subprocess.run, env=env, check=True, capture_output=True, text=True)
+    assert run([sys.executable, "-c", code]).stdout.split() == [program]
+    folders = {path.parent for path in tmp_path.rglob("*.nbc")}
+    assert {path.parent for path in tmp_path.rglob(f"*{compiled.SUFFIX}")} == folders
+    again = "from gpuboost.backends import choice; import sys; print(*choice._programs_on_disk())"
+    again += "; assert 'numba' not in sys.modules"
+    assert run([sys.executable, "-c", again]).stdout.split() == [program]
+
+
+def test_code_of_other_sources_or_versions_is_not_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    (folder,) = compiled.cache_folders()
+    folder.mkdir()
+    assert compiled.compiled_programs() == {}
+    other = folder / f"{PREDICT}.{compiled.installation()}-0123456789abcdef{compiled.SUFFIX}"
+    elsewhere = folder / compiled.marker(PREDICT).replace(".py3", ".py4")
+    other.touch(), elsewhere.touch()
+    assert compiled.compiled_programs() == {}
+    compiled.mark_compiled(folder, PREDICT)
+    assert compiled.compiled_programs() == {PREDICT: folder}
+    assert not other.exists() and elsewhere.exists()
+
+
+def test_the_folders_are_those_of_numba(tmp_path, monkeypatch):
+    from numba.core import caching, config
+
+    from gpuboost.backends.numba import grow
+
+    source = grow.__file__
+    tree, user = compiled.cache_folders()
+    assert (
+        str(tree) == caching.InTreeCacheLocator(test_auto_takes_what_is_faster, source)._cache_path
+    )
+    located = caching.UserWideCacheLocator(test_auto_takes_what_is_faster, source)
+    assert str(user) == located._cache_path
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    located = caching.UserProvidedCacheLocator(test_auto_takes_what_is_faster, source)
+    assert [str(folder) for folder in compiled.cache_folders()] == [located._cache_path]
+
+
+def test_many_features_are_work_for_numpy_even_with_few_rows():
+    """Every feature costs NumPy a call at every level, however small the table is."""
+    work = growth_work(500, 1000, 1, 2**31 - 1, 1)
+    assert work.numpy > work.numba + LOAD_SECONDS
+    assert growth_work(500, 5, 1, 2**31 - 1, 1).numpy < LOAD_SECONDS
 
 
 def test_device_says_what_was_used():
@@ -154,8 +219,8 @@ def test_a_small_first_fit_does_not_touch_numba():
 import sys
 import numpy as np
 from gpuboost import RandomForestClassifier
-from gpuboost.backends import choice
-choice._compiled_variants = lambda name: 0
+from gpuboost.backends import choice, compiled
+choice._programs_on_disk = lambda: frozenset()
 X = np.random.default_rng(0).normal(size=(3000, 10))
 model = RandomForestClassifier(n_estimators=20).fit(X, X[:, 0] > 0)
 model.predict(X)
@@ -182,10 +247,10 @@ assert name == "numba" and not usable and "Numba" in reason
 
 def test_threads_by_default_and_by_number(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert available_threads(None) == available_threads(-1) == joblib.cpu_count()
-    assert available_threads(3) == 3
+    assert thread_count(None) == thread_count(-1) == joblib.cpu_count()
+    assert thread_count(3) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert available_threads(None) == 1 and available_threads(2) == 2
+    assert thread_count(None) == 1 and thread_count(2) == 2
 
 
 @pytest.mark.parametrize("device", ["numpy", "numba"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.ensemble
 import sklearn.tree
@@ -80,7 +81,6 @@ def test_methods_and_attributes_are_those_of_scikit_learn(name):
     X, y = data_for(name)
     ours, other = make(name).fit(X, y), theirs(name)().fit(X, y)
     not_ours = {
-        "cost_complexity_pruning_path",  # pruning is not built
         "decision_function",  # a delegate of base learners that have it; trees have none
         "get_metadata_routing",
         "estimator",  # a forest of ours has no prototype of its trees before it is fitted
@@ -129,6 +129,68 @@ def test_examples_in_docstrings_run(name):
     runner = doctest.DocTestRunner()
     runner.run(module)
     assert runner.summarize(verbose=False) == (0, 5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_views_of_the_model_cannot_be_assigned(name):
+    X, y = data_for(name)
+    model = make(name).fit(X, y)
+    view = "estimators_" if hasattr(model, "estimators_") else "tree_"
+    with pytest.raises(AttributeError, match=f"{view} cannot be assigned.*only fit changes"):
+        setattr(model, view, None)
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        delattr(model, view)
+    before = model.predict(X)
+    if view == "estimators_":
+        model.estimators_.clear()  # a list of the caller's own
+        assert len(model.estimators_) == 5 and model.estimators_[0] is model.estimators_[0]
+        assert len({tree.random_state for tree in model.estimators_}) == 5
+    np.testing.assert_array_equal(model.predict(X), before)
+    first = getattr(model, view)
+    assert getattr(model.fit(X, y), view) is not first
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if "Tree" in n and not n.startswith("ExtraTrees")]
+)
+def test_trees_take_check_input_and_check_anyway(name):
+    X, y = data_for(name)
+    model = make(name).fit(X, y, None, False).fit(X, y, check_input=True)
+    for method in ("predict", "predict_proba", "apply", "decision_path"):
+        if hasattr(model, method):
+            one, other = (getattr(model, method)(X, check_input=c) for c in (True, False))
+            assert (one != other).sum() == 0
+            assert "check_input : bool" in getattr(model, method).__doc__
+            with pytest.raises(ValueError, match="features"):
+                getattr(model, method)(X[:, :2], check_input=False)
+            with pytest.raises(TypeError, match="check_input must be True or False"):
+                getattr(model, method)(X, check_input="no")
+    with pytest.raises(NotImplementedError, match="pruning is not built yet"):
+        model.cost_complexity_pruning_path(X, y)
+
+
+def test_warnings_name_the_line_of_the_user():
+    X, y = load_iris(return_X_y=True)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    grown = make("RandomForestClassifier", warm_start=True).fit(X, y)
+    for use in (
+        lambda: grown.fit(X, y),
+        lambda: grown.predict(frame),
+        lambda: make("RandomForestClassifier", oob_score=True, n_estimators=2).fit(X, y),
+        lambda: make("RandomForestClassifier", max_samples=0.01).fit(X, y),
+        lambda: make("DecisionTreeClassifier").fit(X, y[:, None]),
+        lambda: make("DecisionTreeRegressor", criterion="friedman_mse").fit(X, y),
+    ):
+        with pytest.warns() as told:
+            use()
+        assert {warning.filename for warning in told} == {__file__}, told[0].message
+
+
+def test_a_new_fit_leaves_what_a_user_wrote_on_the_model():
+    X, y = load_iris(return_X_y=True)
+    model = make("DecisionTreeClassifier").fit(X, y)
+    model.note_ = "mine"
+    assert model.fit(X, y).note_ == "mine"
 
 
 # ---- pickle, copy, clone -----------------------------------------------------------------------

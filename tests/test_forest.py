@@ -10,6 +10,7 @@ import pytest
 import sklearn.ensemble
 from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
+from sklearn.inspection import partial_dependence
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 from sklearn.model_selection import cross_val_score
 
@@ -166,6 +167,24 @@ def test_few_rows_of_a_fraction_warn(cancer):
     X, y = cancer
     with pytest.warns(UserWarning, match=r"max_samples=0\.005 of 569 rows draws only 2 rows"):
         RandomForestClassifier(max_samples=0.005, **SMALL).fit(X, y)
+
+
+def test_a_fraction_of_heavy_weights_draws_more_rows_than_meant_and_warns(cancer):
+    X, y = cancer
+    forest = RandomForestClassifier(max_samples=1.0, **SMALL)
+    with pytest.warns(UserWarning, match="draws 28450 rows for each tree from 569; pass"):
+        forest.fit(X, y, np.full(len(y), 50.0))
+    assert {len(rows) for rows in forest.estimators_samples_} == {28450}
+
+
+def test_partial_dependence_by_recursion_is_that_of_its_trees(diabetes):
+    X, y = diabetes
+    forest = RandomForestRegressor(**SMALL).fit(X, y)
+    grids = {"features": [2], "method": "recursion", "grid_resolution": 9, "kind": "average"}
+    found = partial_dependence(forest, X, **grids)["average"]
+    one = [partial_dependence(tree, X, **grids)["average"] for tree in forest]
+    np.testing.assert_allclose(found, np.mean(one, axis=0), rtol=1e-12)
+    assert isinstance(forest, sklearn.ensemble.RandomForestRegressor)
 
 
 def test_rows_are_drawn_in_proportion_to_their_weight(cancer):

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gpuboost.backends.compiled import GROW_MANY, GROW_ONE, PREDICT, compiled_programs
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.ensemble import Ensemble
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
-GROW_ONE, GROW_MANY, PREDICT = "grow one channel", "grow many channels", "predict"
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
 # A compiler takes up to a minute, but once for an installation: NumPy is left for work that would
 # take this long with it, or every fit would go on with NumPy and none ever compile.
 COMPILE_SECONDS = 10.0
-# Machine code on disk that each program needs: name of the file, and variants at least.
-COMPILED = {GROW_ONE: ("grow.grow", 1), GROW_MANY: ("grow.grow", 2), PREDICT: ("prediction.", 1)}
+NUMPY_CALL_SECONDS = 2e-4  # a feature, a level and a batch of trees, however few rows
+NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that NumPy grows together
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,17 @@ class Work:
 def growth_work(
     n_samples: int, n_looked_at: int, n_trees: int, max_depth: int, n_channels: int
 ) -> Work:
-    """Growing trees: every level looks at so many features of every row."""
-    n_levels = max(1.0, min(math.log2(n_samples), max_depth))
-    visits = float(n_trees) * n_samples * n_looked_at * n_levels
+    """Growing trees: every level looks at so many features of every row.
+
+    Most rows are in leaves after log2(n) levels; the last ones go about half as deep again.
+    """
+    depth = math.log2(max(2, n_samples))
+    visits = float(n_trees) * n_samples * n_looked_at * min(depth, max_depth)
+    n_batches = math.ceil(n_trees * n_samples / NUMPY_BATCH_ROWS)
+    calls = float(n_batches) * n_looked_at * min(1.5 * depth, max_depth)
     program = GROW_ONE if n_channels == 1 else GROW_MANY
-    return Work(program, numpy=0.01 + 50e-9 * visits, numba=0.002 + 5e-9 * visits)
+    numpy = 0.01 + NUMPY_CALL_SECONDS * calls + 50e-9 * visits
+    return Work(program, numpy=numpy, numba=0.002 + 5e-9 * visits)
 
 
 def prediction_work(n_samples: int, ensemble: Ensemble) -> Work:
@@ -73,19 +78,26 @@ def choose_backend(device: Any, work: Work) -> Backend:
     RuntimeError
         It cannot be used here; the message says why.
     """
-    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
-        raise ValueError(f"device must be {DEVICES}, got {device!r}")
+    check_device(device)
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
     if device == "numpy":
         return _numpy_backend()
+    _loaded_programs.add(work.program)
+    return _numba_backend()
+
+
+def check_device(device: Any) -> None:
+    """Refuse what is no device, or cannot be used here, as `choose_backend` does."""
+    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
+        raise ValueError(f"device must be {DEVICES}, got {device!r}")
+    if device in ("auto", "cpu", "numpy"):
+        return
     reason = _why_no_numba() if device == "numba" else why_no_cuda()
     if reason:
         raise RuntimeError(
             f'device={device!r} cannot be used: {reason}. device="auto" takes what there is'
         )
-    _loaded_programs.add(work.program)
-    return _numba_backend()
 
 
 def available_backends() -> list[tuple[str, bool, str]]:
@@ -106,16 +118,13 @@ def _numba_start_seconds(program: str) -> float:
     """What is lost before Numba has loaded or compiled a program."""
     if program in _loaded_programs:
         return 0.0
-    name, n_variants = COMPILED[program]
-    return LOAD_SECONDS if _compiled_variants(name) >= n_variants else COMPILE_SECONDS
+    return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS
 
 
 @cache
-def _compiled_variants(name: str) -> int:
-    """Variants of a function of the Numba backend that lie on disk as machine code."""
-    caches = [Path(__file__).parent / "numba" / "__pycache__"]
-    caches += [Path(path) for path in [os.environ.get("NUMBA_CACHE_DIR")] if path]
-    return sum(1 for folder in caches for _ in folder.rglob(f"{name}*.nbc"))
+def _programs_on_disk() -> frozenset[str]:
+    """Programs of the Numba backend that lie on disk as machine code, when first asked for."""
+    return frozenset(compiled_programs())
 
 
 @cache

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from .binning import MAX_BINS, BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
 from .frames import FeatureSchema, apply_schema, fit_schema
-from .validation import check_features, check_weights, integer_between, thread_count
+from .validation import (
+    check_features,
+    check_shape,
+    check_weights,
+    integer_between,
+    thread_count,
+)
 
 
 class Dataset:
     """Features that are read, checked and binned once; stands in for `X`.
 
     Pass it to `fit`, `predict` and `score` in place of `X`. It keeps codes of one byte per value
-    and not `X` itself.
+    and not `X` itself. ``data[rows]`` takes rows by a slice, a mask or places; their bins are those
+    of the whole, so in a cross-validation the bin edges (nothing else) know the test rows.
+
+    Of other rows than those the bins were learnt from, a dataset knows the bins alone. A value that
+    lies between the training values of two bins may then go the other way than in
+    ``predict(X)`` at a threshold that lies there too. On training rows both are the same.
 
     Parameters
     ----------
@@ -31,7 +43,7 @@ class Dataset:
         Take the features and bins of this dataset, as test data must. The parameters above, but for
         `X`, are then its own and may not be given.
     n_jobs : int, optional
-        Threads: None is 1, -1 all processors.
+        Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1 all.
 
     Attributes
     ----------
@@ -98,6 +110,26 @@ class Dataset:
         if self.schema.names is None:
             raise AttributeError("this Dataset has no feature_names_in_: X had no string names")
         return self.schema.names
+
+    def __getitem__(self, rows: Any) -> Dataset:
+        """Return some of the rows, chosen by a slice, a mask or places, as a dataset."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # how scikit-learn takes rows
+        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
+        if isinstance(chosen, np.ndarray):
+            if chosen.size == 0 and chosen.ndim == 1 and chosen.dtype.kind == "f":
+                chosen = chosen.astype(np.intp)
+            if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+                raise TypeError(
+                    "a Dataset takes rows by a slice, or by an array of bools or integers, got "
+                    f"{rows!r:.80}; features cannot be taken from it, make a Dataset of them"
+                )
+        codes = np.ascontiguousarray(self.binned.codes[:, chosen])
+        check_shape(codes.T)
+        n_missing = np.count_nonzero(codes == self.binned.missing_code, axis=1)
+        part = copy(self)
+        part.binned = BinnedMatrix(codes, self.mapper, n_missing)
+        return part
 
     def __len__(self) -> int:
         return self.n_samples

@@ -8,15 +8,15 @@ codes depend on the values alone and not on the library which held them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Number
+from numbers import Integral, Number, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .advice import warn_user
 from .arrays import Array, is_missing_label
 from .binning import MAX_BINS
 from .tables import ArrayTable, Codes, Names, Table, read_table, to_floats
@@ -48,6 +48,19 @@ class FeatureSchema:
         """Return the code of every known category of a feature."""
         levels, folded = self.levels[feature], self.folded[feature]
         return {level: code for code, level in enumerate(levels or ())} | (folded or {})
+
+    def has_categories_of(self, other: FeatureSchema) -> bool:
+        """Return whether every category has the same code in both."""
+        return self.levels == other.levels and self.folded == other.folded
+
+    def update_hash(self, sha: Any) -> None:
+        """Feed the code of every category to a `hashlib` object; numbers and text as such."""
+        for feature in np.flatnonzero(self.is_categorical).tolist():
+            known = self.codes_of(feature)
+            sha.update(f"feature {feature}: {len(known)} categories".encode())
+            for level, code in known.items():
+                text = _level_text(level).encode("utf-8", "surrogatepass")
+                sha.update(f"{code} {len(text)} ".encode() + text)
 
 
 def fit_schema(
@@ -113,7 +126,7 @@ def apply_schema(
         If the names, their order or the number of the features differ.
     """
     table = read_table(X)
-    _check_names(table.names, schema.names, owner)
+    check_names(table.names, schema.names, owner)
     if table.n_features != schema.n_features:
         raise ValueError(
             f"X has {table.n_features} features, but {owner} is expecting "
@@ -227,8 +240,32 @@ def _choose_levels(
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
     """The code of each row's level, NaN where it is missing or unknown."""
-    table = [np.nan if is_missing_label(value) else known.get(value, np.nan) for value in values]
+    table = [np.nan if is_missing_label(value) else _code_of(value, known) for value in values]
     return np.array([*table, np.nan], dtype=np.float32)[codes]  # code -1 is the last entry
+
+
+def _code_of(level: Any, known: dict[Any, int]) -> float:
+    """The code of a level, NaN if it is unknown.
+
+    A fraction is also known by its float32: 0.2 is a category of training data that was float32,
+    where it was 0.20000000298.
+    """
+    code = known.get(level, np.nan)
+    if code != code and isinstance(level, float):
+        with np.errstate(over="ignore", under="ignore"):
+            return known.get(float(np.float32(level)), np.nan)
+    return code
+
+
+def _level_text(level: Any) -> str:
+    """A level as text, equal for levels that are equal."""
+    if isinstance(level, str):
+        return f"text {level}"
+    if isinstance(level, Integral) or (isinstance(level, float) and level.is_integer()):
+        return f"number {int(level)}"
+    if isinstance(level, Real):
+        return f"number {float(level)!r}"
+    return f"{type(level).__name__} {level!r}"
 
 
 def _level_order(level: Any) -> tuple[bool, Any, str]:
@@ -241,17 +278,17 @@ def _level_order(level: Any) -> tuple[bool, Any, str]:
 # ---- names --------------------------------------------------------------------------------------
 
 
-def _check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
+def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     """Hold the names to those of the training data, as scikit-learn does."""
     if names is None and fitted is None:
         return
     if fitted is None:
         message = f"X has feature names, but {owner} was fitted without feature names"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn_user(message)
         return
     if names is None:
         message = f"X does not have valid feature names, but {owner} was fitted with feature names"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn_user(message)
         return
     if np.array_equal(names, fitted):
         return

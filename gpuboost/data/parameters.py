@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
@@ -73,25 +74,18 @@ def fraction(name: str, value: Any, *, zero: bool = False, one: bool = True) -> 
     return number_between(name, value, 0.0, 1.0, low_included=zero, high_included=one)
 
 
-def count_or_fraction(name: str, value: Any, total: int, *, least: int = 1) -> int:
-    """Return how many of `total` are meant: an integer says it, a float is a share of them.
-
-    The share is rounded down, but is at least `least`.
-    """
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return integer_between(name, value, least, total)
-    try:
-        share = fraction(name, value)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"{name} must be an integer from {least} to {total} or a float in (0, 1], got {value!r}"
-        ) from None
-    return max(least, int(share * total))
-
-
 def thread_count(n_jobs: Any) -> int:
-    """Return the number of threads `n_jobs` stands for; None is 1 and -1 all, as in joblib."""
-    if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool)):
+    """Return the number of threads `n_jobs` stands for; -1 is all processors, as in joblib.
+
+    None is every processor the process may use. ``OMP_NUM_THREADS``, which joblib sets in the
+    processes it starts, lowers that, so that a grid search over several processes does not start
+    more threads than there are processors.
+    """
+    if n_jobs is None:
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        processors = int(cpu_count())
+        return min(processors, int(limit)) if limit.isdigit() and int(limit) > 0 else processors
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
         raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0; use 1 for one thread and -1 for all processors")

@@ -7,7 +7,6 @@ wording for an error, its key phrase is kept.
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Real
 from typing import Any
 
@@ -15,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from .advice import warn_user
 from .arrays import Array, as_host_array, is_missing_label
 from .class_weight import balanced_weights, check_class_weight, class_weights
 from .parameters import (
     boolean,
-    count_or_fraction,
     fraction,
     integer_at_least,
     integer_between,
@@ -41,7 +40,6 @@ __all__ = [
     "check_targets",
     "check_weights",
     "class_weights",
-    "count_or_fraction",
     "feature_label",
     "fraction",
     "integer_at_least",
@@ -235,11 +233,10 @@ def _read_target(y: Any) -> Array:
 def _labels_as_vector(y: Array) -> Array:
     """One label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn(
+        warn_user(
             "A column-vector y was passed when a 1d array was expected. Please change the shape "
             "of y to (n_samples,), for example using ravel().",
             DataConversionWarning,
-            stacklevel=4,
         )
         y = y.ravel()
     if y.ndim == 2:
@@ -334,10 +331,9 @@ def check_flush_to_zero() -> None:
     flushed_result = (smallest_normal * np.array([0.5])).view(np.int64)[0] == 0
     flushed_operand = (denormal * np.array([2.0**60])).view(np.int64)[0] == 0
     if flushed_result or flushed_operand:
-        warnings.warn(
+        warn_user(
             "Denormal numbers are rounded to zero in this process, so models may differ from those "
             "of other machines and devices. A library compiled with -ffast-math does this when it "
             "is loaded: import gpuboost in a process without it, or update it.",
             RuntimeWarning,
-            stacklevel=2,
         )

@@ -12,7 +12,7 @@ import numpy as np
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from gpuboost.data.binning import BinMapper
 
@@ -48,18 +48,27 @@ class Ensemble:
     count: np.ndarray
 
     @classmethod
-    def of(cls, trees: Sequence[Tree]) -> Ensemble:
-        """Concatenate finished trees."""
-        columns = {
-            f.name: np.concatenate([getattr(tree, f.name) for tree in trees]) for f in fields(Tree)
-        }
-        sizes = [tree.node_count for tree in trees]
-        mask_sizes = [len(tree.masks) for tree in trees]
-        return cls(
-            offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            mask_offset=np.concatenate([[0], np.cumsum(mask_sizes)]).astype(np.int64),
-            **columns,
-        )
+    def of(cls, trees: Iterable[Tree]) -> Ensemble:
+        """Concatenate finished trees, column by column.
+
+        From a generator each tree is taken as it comes, and its arrays are given up as they are
+        joined, so that memory never holds all trees twice.
+        """
+        pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
+        for tree in trees:
+            for name, parts in pieces.items():
+                parts.append(getattr(tree, name))
+            del tree
+        offset = offsets([len(part) for part in pieces["feature"]])
+        mask_offset = offsets([len(part) for part in pieces["masks"]])
+        columns = {name: np.concatenate(pieces.pop(name)) for name in list(pieces)}
+        return cls(offset, mask_offset, **columns)
+
+    @classmethod
+    def of_one(cls, tree: Tree) -> Ensemble:
+        """The ensemble of one tree, sharing its arrays."""
+        columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
+        return cls(offsets([tree.node_count]), offsets([len(tree.masks)]), **columns)
 
     @property
     def n_trees(self) -> int:
@@ -86,8 +95,7 @@ class Ensemble:
         """Mean over trees of each tree's normalised gain per feature; sums to 1 (or 0)."""
         total = np.zeros(n_features)
         for tree in self.trees:
-            inner = tree.feature >= 0
-            gains = np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)
+            gains = gain_per_feature(tree, n_features)
             if gains.sum() > 0:
                 total += gains / gains.sum()
         return total / total.sum() if total.sum() > 0 else total
@@ -102,3 +110,14 @@ class Ensemble:
             sha.update(column.tobytes())
         mapper.update_hash(sha)
         return sha.hexdigest()
+
+
+def gain_per_feature(tree: Tree, n_features: int) -> np.ndarray:
+    """Sum of the gains of each feature's splits."""
+    inner = tree.feature >= 0
+    return np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)
+
+
+def offsets(sizes: list[int]) -> np.ndarray:
+    """Where each of several pieces starts, and where the last one ends: int64."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

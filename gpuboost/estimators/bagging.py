@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT
 from gpuboost.estimators.documentation import documented
@@ -70,12 +70,10 @@ class Bagging(TreeEnsemble):
         if n_draws == n_samples:
             return ALL_ROWS, n_samples
         if weights is not None:
-            warnings.warn(
+            warn_user(
                 "With weights and bootstrap=False, rows are drawn without replacement and then all "
                 "weigh the same, so a row's weight shows less than it should; bootstrap=True is "
-                "recommended.",
-                UserWarning,
-                stacklevel=2,
+                "recommended."
             )
         return WITHOUT_REPLACEMENT, n_draws
 
@@ -102,6 +100,13 @@ class BaggingClassifier(Classifier, Bagging):
     voting: str = "soft"
 
     _tree_class = DecisionTreeClassifier
+
+    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """The user's alone: class_weight is the base tree's, which weighs the rows it is given."""
+        return weights
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        return self._class_factor(labels, weights)
 
 
 @documented("Bagging of decision trees for regression.")

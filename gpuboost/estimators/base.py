@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,23 +12,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.choice import choose_backend, growth_work, prediction_work
+from gpuboost.data.parameters import thread_count
 from gpuboost.data.validation import check_flush_to_zero, check_same_length, check_weights
-from gpuboost.estimators.fitted import FittedTrees, join_trees
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.estimators.fitted import FittedTrees
 from gpuboost.estimators.growing import GrowPlan, grow_trees, memory_advice
 from gpuboost.estimators.reading import read_prediction, read_training
 from gpuboost.estimators.settings import (
     Machine,
-    available_threads,
     machine_of,
     tree_options,
     word_of,
 )
+from gpuboost.estimators.views import VIEWS
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.ensemble import Ensemble
     from gpuboost.estimators.fitted import Batch
     from gpuboost.estimators.labels import ClassLabels, ValueLabels
 
@@ -73,11 +76,18 @@ class TreeModel(BaseEstimator):
         return word_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows: the user's, times those of their classes in a classifier."""
+        """Weights of the rows, with which they are also drawn where they are drawn.
+
+        The user's; in a classifier times those of their classes, but for bagging.
+        """
         return weights
 
     def _balance(self, labels: Any) -> np.ndarray | None:
         """Class codes if every tree is to balance the classes of the rows it draws."""
+        return None
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """What multiplies the draws of a row in every tree that draws it."""
         return None
 
     def _batch(
@@ -123,10 +133,11 @@ class TreeModel(BaseEstimator):
         machine, before = machine_of(self), self._model_to_extend()
         prepared = self._prepare(X, y, sample_weight, machine, before)
         matrix, batch = prepared.matrix, prepared.plan.batch
-        trees = list(before.ensemble.trees) if before else []
-        trees += grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        ensemble = Ensemble.of(chain(before.ensemble.trees if before else (), grown))
+        batch = replace(batch, sampler=replace(batch.sampler, balance=None, row_factor=None))
         batches = (*before.batches, batch) if before else (batch,)
-        model = FittedTrees(join_trees(trees), matrix.mapper, prepared.schema, batches)
+        model = FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
         facts = {
             "_model": model,
             "_binning": (self.max_bins, self.categorical_features),
@@ -153,10 +164,10 @@ class TreeModel(BaseEstimator):
         batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
         seen = n_features if batch.feature_draw is None else batch.feature_draw.count
         options = tree_options(self._tree, n_samples, seen, labels.criteria)
-        size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
-        backend = choose_backend(machine.device, growth_work(*size, labels.n_channels))
-        matrix = table.bin(own_weights, backend, machine.n_threads)
         target = labels.target(batch.sampler)
+        size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
+        backend = choose_backend(machine.device, growth_work(*size, target.n_channels))
+        matrix = table.bin(own_weights, backend, machine.n_threads)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
 
     def _check_same_labels(self, labels: Labels) -> None:
@@ -170,10 +181,9 @@ class TreeModel(BaseEstimator):
 
     def _adopt(self, facts: dict[str, Any]) -> None:
         """Replace the fitted attributes, all at once."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in facts]:
-            delattr(self, name)
-        for name, value in facts.items():
-            setattr(self, name, value)
+        for name in (*getattr(self, "_fitted_names", ()), VIEWS):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(facts, _fitted_names=tuple(facts))
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None
@@ -187,7 +197,7 @@ class TreeModel(BaseEstimator):
         data = read_prediction(X, model, type(self).__name__)
         n_samples = len(data) if isinstance(data, np.ndarray) else data.n_samples
         backend = choose_backend(self.device, prediction_work(n_samples, model.ensemble))
-        return work(model, data, backend, available_threads(self.n_jobs))
+        return work(model, data, backend, thread_count(self.n_jobs))
 
     def _mean_values(self, X: Any) -> np.ndarray:
         """Mean over trees of the leaf values, or the votes, of each row: float64 (n, V)."""
@@ -209,16 +219,27 @@ class TreeModel(BaseEstimator):
         return self._ensemble.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what prediction reads and of the bin edges.
+        """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
 
-        Equal for equal data, parameters and seed, whatever device or number of threads.
+        Equal for equal data, parameters and seed, whatever device or number of threads. What is
+        made of a leaf's values afterwards is not in it: the labels of classes, and ``voting``.
 
         Returns
         -------
         str
             64 hexadecimal digits.
         """
-        return self._ensemble.fingerprint(self._model.mapper)
+        found = self._ensemble.fingerprint(self._model.mapper)
+        schema: FeatureSchema = self._model.schema
+        if not schema.is_categorical.any():
+            return found
+        sha = hashlib.sha256(found.encode())
+        schema.update_hash(sha)
+        return sha.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != VIEWS}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -111,6 +111,9 @@ MAX_FEATURES = {
     ),
 }
 
+_OF_ROWS = "ndarray of shape (n_samples,"
+_UNSEEN = "with ``oob_score``.\n    NaN for rows that every tree saw, where scikit-learn has 0"
+
 # attribute -> (estimators that have it, by what they have; text)
 ATTRIBUTES = (
     ("", "n_features_in_", "int"),
@@ -120,13 +123,24 @@ ATTRIBUTES = (
     ("predict_proba", "n_classes_", "int"),
     ("", "feature_importances_", "ndarray of shape (n_features,)"),
     ("", "device_", "str; the backend that the trees were grown with"),
-    ("get_depth", "tree_", "the nodes, in arrays named as in scikit-learn"),
+    (
+        "get_depth",
+        "tree_",
+        "the nodes, in arrays named as in scikit-learn. Splits by category have a NaN\n"
+        "    threshold (`export_text` prints nan): see ``tree_.categories_left(node)``",
+    ),
     ("get_depth", "max_features_", "int"),
     ("n_estimators", "estimator_", "tree estimator, not fitted"),
-    ("n_estimators", "estimators_", "list of fitted tree estimators"),
+    ("n_estimators", "estimators_", "list of fitted tree estimators; cannot be assigned"),
     ("n_estimators", "estimators_samples_", "list of ndarray; the rows drawn for each tree"),
     ("bootstrap_features", "estimators_features_", "list of ndarray; the features of each tree"),
-    ("n_estimators", "oob_score_", "float; with ``oob_score``"),
+    (
+        "n_estimators",
+        "oob_score_",
+        "float; with ``oob_score``, of the rows not all trees saw",
+    ),
+    ("predict_proba n_estimators", "oob_decision_function_", f"{_OF_ROWS} n_classes); {_UNSEEN}"),
+    ("n_estimators", "oob_prediction_", f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}"),
 )
 
 
@@ -145,9 +159,12 @@ def documented(summary: str) -> Callable[[type], type]:
 
 def _notes(estimator: type) -> str:
     return (
-        f"Takes the place of scikit-learn's {estimator.__name__}: the names, defaults and methods\n"
-        "are the same. The model depends on data, parameters and seed alone, never on device,\n"
-        "threads or machine; `fingerprint` shows it."
+        f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
+        "and attributes have its names. What is not built yet (pruning, monotonic constraints,\n"
+        "other criteria, classes of several outputs, sparse input) raises an error that says so.\n"
+        "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
+        "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"
+        "shows it."
     )
 
 
@@ -166,7 +183,8 @@ def _attributes(estimator: type) -> str:
     return "\n".join(
         f"{name} : {text}"
         for needs, name, text in ATTRIBUTES
-        if not needs or hasattr(estimator, needs)
+        if all(hasattr(estimator, need) for need in needs.split())
+        and not (name == "oob_prediction_" and hasattr(estimator, "predict_proba"))
     )
 
 
@@ -180,3 +198,12 @@ def _example(estimator: type) -> str:
         ">>> bool(model.score(X, y) > 0.8)\n"
         "True"
     )
+
+
+def with_check_input(method: Callable[..., object]) -> str:
+    """Docstring of a method of all estimators for trees, which have one parameter more."""
+    text = str(method.__doc__)
+    place = text.index("\n\n        Returns")
+    told = "check_input : bool, default=True\n    As in scikit-learn's signature; input is "
+    told += "checked either way."
+    return text[:place] + "\n" + indent(told, " " * 8) + text[place:]

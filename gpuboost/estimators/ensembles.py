@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.parameters import boolean, integer_at_least
-from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import boolean, integer_at_least, thread_count
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler, root_key
 from gpuboost.estimators.base import Prepared, TreeModel
 from gpuboost.estimators.fitted import (
     Batch,
@@ -19,11 +19,11 @@ from gpuboost.estimators.fitted import (
     FittedTrees,
     select_bins,
     select_columns,
-    single_tree,
 )
 from gpuboost.estimators.out_of_bag import out_of_bag_means
-from gpuboost.estimators.settings import available_threads, draw_seed, feature_count
+from gpuboost.estimators.settings import draw_seed, feature_count
 from gpuboost.estimators.tree_view import node_paths
+from gpuboost.estimators.views import ModelView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +72,11 @@ class TreeEnsemble(TreeModel):
         self._check_votes()
         if method == WITHOUT_REPLACEMENT and weights is not None:
             check_enough_rows(n_draws, int(np.count_nonzero(weights)))
-        balance = self._balance(labels)
-        sampler = RowSampler(method, n, n_draws, self._seed(before), weights, balance)
+        balance, factor = self._balance(labels), self._row_factor(labels, weights)
+        if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
+            weights = factor if weights is None else weights * factor
+            factor = None
+        sampler = RowSampler(method, n, n_draws, self._seed(before), weights, balance, factor)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first)
         return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))
@@ -113,7 +116,7 @@ class TreeEnsemble(TreeModel):
         if not self.oob_score:
             return facts
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
-        threads = available_threads(self.n_jobs)
+        threads = thread_count(self.n_jobs)
         means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
         score = self.oob_score if callable(self.oob_score) else None
         return facts | self._out_of_bag_facts(prepared.labels, means, score)
@@ -150,9 +153,12 @@ class TreeEnsemble(TreeModel):
         check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
 
-    @cached_property
+    @ModelView
     def estimators_(self) -> list[SingleTree]:
-        """The trees, as fitted tree estimators that share the arrays of this model."""
+        """The trees, as fitted tree estimators that share the arrays of this model.
+
+        Their ``random_state`` tells them apart. A tree fitted with it draws other numbers.
+        """
         check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
 
@@ -174,18 +180,16 @@ class TreeEnsemble(TreeModel):
             place = np.searchsorted(features, tree.feature).astype(np.int32)
             tree = replace(tree, feature=np.where(tree.feature < 0, tree.feature, place))
             mapper, schema = select_bins(mapper, features), select_columns(schema, features)
-        model = FittedTrees(single_tree(tree), mapper, schema, (replace(batch, trees=range(1)),))
+        own_batch = replace(batch, trees=range(1))
+        model = FittedTrees(Ensemble.of_one(tree), mapper, schema, (own_batch,))
         facts = {"n_features_in_": schema.n_features, "n_outputs_": self.n_outputs_}
         if hasattr(self, "n_classes_"):
             facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
-        estimator = self._empty_tree().set_params(random_state=batch.sampler.seed)
+        seed = root_key(batch.sampler.seed, t) >> 32
+        estimator = self._empty_tree().set_params(random_state=seed)
         facts["max_features_"] = feature_count(estimator.max_features, schema.n_features)
         estimator._adopt({"_model": model, "device_": self.device_, **facts})
         return estimator
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "estimators_"}
 
     def __len__(self) -> int:
         return len(self.estimators_)
@@ -211,11 +215,7 @@ def check_growing(n_trees: int, n_before: int) -> None:
             "when warm_start=True; raise it, or fit with warm_start=False"
         )
     if n_trees == n_before:
-        warnings.warn(
-            "Warm-start fitting without increasing n_estimators does not fit new trees.",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")
 
 
 def check_enough_rows(n_draws: int, n_rows: int) -> None:

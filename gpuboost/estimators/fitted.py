@@ -15,7 +15,6 @@ import numpy as np
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import draw_features
-from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,29 +139,6 @@ def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
         block = codes.astype(np.float32)
         block[codes == matrix.missing_code] = np.nan
         yield rows, block
-
-
-def join_trees(trees: list[Tree]) -> Ensemble:
-    """Concatenate trees column by column; empties the list, so that memory never holds both."""
-    sizes = [tree.node_count for tree in trees]
-    mask_sizes = [len(tree.masks) for tree in trees]
-    pieces = {f.name: [getattr(tree, f.name) for tree in trees] for f in fields(Tree)}
-    trees.clear()
-    return Ensemble(
-        offset=_offsets(sizes),
-        mask_offset=_offsets(mask_sizes),
-        **{name: np.concatenate(pieces.pop(name)) for name in list(pieces)},
-    )
-
-
-def single_tree(tree: Tree) -> Ensemble:
-    """The ensemble of one tree, sharing its arrays."""
-    columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
-    return Ensemble(_offsets([tree.node_count]), _offsets([len(tree.masks)]), **columns)
-
-
-def _offsets(sizes: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:

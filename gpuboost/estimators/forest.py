@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import ensemble as sklearn_ensemble
 
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 from gpuboost.estimators.documentation import documented
@@ -19,9 +22,6 @@ from gpuboost.estimators.tree import (
     SingleTree,
     TreeParameters,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,6 +85,15 @@ class RandomForestClassifier(ForestClassifier):
 class RandomForestRegressor(ForestRegressor):
     _tree_class = DecisionTreeRegressor
 
+    def _compute_partial_dependence_recursion(
+        self, grid: np.ndarray, target_features: np.ndarray
+    ) -> np.ndarray:
+        """What scikit-learn's `partial_dependence` asks of a forest."""
+        out = np.zeros(len(grid))
+        for tree in self.estimators_:
+            tree.tree_.compute_partial_dependence(grid, target_features, out)
+        return out / len(self.estimators_)
+
 
 @documented("Extremely randomised trees for classification: thresholds are drawn at random.")
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,3 +109,7 @@ class ExtraTreesRegressor(ForestRegressor):
     bootstrap: bool = False
 
     _tree_class = ExtraTreeRegressor
+
+
+# scikit-learn's partial_dependence takes its fast way for instances of its own class.
+sklearn_ensemble.RandomForestRegressor.register(RandomForestRegressor)

@@ -45,6 +45,11 @@ class RowsOfTree:
     def __call__(self, tree: int) -> TreeRows:
         """The rows of a tree."""
         rows = self.sampler.rows(tree)
+        if not rows.weight.any():
+            raise ValueError(
+                f"all {self.sampler.n_draws} rows drawn for tree {tree} are of classes whose "
+                "class_weight is 0; raise max_samples, or leave those rows out of the data"
+            )
         none = np.zeros(0, dtype=np.int64)
         self._briefs[tree] = replace(
             rows, weight=none, inside=None, wide=None if rows.wide is None else none
@@ -58,7 +63,7 @@ class RowsOfTree:
 
 def grow_trees(
     plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, machine: Machine
-) -> list[Tree]:
+) -> Iterator[Tree]:
     """Grow the trees of a plan and finish each as it comes."""
     rows_of = RowsOfTree(plan.batch.sampler)
     draw, seed = plan.batch.feature_draw, plan.batch.sampler.seed
@@ -74,10 +79,8 @@ def grow_trees(
     )
     grown_trees = with_progress(backend.grow(task), len(plan.batch.trees), machine.verbose)
     score = plan.options.score
-    return [
-        finish_tree(grown, matrix.mapper, plan.target, rows_of.brief(tree), score)
-        for tree, grown in grown_trees
-    ]
+    for tree, grown in grown_trees:
+        yield finish_tree(grown, matrix.mapper, plan.target, rows_of.brief(tree), score)
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:

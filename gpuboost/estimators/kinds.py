@@ -57,28 +57,36 @@ class Classifier(ClassifierMixin):
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows times those of their classes."""
-        choice = self._tree.class_weight
-        check_class_weight(choice, self._class_weights)
-        if isinstance(choice, str) and choice == "balanced_subsample":
-            if self.bootstrap:  # every tree balances its own draws
-                return weights
-            choice = "balanced"
-        of_class = labels.row_weights(choice)
-        if of_class is None:
-            return weights
-        product = of_class if weights is None else weights * of_class
-        if not (np.isfinite(product).all() and product.any()):
-            raise ValueError(
-                "class_weight times sample_weight must be finite and positive for some row, but is "
-                f"at most {product.max()}; change one of them"
-            )
-        return product
+        of_class = self._class_factor(labels, weights)
+        if of_class is None or weights is None:
+            return weights if of_class is None else of_class
+        return weights * of_class
 
     def _balance(self: Any, labels: Any) -> np.ndarray | None:
         """Class codes if every tree balances its own draws."""
+        return labels.codes if self._balances_draws() else None
+
+    def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weight of each row by its class, the same for all trees; None: all weigh the same."""
         choice = self._tree.class_weight
-        drawn = isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
-        return labels.codes if drawn else None
+        check_class_weight(choice, self._class_weights)
+        if self._balances_draws():
+            return None
+        if isinstance(choice, str):  # where nothing is drawn there is but one balance
+            choice = "balanced"
+        factor = labels.row_weights(choice)
+        if factor is not None:
+            product = factor if weights is None else factor * weights
+            if not (np.isfinite(product).all() and product.any()):
+                raise ValueError(
+                    "class_weight times sample_weight must be finite and positive for some row, "
+                    f"but is at most {product.max()}; change one of them"
+                )
+        return factor
+
+    def _balances_draws(self: Any) -> bool:
+        choice = self._tree.class_weight
+        return isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
 
     def _out_of_bag_facts(
         self, labels: ClassLabels, means: np.ndarray, score: Callable[..., Any] | None

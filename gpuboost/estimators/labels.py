@@ -39,11 +39,6 @@ class ClassLabels:
     def __len__(self) -> int:
         return len(self.codes)
 
-    @property
-    def n_channels(self) -> int:
-        """Sums that a histogram keeps beside weight and count."""
-        return 1 if len(self.classes) <= 2 else len(self.classes)
-
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
         return class_target(self.codes, len(self.classes), sampler.weight_facts)
@@ -74,11 +69,6 @@ class ValueLabels:
 
     def __len__(self) -> int:
         return len(self.values)
-
-    @property
-    def n_channels(self) -> int:
-        """Sums that a histogram keeps beside weight and count."""
-        return 1 if self.values.ndim == 1 else self.values.shape[1]
 
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""

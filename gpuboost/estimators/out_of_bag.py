@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.data.advice import warn_user
 from gpuboost.estimators.fitted import code_blocks, on_codes
 
 if TYPE_CHECKING:
@@ -46,12 +46,10 @@ def out_of_bag_means(
             total[rows][inside] += ensemble.value[nodes]
             count[rows] += inside
     if not count.all():
-        warnings.warn(
+        warn_user(
             "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "
             "This probably means too few trees were used to compute any reliable OOB estimates; "
-            "raise n_estimators or lower max_samples.",
-            UserWarning,
-            stacklevel=2,
+            "raise n_estimators or lower max_samples."
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]
@@ -68,5 +66,5 @@ def rows_left_out(batches: tuple[Batch, ...], n_samples: int, n_threads: int) ->
             )
     draws = [(batch.sampler, tree) for batch in batches for tree in batch.trees]
     with ThreadPoolExecutor(n_threads) as pool:
-        bits = pool.map(lambda draw: np.packbits(~draw[0].rows(draw[1]).mask), draws)
+        bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)
         return np.stack(list(bits))

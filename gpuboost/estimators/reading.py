@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
 from gpuboost.data.dataset import Dataset
-from gpuboost.data.frames import apply_schema, fit_schema
+from gpuboost.data.frames import apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features
 from gpuboost.estimators.settings import bin_limit
 
@@ -80,26 +80,30 @@ def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | Binn
     """
     if not isinstance(X, Dataset):
         return check_features(apply_schema(X, model.schema, owner), model.schema.names)
-    if X.n_features != model.schema.n_features:
+    check_known_columns(X, model, owner, "those that it was fitted on")
+    return X.binned
+
+
+def check_known_columns(data: Dataset, model: FittedTrees, owner: str, known: str) -> None:
+    """A `Dataset` must have the names, bins and categories of the model's columns."""
+    check_names(data.schema.names, model.schema.names, owner)
+    if data.n_features != model.schema.n_features:
         raise ValueError(
-            f"X has {X.n_features} features, but {owner} is expecting "
+            f"X has {data.n_features} features, but {owner} is expecting "
             f"{model.schema.n_features} features as input."
         )
-    if not same_bins(X.mapper, model.mapper):
+    same_codes = same_bins(data.mapper, model.mapper)
+    if not (same_codes and data.schema.has_categories_of(model.schema)):
+        what = "categories" if same_codes else "bins"
         raise ValueError(
-            f"this Dataset has other bins than those that {owner} was fitted on; make it with "
-            "Dataset(X, reference=...) of the Dataset given to fit, or pass X itself"
+            f"this Dataset has other {what} than {known} ({owner}); make it with Dataset(X, "
+            "reference=...) of the Dataset given to the first fit, or pass X itself"
         )
-    return X.binned
 
 
 def same_bins(one: BinMapper, other: BinMapper) -> bool:
     """Whether two mappers give every value the same code."""
-    if one is other:
-        return True
-    if one.n_features != other.n_features:
-        return False
-    return (
+    return one is other or (
         np.array_equal(one.n_bins, other.n_bins)
         and np.array_equal(one.is_categorical, other.is_categorical)
         and all(map(np.array_equal, one.edges, other.edges))
@@ -122,8 +126,6 @@ def _check_dataset(
             f"max_bins={max_bins} was given together with a Dataset of up to {n_bins} bins; "
             "say it to Dataset(X, max_bins=...)"
         )
-    if before is not None and not same_bins(data.mapper, before.mapper):
-        raise ValueError(
-            "this Dataset has other bins than the model that warm_start adds trees to; make it "
-            "with Dataset(X, reference=...) of the first one"
-        )
+    if before is not None:
+        name = type(estimator).__name__
+        check_known_columns(data, before, name, "the model that warm_start adds trees to")

@@ -1,22 +1,20 @@
 """Parameters of an estimator, judged once and turned into what the engine takes.
 
-`TreeParameters` and `EnsembleParameters` only say which names an estimator has; a check of each
-value, and the message if it is wrong, is here and nowhere else.
+The estimators' classes only say which names there are. The values of a tree, of the draws and of
+the machine are judged here, with `data.parameters`; what needs a table or classes, beside those.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.binning import MAX_BINS
 from gpuboost.data.parameters import (
     fraction,
@@ -40,6 +38,8 @@ CLASS_CRITERIA = {
 }
 VALUE_CRITERIA = {"squared_error": SQUARES}
 NOT_BUILT_CRITERIA = ("absolute_error", "poisson")
+MOST_DRAWS = 2**31 - 1  # draws are counted with int32
+MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
 SPLITTERS = {"best": False, "random": True}
 
 
@@ -58,33 +58,23 @@ def machine_of(estimator: Any) -> Machine:
     if isinstance(verbose, (bool, np.bool_)):
         verbose = int(verbose)
     verbose = integer_at_least("verbose", verbose, 0)
-    return Machine(estimator.device, available_threads(estimator.n_jobs), verbose)
-
-
-def available_threads(n_jobs: Any) -> int:
-    """Threads that ``n_jobs`` stands for; None: every processor the process may use.
-
-    ``OMP_NUM_THREADS``, which joblib sets in the processes it starts, lowers what None means, so
-    that a grid search over several processes does not start more threads than there are processors.
-    """
-    if n_jobs is not None:
-        return thread_count(n_jobs)
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    processors = int(joblib.cpu_count())
-    return min(processors, int(limit)) if limit.isdigit() and int(limit) > 0 else processors
+    return Machine(estimator.device, thread_count(estimator.n_jobs), verbose)
 
 
 def draw_seed(random_state: Any) -> int:
     """The one number all randomness of a fit comes from, from 0 to 2**32 - 1."""
-    if isinstance(random_state, Integral) and not isinstance(random_state, bool):
+    wrong = (
+        "random_state must be an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
+        f"None, got {random_state!r}"
+    )
+    if isinstance(random_state, (bool, np.bool_)):
+        raise TypeError(wrong)
+    if isinstance(random_state, Integral):
         return integer_between("random_state", random_state, 0, 2**32 - 1)
     try:
         return int(check_random_state(random_state).randint(2**32, dtype=np.uint64))
     except ValueError:
-        raise ValueError(
-            "random_state must be an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
-            f"None, got {random_state!r}"
-        ) from None
+        raise ValueError(wrong) from None
 
 
 def bin_limit(max_bins: Any) -> int:
@@ -142,11 +132,10 @@ def check_unbuilt(tree: Any) -> None:
 def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
     """The engine's score of a criterion."""
     if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
-        warnings.warn(
+        warn_user(
             "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
             "in scikit-learn; 'squared_error' is used, pass that",
             FutureWarning,
-            stacklevel=2,
         )
         criterion = "squared_error"
     if isinstance(criterion, str) and criterion in NOT_BUILT_CRITERIA:
@@ -223,16 +212,20 @@ def draw_count(
     if max_samples is None:
         return n_samples
     if isinstance(max_samples, Integral):
-        return integer_between("max_samples", max_samples, 1, NO_LIMIT)
+        return integer_between("max_samples", max_samples, 1, MOST_DRAWS)
     share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
     total = n_samples if weights is None else float(weights.sum())
-    drawn = max(int(min(share * total, float(NO_LIMIT))), 1)
-    if drawn < max(10, n_samples ** (1 / 3)):
-        of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
-        warnings.warn(
-            f"max_samples={max_samples!r} of {of} draws only {drawn} rows for each tree; "
-            "pass max_samples as an integer to say how many",
-            UserWarning,
-            stacklevel=2,
+    of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
+    if share * total > MOST_DRAWS:
+        raise ValueError(
+            f"max_samples={max_samples!r} of {of} draws {share * total:.3g} rows for each tree, "
+            f"more than {MOST_DRAWS} (2**31 - 1); lower it, or pass an integer to say how many"
+        )
+    drawn = max(int(share * total), 1)
+    few = drawn < max(10, n_samples ** (1 / 3))
+    if few or drawn > MANY_DRAWS * n_samples:
+        warn_user(
+            f"max_samples={max_samples!r} of {of} draws {'only ' * few}{drawn} rows for each tree"
+            f"{f' from {n_samples}' * (not few)}; pass max_samples as an integer to say how many"
         )
     return drawn

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn import tree as sklearn_tree
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.base import Prepared, TreeModel
-from gpuboost.estimators.documentation import documented
+from gpuboost.estimators.documentation import documented, with_check_input
 from gpuboost.estimators.fitted import Batch, FittedTrees
 from gpuboost.estimators.kinds import Classifier, Regressor
 from gpuboost.estimators.settings import draw_seed
 from gpuboost.estimators.tree_view import TreeView, node_paths
+from gpuboost.estimators.views import ModelView
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+
+NOT_ROUTED = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,6 +49,8 @@ class SingleTree(TreeParameters):
 
     splitter: str = "best"
 
+    __metadata_request__fit: ClassVar = NOT_ROUTED
+
     def _batch(
         self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
     ) -> Batch:
@@ -55,15 +62,44 @@ class SingleTree(TreeParameters):
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
         return {"max_features_": prepared.plan.options.max_features}
 
-    @cached_property
+    @ModelView
     def tree_(self) -> TreeView:
         """The nodes, in arrays named as in scikit-learn; see `TreeView`."""
         n_classes = getattr(self, "n_classes_", 1)
-        return TreeView(self._ensemble.trees[0], self.n_features_in_, n_classes)
+        return TreeView(self._ensemble.trees[0], self._model.schema, n_classes)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "tree_"}
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
+        """Grow the tree.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+            NaN is missing. Categories are features of a categorical type, see
+            ``categorical_features``.
+        y : array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), optional
+            Rows of weight 0 are not in the model.
+        check_input : bool, default=True
+            As in scikit-learn's signature; input is checked either way.
+
+        Returns
+        -------
+        self
+        """
+        boolean("check_input", check_input)
+        return super().fit(X, y, sample_weight)
+
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Raise that pruning is not built yet.
+
+        Raises
+        ------
+        NotImplementedError
+        """
+        raise NotImplementedError(
+            "cost_complexity_pruning_path: cost-complexity pruning is not built yet; limit the "
+            "tree with max_depth, max_leaf_nodes or min_impurity_decrease"
+        )
 
     def get_depth(self) -> int:
         """Depth of the deepest leaf, 0 for a root alone."""
@@ -73,32 +109,38 @@ class SingleTree(TreeParameters):
         """Number of leaves."""
         return self.tree_.n_leaves
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Leaf of each row.
 
         Parameters
         ----------
         X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+        check_input : bool, default=True
+            As in scikit-learn's signature; input is checked either way.
 
         Returns
         -------
         ndarray of int64 of shape (n_samples,)
             Node numbers as in ``tree_``.
         """
+        boolean("check_input", check_input)
         return self._leaves(X)[:, 0]
 
-    def decision_path(self, X: Any) -> csr_matrix:
+    def decision_path(self, X: Any, check_input: bool = True) -> csr_matrix:
         """Nodes that each row passes.
 
         Parameters
         ----------
         X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+        check_input : bool, default=True
+            As in scikit-learn's signature; input is checked either way.
 
         Returns
         -------
         csr_matrix of shape (n_samples, n_nodes)
             1 where the row passes the node.
         """
+        boolean("check_input", check_input)
         check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X))
 
@@ -109,18 +151,40 @@ class DecisionTreeClassifier(Classifier, SingleTree):
     criterion: str = "gini"
     class_weight: Any = None
 
+    __metadata_request__predict: ClassVar = NOT_ROUTED
+    __metadata_request__predict_proba: ClassVar = NOT_ROUTED
+
+    def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
+        boolean("check_input", check_input)
+        return super().predict(X)
+
+    def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
+        boolean("check_input", check_input)
+        return super().predict_proba(X)
+
+    predict.__doc__ = with_check_input(Classifier.predict)
+    predict_proba.__doc__ = with_check_input(Classifier.predict_proba)
+
 
 @documented("A decision tree for regression.")
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTreeRegressor(Regressor, SingleTree):
     criterion: str = "squared_error"
 
+    __metadata_request__predict: ClassVar = NOT_ROUTED
+
+    def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
+        boolean("check_input", check_input)
+        return super().predict(X)
+
+    predict.__doc__ = with_check_input(Regressor.predict)
+
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
         """What scikit-learn's `partial_dependence` asks of a tree."""
         out = np.zeros(len(grid))
-        self.tree_.compute_partial_dependence(np.asarray(grid), target_features, out)
+        self.tree_.compute_partial_dependence(grid, target_features, out)
         return out
 
 

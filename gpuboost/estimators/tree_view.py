@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from gpuboost.backends.choice import choose_backend, prediction_work
+from gpuboost.data.arrays import as_host_array
+from gpuboost.data.frames import apply_schema
+from gpuboost.data.validation import check_features
+from gpuboost.engine.ensemble import Ensemble, gain_per_feature
 from gpuboost.engine.tree import Tree, levels
-from gpuboost.estimators.fitted import single_tree
+from gpuboost.estimators.fitted import select_columns
 
 if TYPE_CHECKING:
-    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.data.frames import FeatureSchema
 
 NO_CHILD = -1  # scikit-learn's TREE_LEAF
 UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
@@ -23,7 +28,9 @@ class TreeView:
     """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
 
     Nodes are numbered breadth-first here and depth-first there. Categorical splits have a NaN
-    threshold; the categories they send left are in ``categories_left``.
+    threshold, which scikit-learn's `export_text` and `plot_tree` print as nan; the categories they
+    send left are in ``categories_left(node)``. Methods take X as `predict` of the estimator does,
+    by place and not by name.
 
     Attributes
     ----------
@@ -42,10 +49,11 @@ class TreeView:
         Class shares, or means with an empty last axis.
     """
 
-    def __init__(self, tree: Tree, n_features: int, n_classes: int) -> None:
+    def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
         """Make the view; ``n_classes`` is 1 in a regression."""
         self._tree = tree
-        self.n_features = n_features
+        self._schema = replace(schema, names=None)
+        self.n_features = schema.n_features
         self.n_outputs = tree.value.shape[1] // n_classes
         self.n_classes = np.full(self.n_outputs, n_classes, dtype=np.intp)
         self.max_n_classes = n_classes
@@ -95,14 +103,16 @@ class TreeView:
         return len(levels(self._tree.left)) - 1
 
     def categories_left(self, node: int) -> np.ndarray:
-        """Codes of the categories that a categorical split sends left."""
-        row = self._tree.category[node]
-        if row < 0:
+        """Codes of the categories that a categorical split sends left.
+
+        The other codes go right, but for those that the node did not see: missing and unknown
+        categories go with them, see ``missing_go_to_left``.
+        """
+        if self._tree.category[node] < 0:
             raise ValueError(
                 f"node {node} is no categorical split; those are where threshold is NaN"
             )
-        bits = np.unpackbits(self._tree.masks[row].view(np.uint8), bitorder="little")
-        return np.flatnonzero(bits)
+        return np.flatnonzero(mask_bits(self._tree, node))
 
     def compute_node_depths(self) -> np.ndarray:
         """Depth of each node, 1 at the root."""
@@ -110,36 +120,38 @@ class TreeView:
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
         """Sum per feature of the weighted impurity decrease, of the whole if ``normalize``."""
-        inner = ~self._is_leaf
-        gains = np.bincount(
-            self._tree.feature[inner], self._tree.gain[inner], minlength=self.n_features
-        )
+        gains = gain_per_feature(self._tree, self.n_features)
         total = gains.sum()
         return gains / total if normalize and total > 0 else gains
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
+        """Values as floats and categories as codes."""
+        return check_features(apply_schema(as_host_array(X, "X"), schema, "tree_"))
+
+    def predict(self, X: Any) -> np.ndarray:
         """Value of each row's leaf, (n, classes), or (n, outputs, 1) in a regression."""
         values = self.value[self.apply(X)]
         return values[:, 0] if self.max_n_classes > 1 else values
 
-    def apply(self, X: np.ndarray) -> np.ndarray:
+    def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row: int64 (n,)."""
-        ensemble = single_tree(self._tree)
-        backend = choose_backend("cpu", prediction_work(len(X), ensemble))
-        return backend.apply(ensemble, X, 1)[:, 0].astype(np.int64)
+        ensemble, columns = Ensemble.of_one(self._tree), self._columns(X, self._schema)
+        backend = choose_backend("cpu", prediction_work(len(columns), ensemble))
+        return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
 
-    def decision_path(self, X: np.ndarray) -> csr_matrix:
+    def decision_path(self, X: Any) -> csr_matrix:
         """Matrix (n, node_count) with ones at the nodes that each row passes."""
-        return node_paths(single_tree(self._tree), self.apply(X)[:, None])
+        return node_paths(Ensemble.of_one(self._tree), self.apply(X)[:, None])
 
     def compute_partial_dependence(
-        self, grid: np.ndarray, target_features: np.ndarray, out: np.ndarray
+        self, grid: Any, target_features: np.ndarray, out: np.ndarray
     ) -> None:
         """Add to ``out`` the mean prediction with the target features set to each row of ``grid``.
 
         A split on another feature sends every row both ways, in proportion to the training weight
         of its children (Friedman 2001, section 8.2).
         """
+        grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
         tree, share = self._tree, np.zeros((len(grid), self.node_count))
         share[:, 0] = 1.0
         place = np.full(self.n_features, -1)
@@ -160,9 +172,13 @@ def goes_left(tree: Tree, nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Whether ``x[:, i]`` goes left at ``nodes[i]``."""
     left = x <= tree.threshold[nodes]
     for i in np.flatnonzero(tree.category[nodes] >= 0):
-        mask = np.unpackbits(tree.masks[tree.category[nodes[i]]].view(np.uint8), bitorder="little")
-        left[:, i] = mask[np.nan_to_num(x[:, i]).astype(np.intp)]
+        left[:, i] = mask_bits(tree, nodes[i])[np.nan_to_num(x[:, i]).astype(np.intp)]
     return np.where(np.isnan(x), tree.missing_left[nodes], left)
+
+
+def mask_bits(tree: Tree, node: int) -> np.ndarray:
+    """Whether each category code goes left at a categorical split: uint8 (256,)."""
+    return np.unpackbits(tree.masks[tree.category[node]].view(np.uint8), bitorder="little")
 
 
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:

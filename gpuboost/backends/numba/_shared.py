@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import hashlib
 import importlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,19 +23,13 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-
-def _source_stamp() -> str:
-    """Digest of all sources compiled code is made from."""
-    engine = Path(__file__).parents[2] / "engine"
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    sources += [engine / f"{name}.py" for name in ("numerics", "randomness", "scores", "spec")]
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-_STAMP = _source_stamp()
+from gpuboost.backends.compiled import (
+    GROW_MANY,
+    GROW_ONE,
+    PREDICT,
+    mark_compiled,
+    source_stamp,
+)
 
 # Never fastmath: what decides is IEEE arithmetic in one written order. Helpers do not count
 # references (`_nrt`): for tuples of arrays that costs more than looking at a small node. So they
@@ -57,23 +51,45 @@ def entry(function: Any) -> Any:
         dispatcher.enable_caching()
     except RuntimeError:  # nowhere to write: compile in every process
         return dispatcher
-    dispatcher._cache._cache_file = _stamped_file(dispatcher._cache)
+    dispatcher._cache._cache_file = _stamped_file(dispatcher._cache, function.__name__)
     return dispatcher
 
 
-def _stamped_file(cache: Any) -> IndexDataCacheFile:
+class _MarkingFile(IndexDataCacheFile):
+    """A cache file that also says, to those who have not imported Numba, what is compiled."""
+
+    def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
+        super().__init__(str(folder), name, source_stamp())
+        self._folder, self._program = folder, program
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep a function compiled for the argument types ``key[0]``."""
+        super().save(key, data)
+        program = self._program(key[0])
+        if program is not None:
+            mark_compiled(self._folder, program)
+
+
+# What an entry compiled for some argument types is the main part of.
+_PROGRAMS: dict[str, Callable[[Any], str | None]] = {
+    "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
+    "add_values": lambda arguments: PREDICT,
+}
+
+
+def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
     """The cache file of this state of the sources; files of other states are removed.
 
     Numba looks at the file of the function alone to tell whether its cache is stale, but the code
     of other files is compiled into it, and it reads signatures whose classes may be gone.
     """
     path, base = Path(cache.cache_path), cache._impl.filename_base
-    name = f"{base}-{_STAMP[:16]}"
+    name = f"{base}-{source_stamp()[:16]}"
     for old in path.glob(f"{glob.escape(base)}-*.nb[ic]"):
         if not old.name.startswith(name):
             with contextlib.suppress(OSError):
                 old.unlink()
-    return IndexDataCacheFile(str(path), name, _STAMP)
+    return _MarkingFile(path, name, _PROGRAMS.get(function, lambda arguments: None))
 
 
 _instruction: Any = intrinsic  # its type hides that Python never calls what it makes

@@ -16,7 +16,9 @@ from gpuboost.backends.numba.scan_channels import offer_channels
 from gpuboost.backends.numba.thresholds import (
     LAST_RANK,
     find_pair_split,
+    is_few,
     offer_random,
+    offer_random_to_few,
     offer_two_valued,
     signed_rank,
 )
@@ -49,6 +51,8 @@ def offer_feature(problem, members, feature, rank):
     if matrix.is_categorical[feature]:
         return offer_category(problem, members, feature, rank)
     if problem.limits.random_thresholds:
+        if is_few(problem, members, feature):
+            return offer_random_to_few(problem, members, feature, rank)
         return offer_random(problem, members, feature, rank)
     if (n_bins == 2) & (not has_missing) & (not members.is_wide):
         return offer_two_valued(problem, members, feature, rank)
