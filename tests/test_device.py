@@ -170,6 +170,8 @@ def test_the_folders_are_those_of_numba(tmp_path, monkeypatch):
     from gpuboost.backends.numba import grow
 
     source = grow.__file__
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(config, "CACHE_DIR", "")
     tree, user = compiled.cache_folders()
     assert (
         str(tree) == caching.InTreeCacheLocator(test_auto_takes_what_is_faster, source)._cache_path

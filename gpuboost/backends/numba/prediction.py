@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once for all of them (measured: 2**11 rows take
-# 115 ns per row and tree, 2**15 rows 48); a copy of their values stays below `CHUNK_BYTES`.
+# 110 ns per row and tree, 2**16 rows 31); a copy of their values stays below `CHUNK_BYTES`.
 ROWS_PER_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
-ROWS_PER_BLOCK = 1 << 13  # rows that walk together: their values stay in the cache
+ROWS_PER_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
 STEPS = 2  # of a row per pass; more wait longer for memory, fewer shuffle rows more (measured)
 LAST_CODE = 255
 

@@ -33,6 +33,12 @@ def gain_of(score, gl, hl, g, h):
     """Gain of one split, whatever the score."""
     if score == SQUARES:
         return squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+    return class_gain(score, gl, hl, g, h)
+
+
+@helper
+def class_gain(score, gl, hl, g, h):
+    """ENTROPY and MISCLASSIFICATION of two classes."""
     gr, hr = g - gl, h - hl
     if score == ENTROPY:
         left = entropy_term(hl - gl) + entropy_term(gl)
