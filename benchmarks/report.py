@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import OURS, PEER_NAMES
+from benchmarks.quality import ENSEMBLES
 from benchmarks.results import read_results, result_path
 
 README = Path(__file__).parent.parent / "README.md"
@@ -135,10 +136,12 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _quality_table(content: Content) -> str:
-    """One row per table and estimator, the paired difference first."""
+    """One row per table and ensemble, with its first metric; the file has all, single trees too."""
     rows = []
     for record in content["records"]:
-        for metric, found in record["metrics"].items():
+        metric = next(m for m in ("AUC", "R2", "accuracy") if m in record["metrics"])
+        found = record["metrics"][metric]
+        if record["estimator"] in ENSEMBLES:
             rows.append(
                 [
                     f"{record['table']}, {record['estimator']}",
@@ -161,7 +164,8 @@ def _quality_table(content: Content) -> str:
     ]
     seeds = " or ".join(map(str, sorted({record["seeds"] for record in content["records"]})))
     note = f"Test scores, means over {seeds} random splits; differences are paired."
-    return f"{markdown(header, rows)}\n\n{note}"
+    summary = f"<summary>{len(rows)} comparisons of ensembles with scikit-learn's</summary>"
+    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n{note}\n\n</details>"
 
 
 def _memory_table(content: Content) -> str:
