@@ -359,8 +359,9 @@ def test_quality_compares_native_categories():
     assert record["train_rows"] == 200
 
 
-def test_errors_are_one_line(capsys):
-    assert main(["speed", "--only", "nothing like this"]) == 2
+def test_errors_are_one_line(capsys, tmp_path):
+    name = str(tmp_path / "speed.json")
+    assert main(["speed", "--only", "nothing like this", "--name", name]) == 2
     assert capsys.readouterr().err.startswith("error: no case contains")
 
 
