@@ -110,6 +110,7 @@ def make_scratch(n_samples: int, n_features: int) -> Scratch:
         order=np.zeros(256, np.int64),
         codes=np.zeros(n_samples, np.uint8),
         ranks=np.zeros(n_features, np.int64),
+        likely=np.zeros(n_features, np.int64),
         mask=np.zeros(16, np.uint32),
         split=np.zeros(1, SPLIT),
     )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,19 @@ ROWS_PER_BLOCK = 256  # rows whose values stay in the first cache while features
 TABLE_WIDTH = 256  # edges of a feature, padded with +inf so that every step of a search is inside
 
 
+class Coder(NamedTuple):
+    """What turns values into codes: edges (F, `TABLE_WIDTH`), bins, kinds, and the missing code."""
+
+    table: np.ndarray
+    n_bins: np.ndarray
+    is_categorical: np.ndarray
+    missing_code: int
+
+
 @entry
-def code_rows(X, start, table, n_bins, is_categorical, missing_code, codes, n_missing):
+def code_rows(coder, X, start, codes, n_missing):
     """Code the rows ``X`` (m, F) as columns ``start`` ... of ``codes`` (F, n); count missing."""
+    table, n_bins, is_categorical, missing_code = coder
     n_rows, n_features = X.shape
     values, found = np.empty(ROWS_PER_BLOCK, X.dtype), np.empty(ROWS_PER_BLOCK, np.int32)
     for first in range(0, n_rows, ROWS_PER_BLOCK):
@@ -65,22 +75,17 @@ def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix
     edges = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
     table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)
     table[:, : edges.shape[1]] = edges
-    n_bins = contiguous(mapper.n_bins, np.int64)
-    is_categorical = contiguous(mapper.is_categorical, np.bool_)
+    coder = Coder(
+        table,
+        contiguous(mapper.n_bins, np.int64),
+        contiguous(mapper.is_categorical, np.bool_),
+        int(mapper.missing_code),
+    )
     codes = np.empty((n_features, n_samples), dtype=np.uint8)
 
     def code_chunk(rows: slice) -> np.ndarray:
         n_missing = np.zeros(n_features, dtype=np.int64)
-        code_rows(
-            contiguous(X[rows], X.dtype),
-            rows.start,
-            table,
-            n_bins,
-            is_categorical,
-            mapper.missing_code,
-            codes,
-            n_missing,
-        )
+        code_rows(coder, contiguous(X[rows], X.dtype), rows.start, codes, n_missing)
         return n_missing
 
     counts = in_threads(code_chunk, row_chunks(n_samples, ROWS_PER_CHUNK), n_threads)

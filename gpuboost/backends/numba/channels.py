@@ -1,12 +1,13 @@
 """Several channels: more than two classes, or several outputs. What a node needs before a search.
 
 A row's word holds its class in the gradient field. A node looks only at the classes that are
-there: absent ones add exactly +0.0 to every score. There are three ways to add up histograms, by
+there: absent ones add exactly +0.0 to every score. There are four ways to add up histograms, by
 what the node holds:
 
     PAIR        two classes: one channel after all, and the search for one
     FIELDS      a field of one word per class: one histogram, one addition per row
     HISTOGRAMS  one per class or output, and one of the hessian
+    SUMMED      one per class, for many rows: the hessian is the sum over the classes
 """
 
 # mypy: check-untyped-defs=False
@@ -18,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import inlined
 from gpuboost.backends.numba.words import Packing, gradient_of, hessian_of, pack
 
 CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1)  # a row's word: class, weight
-PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
+PAIR, FIELDS, HISTOGRAMS, SUMMED = 0, 1, 2, 3
+MANY_ROWS = 1024  # of a node, above which going over all bins costs less than more work per row
 # Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26
 CLASS_SHIFT = np.int64(32)  # of the words of HISTOGRAMS: position of the class, weight
@@ -69,7 +71,7 @@ class Channels(NamedTuple):
     left_terms: np.ndarray
 
 
-@helper
+@inlined
 def is_pure_node(channels, rows, words):
     """Whether a node is pure; fills ``sums`` and ``present``."""
     if channels.values.size:
@@ -137,7 +139,7 @@ def _sort_few(items, n):
         items[at] = item
 
 
-@helper
+@inlined
 def prepare_words(channels, node, words, packing):
     """Choose how the node adds up, and fill ``word``."""
     state, n_present = channels.state, channels.state[0]
@@ -150,7 +152,8 @@ def prepare_words(channels, node, words, packing):
     elif n_present == 2 and node.hessian < PAIR_UP_TO:
         state[1] = PAIR
     else:
-        state[1] = FIELDS if n_present * bits <= 64 else HISTOGRAMS
+        crowded = SUMMED if words.size > MANY_ROWS else HISTOGRAMS
+        state[1] = FIELDS if n_present * bits <= 64 else crowded
     state[2] = bits
     if state[1] == PAIR:
         _pair_words(channels, node, words, packing)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined, scores
+from gpuboost.backends.numba._shared import inlined, scores
 from gpuboost.backends.numba.channels import FIELDS
 from gpuboost.backends.numba.histograms import LANES, word_prefix
 from gpuboost.backends.numba.layout import Members
@@ -39,7 +39,7 @@ def field_of(word, p, bits):
     return (word >> (p * bits)) & ((np.int64(1) << bits) - 1)
 
 
-@helper
+@inlined
 def offer_fields(problem, channels, members, feature, rank):
     """The best threshold of a feature; whether it could split."""
     scratch, node, prefix = problem.scratch, members.node, problem.scratch.prefix
@@ -97,7 +97,7 @@ def _fields_gains(problem, channels, node, padded):
         gains[j] = gain if (hl >= least) & (h - hl >= least) else -1.0
 
 
-@helper
+@inlined
 def offer_random_fields(problem, channels, members, feature, rank):
     """A random threshold, as `thresholds.offer_random`."""
     scratch, node, bits = problem.scratch, members.node, channels.state[2]

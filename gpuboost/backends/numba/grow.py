@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import allocating, entry, helper, inlined, randomness
+from gpuboost.backends.numba._shared import allocating, entry, inlined, randomness
 from gpuboost.backends.numba.channels import (
     CHANNEL_PACKING,
     PAIR,
@@ -52,7 +52,7 @@ def is_pure(limits, words, node, packing):
     return (node.gradient == 0) | (node.gradient == node.hessian)
 
 
-@helper
+@inlined
 def evaluate(problem, channels, rows, node):
     """Find the split of a new node and keep it in the node; False if it is a leaf."""
     limits = problem.limits
@@ -178,4 +178,6 @@ def grow(problem, channels, statistics, rows, root_key):
         n_nodes += 2
         n_leaves += 1
     columns, order = number_nodes(nodes, n_nodes, masks)
-    return columns, leaf_sums(nodes, order, columns[5], statistics, packing, rows)
+    one_channel = channels is None
+    sums = leaf_sums(nodes, order, columns[5], statistics, rows, packing, one_channel)
+    return columns, sums

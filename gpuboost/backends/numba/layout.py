@@ -42,6 +42,7 @@ SPLIT = np.dtype(
         ("next_bin", np.int64),
         ("missing", np.int64),
         ("categorical", np.int64),
+        ("is_range", np.int64),  # ``bin`` and ``next_bin`` are what ``draw`` lies between
     ],
     align=True,
 )
@@ -122,6 +123,7 @@ class Scratch(NamedTuple):
     order: np.ndarray
     codes: np.ndarray
     ranks: np.ndarray
+    likely: np.ndarray
     mask: np.ndarray
     split: np.ndarray
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import allocating
-from gpuboost.backends.numba.words import hessian_of
+from gpuboost.backends.numba._shared import allocating, inlined
+from gpuboost.backends.numba.words import gradient_of, hessian_of
 from gpuboost.engine.spec import LEAF
 
 
@@ -55,30 +55,42 @@ def number_nodes(nodes, n_nodes, masks):
 
 
 @allocating
-def leaf_sums(nodes, order, left, statistics, packing, rows):
+def leaf_sums(nodes, order, left, statistics, rows, packing, one_channel):
     """Column ``sums`` of `spec.GrownTree`: those of leaves from their rows, the others' from these.
 
     Children come after their parent, so one pass from the end adds up all.
     """
-    n_planes, n_classes = statistics.wide.shape[1], statistics.n_classes
-    of_classes = statistics.classes.size > 0
-    n_columns = n_planes
+    n_columns, of_classes = statistics.wide.shape[1], statistics.classes.size > 0
     if of_classes:
-        n_columns = n_classes * max(n_planes, 1)
+        n_columns = statistics.n_classes * max(n_columns, 1)
     sums = np.zeros((order.size, n_columns), np.int64)
+    two_weights = one_channel and of_classes and statistics.wide.size == 0
     for i in range(order.size - 1, -1, -1):
+        node = nodes[order[i]]
         if left[i] > 0:
             for column in range(n_columns):
                 sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
-            continue
-        node = nodes[order[i]]
-        for j in range(node.start, node.start + node.count):
-            row, weight = rows.row[j], hessian_of(rows.word[j], packing)
-            group = np.int64(statistics.classes[row]) if of_classes else np.int64(0)
-            if n_planes == 0:
-                sums[i, group] += weight
-                continue
-            factor = weight if statistics.draws else np.int64(1)
-            for plane in range(n_planes):
-                sums[i, group * n_planes + plane] += statistics.wide[row, plane] * factor
+        elif two_weights:
+            sums[i, 0] = node.hessian - node.gradient
+            if statistics.n_classes > 1:
+                sums[i, 1] = node.gradient
+        else:
+            _add_rows(sums, i, node, statistics, rows, packing, one_channel)
     return sums
+
+
+@inlined
+def _add_rows(sums, i, node, statistics, rows, packing, one_channel):
+    """Add the rows of a leaf to its sums; with several channels a row's word tells its class."""
+    n_planes = statistics.wide.shape[1]
+    for j in range(node.start, node.start + node.count):
+        row, word = rows.row[j], rows.word[j]
+        group, weight = gradient_of(word, packing), hessian_of(word, packing)
+        if one_channel:
+            group = np.int64(statistics.classes[row]) if statistics.classes.size else np.int64(0)
+        if n_planes == 0:
+            sums[i, group] += weight
+            continue
+        factor = weight if statistics.draws else np.int64(1)
+        for plane in range(n_planes):
+            sums[i, group * n_planes + plane] += statistics.wide[row, plane] * factor

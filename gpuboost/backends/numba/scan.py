@@ -60,7 +60,7 @@ def keep(split, gain, rank, feature, left_gradient, left_hessian):
     """Make a numeric candidate the best so far; its bins are the caller's to fill in."""
     split.gain, split.rank, split.feature = gain, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
-    split.draw, split.categorical = NAN, 0
+    split.draw, split.categorical, split.is_range = NAN, 0, 0
 
 
 @inlined

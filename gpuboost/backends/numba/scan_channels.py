@@ -20,6 +20,9 @@ from gpuboost.backends.numba.channels import (
     CHANNEL_PACKING,
     CLASS_SHIFT,
     FIELDS,
+    HISTOGRAMS,
+    MANY_ROWS,
+    SUMMED,
     WEIGHT_MASK,
     ordering_channel,
 )
@@ -117,6 +120,10 @@ def _add_up(problem, channels, members):
     elif state[1] == FIELDS:
         for i in range(n):
             scratch.totals[codes[i]] += word[i]
+    elif state[1] == SUMMED:
+        for i in range(n):
+            at = np.uint64(word[i] >> CLASS_SHIFT)
+            channels.totals[at, codes[i]] += word[i] & WEIGHT_MASK
     else:
         for i in range(n):
             weight = word[i] & WEIGHT_MASK
@@ -125,9 +132,19 @@ def _add_up(problem, channels, members):
     if problem.limits.min_samples_leaf > 1:
         for i in range(n):
             channels.counts[codes[i]] += 1
+    _mark_bins(scratch.occupied, codes, n, problem.matrix.missing_code)
+
+
+@inlined
+def _mark_bins(occupied, codes, n, missing_code):
+    """Set the bits of the touched bins; of all bins where there are many rows."""
+    if n > MANY_ROWS:
+        for code in range(np.uint64(missing_code) + _ONE):
+            occupied[code >> np.uint64(6)] |= _ONE << (code & _LOW_SIX)
+        return
     for i in range(n):
         code = codes[i]
-        scratch.occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & _LOW_SIX)
+        occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & _LOW_SIX)
 
 
 @inlined
@@ -170,7 +187,7 @@ def _value(channels, scratch, p, code):
 @inlined
 def _hessian(channels, scratch, code):
     """Hessian of one bin."""
-    if channels.state[1] != FIELDS:
+    if channels.state[1] == HISTOGRAMS:
         return channels.hessian[code]
     total = np.int64(0)
     for p in range(channels.state[0]):
@@ -278,20 +295,20 @@ def _add_channel(score, channels, terms, m, g, h, missing):
 @inlined
 def _best(problem, channels, node, feature, positions):
     """Best position of the range, its gain, and where missing values go."""
-    scratch, none, (first, last) = problem.scratch, np.int64(0), positions
+    scratch, none, last = problem.scratch, np.int64(0), positions[1]
     left_hessian = channels.left_hessian[last - 1]
     may_right, may_left = missing_directions(problem, node, feature, left_hessian)
     node_term = _node_term(problem.limits.score, channels, np.float64(node.hessian))
     terms = channels.right_terms
     j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        _gains(problem, channels, node, terms, node_term, first, last, (none, none, none))
+        _gains(problem, channels, node, (terms, node_term), positions, (none, none, none))
         j = first_largest(scratch.patterns, last)
         gain = scratch.gains[j] if j >= 0 else -1.0
     if may_left:
         values = node.hessian - scratch.missing[1]
-        extra = (scratch.missing[1], scratch.missing[2], values)
-        _gains(problem, channels, node, channels.left_terms, node_term, first, last, extra)
+        extra, terms = (scratch.missing[1], scratch.missing[2], values), channels.left_terms
+        _gains(problem, channels, node, (terms, node_term), positions, extra)
         other = first_largest(scratch.patterns, last)
         if other >= 0:
             found = scratch.gains[other]
@@ -314,12 +331,13 @@ def _node_term(score, channels, h):
 
 
 @helper
-def _gains(problem, channels, node, terms, node_term, first, last, missing):
-    """Gains of positions [first, last), -1 before them and where a split is not valid.
+def _gains(problem, channels, node, sums, positions, missing):
+    """Gains of a range of positions, -1 before them and where a split is not valid.
 
     ``missing``: hessian and count that go left as well, and the hessian of all values; or zeros.
     """
     gains, score, h = problem.scratch.gains, problem.limits.score, np.float64(node.hessian)
+    (terms, node_term), (first, last) = sums, positions
     for j in range(first):
         gains[j] = -1.0
     for j in range(first, last):

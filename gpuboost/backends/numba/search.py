@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import inlined
 from gpuboost.backends.numba.categories import offer_category
 from gpuboost.backends.numba.fields import is_plain, offer_fields, offer_random_fields
 from gpuboost.backends.numba.layout import Members
@@ -15,6 +15,7 @@ from gpuboost.backends.numba.scan import offer_numeric
 from gpuboost.backends.numba.scan_channels import offer_channels
 from gpuboost.backends.numba.thresholds import (
     LAST_RANK,
+    find_bin,
     find_pair_split,
     is_few,
     offer_random,
@@ -39,6 +40,29 @@ def smallest_above(ranks, n, last):
         rank = ranks[p]
         smallest = rank if (rank > last) & (rank < smallest) else smallest
     return smallest
+
+
+@inlined
+def take_likely(scratch, n, max_features):
+    """Copy to `Scratch.likely` the ranks below a bound that most often exceeds ``max_features``.
+
+    Ranks are uniform: of n, those below the share s of their range are about s n.
+    """
+    bound = min(2.0**64 * (2.0 * max_features + 4.0) / n - 2.0**63, 2.0**62)
+    likely, limit, n_likely = scratch.likely, np.int64(bound), np.uint64(0)
+    for p in range(n):
+        likely[n_likely] = scratch.ranks[p]
+        n_likely += np.uint64(scratch.ranks[p] < limit)
+    return np.int64(n_likely)
+
+
+@inlined
+def next_rank(scratch, n_likely, n, last):
+    """The rank after ``last``, looked for among the likely ones first."""
+    rank = smallest_above(scratch.likely, n_likely, last)
+    if rank == LAST_RANK:
+        rank = smallest_above(scratch.ranks, n, last)
+    return rank
 
 
 @inlined
@@ -71,7 +95,7 @@ def offer_feature_of_channels(problem, channels, members, feature, rank):
     return offer_fields(problem, channels, members, feature, rank)
 
 
-@helper
+@inlined
 def find_split(problem, channels, node, rows, words):
     """Leave the best split of a node in `Scratch.split`; its gain is negative if there is none.
 
@@ -87,6 +111,7 @@ def find_split(problem, channels, node, rows, words):
     for p in range(n_features):
         ranks[p] = signed_rank(node.key, features[p])
     ordered = limits.max_features < n_features
+    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
     perfect = np.inf
     if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
@@ -94,9 +119,10 @@ def find_split(problem, channels, node, rows, words):
     for p in range(n_features):
         if (p >= limits.max_features and could) or split.gain >= perfect:
             break
-        last = smallest_above(ranks, n_features, last) if ordered else ranks[p]
+        last = next_rank(scratch, n_likely, n_features, last) if ordered else ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
         if channels is None:
             could |= offer_feature(problem, members, feature, last)
         else:
             could |= offer_feature_of_channels(problem, channels, members, feature, last)
+    find_bin(problem.matrix.center, split)

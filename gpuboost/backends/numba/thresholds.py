@@ -62,15 +62,21 @@ def draw_threshold(center, key, feature, low, high):
 
 
 @inlined
-def draw_bin(center, key, feature, low, high):
-    """The random threshold between bins ``low`` < ``high``, and the last bin below it."""
-    draw = draw_threshold(center, key, feature, low, high)
+def last_bin_below(center, feature, low, high, draw):
+    """The last bin in [low, high - 1] whose centre is at most the draw."""
     first, last = low, high - 1
     while first < last:
         middle = (first + last + 1) >> 1
         reached = center[feature, middle] <= draw
         first, last = (middle if reached else first), (last if reached else middle - 1)
-    return draw, first
+    return first
+
+
+@inlined
+def draw_bin(center, key, feature, low, high):
+    """The random threshold between bins ``low`` < ``high``, and the last bin below it."""
+    draw = draw_threshold(center, key, feature, low, high)
+    return draw, last_bin_below(center, feature, low, high, draw)
 
 
 @inlined
@@ -119,7 +125,7 @@ def sums_of_codes(gathered, words, low, high, packing, block):
     return gradient, hessian, count
 
 
-@inlined
+@helper
 def offer_random(problem, members, feature, rank):
     """A random threshold between the node's lowest and highest occupied bin."""
     matrix, packing, scratch = problem.matrix, problem.packing, problem.scratch
@@ -179,10 +185,17 @@ def offer_random_to_few(problem, members, feature, rank):
     gain = node_gain(problem.limits, members.node, left[0], left[1])
     if beats(split, gain, rank):
         keep(split, gain, rank, feature, left[0], left[1])
-        first, last = np.int64(low), np.int64(high)
-        split.draw, split.bin = draw_bin(matrix.center, members.node.key, feature, first, last)
-        split.next_bin, split.missing = split.bin + 1, MISSING_UNSEEN
+        split.draw, split.bin, split.next_bin, split.is_range = draw, low, high, 1
+        split.missing = MISSING_UNSEEN
     return True
+
+
+@inlined
+def find_bin(center, split):
+    """Find the bin of the winner, where only its draw is known."""
+    if split.is_range:
+        split.bin = last_bin_below(center, split.feature, split.bin, split.next_bin, split.draw)
+        split.next_bin = split.bin + 1
 
 
 @inlined
@@ -198,7 +211,7 @@ def _offer(problem, node, feature, rank, left, bins, draw):
         split.draw = draw
 
 
-@helper
+@inlined
 def find_pair_split(problem, members):
     """The split of a node of two rows, or False where the shortcut does not hold.
 
