@@ -70,6 +70,19 @@ def test_the_scale_of_weights_does_not_matter_to_trees(scale):
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
 
 
+def test_an_outlier_that_hides_the_rest_of_a_target_is_warned_of():
+    X, y = load_diabetes(return_X_y=True)
+    y[7] = 1e12
+    with pytest.warns(UserWarning, match="middle half of output 0 of y.* counts as equal beside"):
+        make("DecisionTreeRegressor").fit(X, y)
+    weights = np.ones(len(y))
+    weights[7] = 0.0
+    make("DecisionTreeRegressor").fit(X, y, weights)  # the outlier is not in the tree
+    y[7] = 1e6
+    model = make("DecisionTreeRegressor").fit(X, y)
+    assert model.score(X, y) == 1.0
+
+
 # ---- tables ------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.validation import check_classes, check_targets, class_weights
 from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.estimators.settings import CLASS_CRITERIA, VALUE_CRITERIA
@@ -74,8 +75,29 @@ class ValueLabels:
         """The target in integers."""
         columns = self.values.reshape(len(self.values), -1)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            return value_target(columns, sampler.weight_facts)
+            target = value_target(columns, sampler.weight_facts)
+        assert target.values is not None
+        _warn_of_outliers(columns, target.values, sampler.weight_facts.inside)
+        return target
 
     def attributes(self) -> dict[str, Any]:
         """What scikit-learn's regressors tell about the targets."""
         return {"n_outputs_": 1 if self.values.ndim == 1 else self.values.shape[1]}
+
+
+def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
+    """Warn if an outlier stretches the range of a target so far that most of it counts as equal.
+
+    Asked of some thousand rows: whether the middle half of an output differs before it is made
+    integers, and not after.
+    """
+    rows = np.arange(len(y)) if inside is None else np.flatnonzero(inside)
+    rows = rows[:: max(1, len(rows) // 1000)]
+    for k in range(y.shape[1]):
+        before, after = (np.quantile(x[rows, k], (0.25, 0.75)) for x in (y, quantised))
+        if before[0] < before[1] and after[0] == after[1]:
+            warn_user(
+                f"the middle half of output {k} of y, from {before[0]:g} to {before[1]:g}, counts "
+                f"as equal beside values from {y[:, k].min():g} to {y[:, k].max():g}, and is not "
+                "split; take the outliers out, or fit a transform of y, such as its logarithm"
+            )
