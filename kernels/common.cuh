@@ -30,6 +30,8 @@ constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
+constexpr int32 LEAF = -1;
+constexpr double EPSILON = 2.220446049250313e-16;  // a decrease of impurity may be short by so much
 constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
 constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
 
@@ -48,11 +50,24 @@ __device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
     return mix(key + (index + 1) * 0x9E3779B97F4A7C15ull);
 }
 
+// Purposes: the second word of a key.
+constexpr int32 GROW = 1, DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
+
+// Key of one stream; `index` is most often the number of the tree.
+__device__ __forceinline__ uint64 stream_key(uint64 seed, int32 purpose, uint64 index)
+{
+    return hash_index(hash_index(seed, (uint64)purpose), index);
+}
+
 // A random word as a float64 in [0, 1).
 __device__ __forceinline__ double uniform(uint64 word)
 {
     return (double)(word >> 11) * 1.1102230246251565e-16;
 }
+
+// Keys of a node's children.
+__device__ __forceinline__ uint64 left_key(uint64 key) { return mix(key ^ 0x8EBC6AF09C88C6E3ull); }
+__device__ __forceinline__ uint64 right_key(uint64 key) { return mix(key ^ 0x589965CC75374CC3ull); }
 
 // Sort key of a feature in the order in which a node looks at features.
 __device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)

@@ -4,10 +4,12 @@
 //   row        uint32 (r,)                    row of the matrix, those of a node side by side
 //   weight     uint32 (r,)                    at most 2**31 - 1
 //   target     int32  (C, r)                  values of each output; [class is 1]; or the class
-//   slot, first, rows   int32, int64, int32 (blocks,)    what each block does
-//   histogram  int64  (nodes, F, width, 2 + K)    weight, rows, gradients; zero before the launch
+//   n_pieces   int32  (1,)                    the arrays of pieces have room for more
+//   slot, first, rows   int32, int64, int32 (pieces,)    what each block does, by policy.cu
+//   histogram  int64  (slots, F, width, 2 + K)    weight, rows, gradients; zero before the launch
 //
-// Launch: grid (blocks, tiles, K), HISTOGRAM_THREADS threads, shared memory below.
+// Launch: grid (pieces, tiles, K), HISTOGRAM_THREADS threads, shared memory below. Pieces whose
+// slot is not among the `n_slots` from `first_slot` on are left out.
 // A block adds some rows of one node (slot) in one tile of features and one channel of gradients.
 // A warp takes 32 / TILE rows, a lane one feature:
 //
@@ -69,12 +71,12 @@ __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 valu
 }
 
 // Where a cell of shared memory goes in the histogram; null for a feature of the padding.
-__device__ __forceinline__ int64* output_cell(int64* histogram, int32 node, int32 n_features,
+__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_features,
                                               int32 width, int32 planes, int32 cell)
 {
     const int64 feature = (int64)blockIdx.y * TILE + cell % TILE;
     if (feature >= n_features) return nullptr;
-    return histogram + (((int64)node * n_features + feature) * width + cell / TILE) * planes;
+    return histogram + (((int64)slot * n_features + feature) * width + cell / TILE) * planes;
 }
 
 __device__ __forceinline__ void flush(int64* to, int64 sum)
@@ -87,11 +89,15 @@ __device__ __forceinline__ void flush(int64* to, int64 sum)
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row,
                  const uint32* __restrict__ weight, const int32* __restrict__ target,
-                 const int32* __restrict__ slot, const int64* __restrict__ first,
-                 const int32* __restrict__ rows, int64 n_samples, int64 n_rows, int32 n_features,
+                 const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                 const int64* __restrict__ first, const int32* __restrict__ rows,
+                 int32 first_slot, int32 n_slots, int64 n_samples, int64 n_rows, int32 n_features,
                  int32 width, int32 counted, int64* __restrict__ histogram)
 {
     DYNAMIC_SHARED(uint32, low);
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const int32 own = slot[blockIdx.x] - first_slot;
+    if (own < 0 || own >= n_slots) return;
     const int32 cells = width * TILE, channel = blockIdx.z;
     uint32 *high = low + cells, *weights = high + cells, *counts = weights + cells;
     const bool first_channel = channel == 0, counts_rows = first_channel && counted;
@@ -131,7 +137,7 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
     // flush
     const int32 out_planes = 2 + gridDim.z;
     for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output_cell(histogram, slot[blockIdx.x], n_features, width, out_planes, cell);
+        int64* out = output_cell(histogram, own, n_features, width, out_planes, cell);
         if (out == nullptr) continue;
         flush(out + 2 + channel, (int64)((uint64)high[cell] << 32 | low[cell]));
         if (first_channel) flush(out, weights[cell]);
@@ -143,11 +149,15 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
 histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ row,
                   const uint32* __restrict__ weight, const int32* __restrict__ target,
-                  const int32* __restrict__ slot, const int64* __restrict__ first,
-                  const int32* __restrict__ rows, int64 n_samples, int32 n_features, int32 width,
+                  const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                  const int64* __restrict__ first, const int32* __restrict__ rows,
+                  int32 first_slot, int32 n_slots, int64 n_samples, int32 n_features, int32 width,
                   int32 counted, int64* __restrict__ histogram)
 {
     DYNAMIC_SHARED(uint32, weights);
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const int32 own = slot[blockIdx.x] - first_slot;
+    if (own < 0 || own >= n_slots) return;
     const int32 cells = width * TILE, channel = blockIdx.z;
     uint32* counts = weights + cells;
 
@@ -170,10 +180,24 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
     // flush
     const int32 out_planes = 2 + gridDim.z;
     for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output_cell(histogram, slot[blockIdx.x], n_features, width, out_planes, cell);
+        int64* out = output_cell(histogram, own, n_features, width, out_planes, cell);
         if (out == nullptr) continue;
         flush(out + 2 + channel, weights[cell]);
         flush(out, weights[cell]);
         if (counted) flush(out + 1, counts[cell]);
+    }
+}
+
+// Zero the histograms of a level: those of the `n_slots` slots from `first_slot` on that there are,
+// n_cells int64 numbers each. sizes[0] of policy.cu is the number of slots.
+// Launch: any grid of HISTOGRAM_THREADS threads.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
+zero_histograms(const int32* __restrict__ sizes, int32 first_slot, int32 n_slots, int64 n_cells,
+                int64* __restrict__ histogram)
+{
+    const int64 end = (int64)min(sizes[0] - first_slot, n_slots) * n_cells;
+    const int64 step = (int64)gridDim.x * HISTOGRAM_THREADS;
+    for (int64 i = (int64)blockIdx.x * HISTOGRAM_THREADS + threadIdx.x; i < end; i += step) {
+        histogram[i] = 0;
     }
 }

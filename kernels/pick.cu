@@ -1,8 +1,9 @@
-// The best split of every node: which of its features, and what goes left.
+// The best split of every node: which of its features, what goes left, and whether it is taken.
 //
-//   gain        float64 (nodes, F)   could uint8 (nodes, F)     of split.cu
-//   key         uint64 (nodes,)      tree  int32 (nodes,)
-//   allowed     uint8 (trees, F)     features the tree may look at
+//   gain, could, ...   (slots, F)    what split.cu found
+//   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
+//   root_hessian int64 (trees,)      allowed uint8 (trees, F)
+//   unit        float64              from the rise of the score to that of weight times impurity
 //
 // Launch: grid (nodes), one warp, which stands for a node; no shared memory.
 
@@ -83,50 +84,155 @@ __device__ __forceinline__ uint64 best_rank(const Choice& choice, uint64 last)
     return rank;
 }
 
-// Rank of the chosen feature, EVERY_RANK where a node has no split, uint64 (nodes,).
-extern "C" __global__ void __launch_bounds__(WARP)
-pick_features(const double* __restrict__ gain, const uint8* __restrict__ could,
-              const uint64* __restrict__ key, const int32* __restrict__ tree,
-              const uint8* __restrict__ allowed, int32 n_features, int32 max_features,
-              uint64* __restrict__ rank)
+// ---- The split that was chosen -----------------------------------------------------------------
+
+// What split.cu found, by slot and feature.
+struct Found {
+    const double* __restrict__ gain;
+    const uint8* __restrict__ could;
+    const int16* __restrict__ bin;
+    const int16* __restrict__ next_bin;
+    const double* __restrict__ draw;
+    const int8* __restrict__ missing;
+    const uint32* __restrict__ mask;
+};
+
+// The splits of the level, by node, as `engine.frontier.Splits`.
+struct Splits {
+    double* __restrict__ rise;
+    int32* __restrict__ feature;
+    int16* __restrict__ bin;
+    int16* __restrict__ next_bin;
+    double* __restrict__ draw;
+    int8* __restrict__ missing;
+    uint8* __restrict__ categorical;
+    uint32* __restrict__ mask;  // (nodes, 0) where no feature is categorical
+    int64* __restrict__ left_hessian;
+    int64* __restrict__ left_gradient;
+    uint8* __restrict__ accepted;
+    bool masks;                 // whether there are any
+};
+
+__device__ __forceinline__ void write_none(const Splits& splits, int64 node, int32 n_channels)
 {
-    const int64 first = (int64)blockIdx.x * n_features;
-    const Choice choice = {allowed + (int64)tree[blockIdx.x] * n_features, could + first,
-                           gain + first, key[blockIdx.x], n_features};
+    splits.rise[node] = -1.0;
+    splits.feature[node] = LEAF;
+    splits.bin[node] = splits.next_bin[node] = 0;
+    splits.draw[node] = __longlong_as_double(0x7ff8000000000000ll);
+    splits.missing[node] = 0;
+    splits.categorical[node] = splits.accepted[node] = 0;
+    splits.left_hessian[node] = 0;
+    for (int32 k = 0; k < n_channels; ++k) splits.left_gradient[node * n_channels + k] = 0;
+    if (!splits.masks) return;
+    for (int32 w = 0; w < MASK_WORDS; ++w) splits.mask[node * MASK_WORDS + w] = 0;
+}
+
+// Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set when
+// code lane + 32 j does. Every lane takes part and gets the sum.
+__device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
+                                          int32 plane)
+{
+    int64 sum = 0;
+    for (int32 j = 0; j < CODE_WORDS; ++j) {
+        if ((left_codes >> j & 1) == 0) continue;
+        sum += cells[(int64)((int32)threadIdx.x + j * WARP) * planes + plane];
+    }
+    return warp_sum(sum);
+}
+
+// The codes that go left, for `sum_left`. Every lane takes part.
+__device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
+                                             int32 width)
+{
+    const int32 lane = threadIdx.x;
+    uint32 left_codes = 0;
+    for (int32 code = lane; code < width; code += WARP) {
+        const bool left =
+            code == width - 1 ? found.missing[at] == MISSING_LEFT
+            : categorical     ? (found.mask[at * MASK_WORDS + code / WARP] >> lane & 1) != 0
+                              : code <= found.bin[at];
+        left_codes |= (left ? 1u : 0u) << (code / WARP);
+    }
+    return left_codes;
+}
+
+// The best split of every node and whether it is taken: `rise` is -1 where it is not. The nodes
+// are those of the slots from `first_slot` on, and with the first slots those that are not open.
+extern "C" __global__ void __launch_bounds__(WARP)
+decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
+              const uint8* __restrict__ open, const uint64* __restrict__ key,
+              const int32* __restrict__ tree, const int64* __restrict__ hessian,
+              const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+              const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
+              int32 first_slot, int32 n_slots, int32 n_features, int32 max_features, int32 width,
+              int32 n_channels, int32 score, double unit, double min_decrease, int32 masks,
+              const double* __restrict__ gain, const uint8* __restrict__ could,
+              const int16* __restrict__ bin, const int16* __restrict__ next_bin,
+              const double* __restrict__ draw, const int8* __restrict__ missing,
+              const uint32* __restrict__ mask, double* __restrict__ rise_out,
+              int32* __restrict__ feature_out, int16* __restrict__ bin_out,
+              int16* __restrict__ next_bin_out, double* __restrict__ draw_out,
+              int8* __restrict__ missing_out, uint8* __restrict__ categorical_out,
+              uint32* __restrict__ mask_out, int64* __restrict__ left_hessian_out,
+              int64* __restrict__ left_gradient_out, uint8* __restrict__ accepted_out)
+{
+    const int32 node = blockIdx.x, lane = threadIdx.x;
+    if (node >= *size) return;
+    const Splits splits = {rise_out,         feature_out,       bin_out,    next_bin_out,
+                           draw_out,         missing_out,       categorical_out, mask_out,
+                           left_hessian_out, left_gradient_out, accepted_out, masks != 0};
+    if (open[node] == 0) {
+        if (first_slot == 0 && lane == 0) write_none(splits, node, n_channels);
+        return;
+    }
+    const int32 own = slot[node] - first_slot;
+    if (own < 0 || own >= n_slots) return;
+
+    // Which feature.
+    const Found found = {gain, could, bin, next_bin, draw, missing, mask};
+    const int64 first = (int64)own * n_features;
+    const Choice choice = {allowed + (int64)tree[node] * n_features, could + first, gain + first,
+                           key[node], n_features};
     const uint64 last = last_rank(choice, max_features);
     const uint64 could_first = first_that_could(choice);
     // Where none of the first ones could split, the next that could is looked at too.
     const uint64 until = could_first == EVERY_RANK ? last : max(last, could_first);
-    const uint64 best = best_rank(choice, until);
-    if (threadIdx.x == 0) rank[blockIdx.x] = best;
-}
+    const uint64 rank = best_rank(choice, until);
+    const int64 at = first + (int64)(rank & 0xffffffffull);
+    double rise = -1.0;
+    if (rank != EVERY_RANK) {
+        rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
+        const double decrease = rise * unit / (double)root_hessian[tree[node]] + EPSILON;
+        if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
+    }
+    if (rise < 0.0) {
+        if (lane == 0) write_none(splits, node, n_channels);
+        return;
+    }
 
-// Sums of left children, int64 (splits, 1 + K): weight, gradients. chosen int64 (splits,) is
-// node * F + feature of each split; bin, missing and mask as split.cu wrote them.
-extern "C" __global__ void __launch_bounds__(WARP)
-left_sums(const int64* __restrict__ histogram, const int64* __restrict__ chosen,
-          const int32* __restrict__ feature, const int16* __restrict__ bin,
-          const int8* __restrict__ missing, const uint8* __restrict__ is_categorical,
-          const uint32* __restrict__ mask, int32 width, int32 n_channels, int64* __restrict__ sums)
-{
-    const int64 at = chosen[blockIdx.x];
-    const bool categorical = is_categorical[feature[blockIdx.x]] != 0;
-    const int32 planes = 2 + n_channels, lane = threadIdx.x;
-    uint32 left_codes = 0;  // bit j: code lane + 32 j goes left
-    for (int32 code = lane; code < width; code += WARP) {
-        const bool left =
-            code == width - 1 ? missing[at] == MISSING_LEFT
-            : categorical     ? (mask[at * MASK_WORDS + code / WARP] >> lane & 1) != 0
-                              : code <= bin[at];
-        left_codes |= (left ? 1u : 0u) << (code / WARP);
+    // What it is.
+    const int32 f = (int32)(rank & 0xffffffffull);
+    const bool categorical = is_categorical[f] != 0;
+    const uint32 left_codes = codes_left(found, at, categorical, width);
+    const int32 planes = 2 + n_channels;
+    const int64* cells = histogram + at * width * planes;
+    const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
+    for (int32 k = 0; k < n_channels; ++k) {
+        const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
+        if (lane == 0) splits.left_gradient[(int64)node * n_channels + k] = sum;
     }
-    for (int32 p = 0; p <= n_channels; ++p) {
-        int64 sum = 0;
-        for (int32 j = 0; j < CODE_WORDS; ++j) {
-            if ((left_codes >> j & 1) == 0) continue;
-            sum += histogram[(at * width + lane + j * WARP) * planes + (p == 0 ? 0 : 1 + p)];
-        }
-        sum = warp_sum(sum);
-        if (lane == 0) sums[(int64)blockIdx.x * (1 + n_channels) + p] = sum;
+    if (splits.masks && lane < MASK_WORDS) {
+        splits.mask[(int64)node * MASK_WORDS + lane] =
+            categorical ? found.mask[at * MASK_WORDS + lane] : 0;
     }
+    if (lane != 0) return;
+    splits.rise[node] = rise;
+    splits.feature[node] = f;
+    splits.bin[node] = found.bin[at];
+    splits.next_bin[node] = found.next_bin[at];
+    splits.draw[node] = found.draw[at];
+    splits.missing[node] = found.missing[at];
+    splits.categorical[node] = categorical;
+    splits.left_hessian[node] = left_hessian;
+    splits.accepted[node] = 1;
 }

@@ -1,9 +1,10 @@
 // Sums over the rows of nodes: statistics of roots, ranges of targets, leaf values.
 //
 //   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class
-//   slot, first, rows   int32, int64, int32 (chunks,)    node, first row, number of rows
+//   n_pieces      int32 (1,)       the arrays have room for more
+//   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
-// Launch: grid (chunks), SUMS_THREADS threads, no shared memory. Every warp sums over its rows and
+// Launch: grid (pieces), SUMS_THREADS threads, no shared memory. Every warp sums over its rows and
 // adds one number per column to the node's in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
@@ -29,10 +30,12 @@ __device__ __forceinline__ void add_to(int64* sum, int64 own)
 // are the weights of classes, else of weight * target[k].
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
-          const int32* __restrict__ slot, const int64* __restrict__ first,
-          const int32* __restrict__ rows, int64 n_rows, int32 n_channels, int32 by_class,
-          int64* __restrict__ hessian, int64* __restrict__ gradient)
+          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+          const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
+          int32 n_channels, int32 by_class, int64* __restrict__ hessian,
+          int64* __restrict__ gradient)
 {
+    if ((int32)blockIdx.x >= *n_pieces) return;
     const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
     const int32 end = rows[blockIdx.x];
     int64 sum = 0;
@@ -54,10 +57,11 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
 // the launch 2**31 - 1 and its negative.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ target,
-              const int32* __restrict__ slot, const int64* __restrict__ first,
-              const int32* __restrict__ rows, int64 n_rows, int32 n_channels,
-              int32* __restrict__ low, int32* __restrict__ high)
+              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+              const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
+              int32 n_channels, int32* __restrict__ low, int32* __restrict__ high)
 {
+    if ((int32)blockIdx.x >= *n_pieces) return;
     const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
     const int32 end = rows[blockIdx.x];
     for (int32 k = 0; k < n_channels; ++k) {
@@ -77,19 +81,24 @@ target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ targe
     }
 }
 
-// sums int64 (leaves, classes * P), zero before the launch: wide (trees, n, P) summed per class
-// (n_classes = 1: over all rows), times the weight if `draws`. tree int32 (leaves,): the leaf's
-// part of `wide`.
+// sums int64 (nodes, classes * P), zero before the launch: for every node of more than `small_rows`
+// rows that was not split, wide (trees, n, P) summed per class (n_classes = 1: over all rows),
+// times the weight if `draws`. wide_of int32 (trees,): each tree's part of `wide`.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
           const int32* __restrict__ target, const int64* __restrict__ wide,
-          const int32* __restrict__ tree, const int32* __restrict__ slot,
+          const int32* __restrict__ wide_of, const int32* __restrict__ tree,
+          const int64* __restrict__ count, const uint8* __restrict__ accepted,
+          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
           const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_samples,
-          int32 n_columns, int32 n_classes, int32 draws, int64* __restrict__ sums)
+          int64 small_rows, int32 n_columns, int32 n_classes, int32 draws,
+          int64* __restrict__ sums)
 {
+    if ((int32)blockIdx.x >= *n_pieces) return;
     const int64 begin = first[blockIdx.x], leaf = slot[blockIdx.x];
     const int32 end = rows[blockIdx.x];
-    const int64* own = wide + tree[leaf] * n_samples * n_columns;
+    if (accepted[leaf] != 0 || count[leaf] <= small_rows) return;
+    const int64* own = wide + wide_of[tree[leaf]] * n_samples * n_columns;
     for (int32 c = 0; c < n_classes; ++c) {
         for (int32 p = 0; p < n_columns; ++p) {
             int64 sum = 0;

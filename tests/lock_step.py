@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cuda import CudaLevelOps
+from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.history import Level
 from gpuboost.engine.level_loop import grow_levels
+from gpuboost.engine.policy import rises
 from gpuboost.engine.spec import GrownTree, GrowTask
 from tests.shim_runtime import ShimRuntime
 
@@ -32,60 +35,120 @@ def assert_same_fields(found: Any, expected: Any, where: str) -> None:
         assert_same(getattr(found, f.name), getattr(expected, f.name), f"{where}: {f.name}")
 
 
+def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) -> None:
+    """The device's nodes and the reference's: the same, in the same order."""
+    size = int(found.size[0])
+    assert size == len(expected) <= found.most, where
+    for f in fields(expected):
+        assert_same(getattr(found, f.name)[:size], getattr(expected, f.name), f"{where}: {f.name}")
+
+
+OF_SPLITS = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "mask")
+
+
+def assert_same_splits(
+    found: DeviceSplits, expected: Splits, rise: np.ndarray, accepted: np.ndarray
+) -> None:
+    """The same splits wherever they are taken."""
+    at = np.flatnonzero(accepted)
+    assert_same(found.rise[at], rise[at], "rise")
+    for name in (*OF_SPLITS, "left_hessian", "left_gradient"):
+        own = getattr(found, name)[at]
+        own = own != 0 if name == "categorical" else own
+        assert_same(own, getattr(expected, name)[at], f"splits: {name}")
+
+
 def assert_same_rows(found: Any, expected: Any) -> None:
     """The device's rows and the reference's: the same, in the same order."""
-    np.testing.assert_array_equal(found.row, expected.row, err_msg="rows")
-    np.testing.assert_array_equal(found.weight, expected.hessian, err_msg="weights")
+    n = len(expected.row)
+    np.testing.assert_array_equal(found.row[:n], expected.row, err_msg="rows")
+    np.testing.assert_array_equal(found.weight[:n], expected.hessian, err_msg="weights")
+    target = found.target[:, :n].astype(np.int64)
     if expected.label is not None:
-        np.testing.assert_array_equal(found.target[0], expected.label, err_msg="labels")
+        np.testing.assert_array_equal(target[0], expected.label, err_msg="labels")
     else:
-        gradient = found.target.astype(np.int64) * found.weight.astype(np.int64)
+        gradient = target * found.weight[:n].astype(np.int64)
         np.testing.assert_array_equal(gradient.T, expected.gradient, err_msg="gradients")
 
 
 class LockStep:
-    """`LevelOps` that asks the reference and the device, and demands equal answers."""
+    """`LevelOps` that asks the reference and the device, and demands equal answers.
 
-    xp = np
+    Rows, frontiers and the rest are pairs: the reference's, and the device's.
+    """
 
     def __init__(self, runtime: ShimRuntime, task: GrowTask) -> None:
         self.reference = NumpyLevelOps(task)
         self.device = CudaLevelOps(runtime, task)
 
-    def to_host(self, array: np.ndarray) -> np.ndarray:
-        return array
+    def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
+        pairs = zip(self.reference.roots(trees), self.device.roots(trees), strict=True)
+        rows, frontier = pairs
+        assert_same_frontier(*frontier[::-1], "roots")
+        assert_same_rows(rows[1], rows[0])
+        return rows, frontier
 
-    def roots(self, trees: Sequence[int]) -> tuple[Any, Frontier]:
-        expected, frontier = self.reference.roots(trees)
-        found, other = self.device.roots(trees)
-        assert_same_fields(other, frontier, "roots")
-        assert_same_rows(found, expected)
-        return (expected, found), frontier
-
-    def is_pure(self, rows: Any, frontier: Frontier) -> np.ndarray:
-        expected = self.reference.is_pure(rows[0], frontier)
-        assert_same(self.device.is_pure(rows[1], frontier), expected, "is_pure")
+    def finished(self, frontier: Any, depth: int) -> bool:
+        expected = self.reference.finished(frontier[0], depth)
+        if self.device.finished(frontier[1], depth):
+            assert expected, "the device is done and the reference is not"
         return expected
 
-    def find_splits(self, rows: Any, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
-        expected = self.reference.find_splits(rows[0], frontier, open_nodes)
-        found = self.device.find_splits(rows[1], frontier, open_nodes)
-        assert_same_fields(found, expected, "find_splits")
-        return expected
+    def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
+        expected = self.reference.candidates(rows[0], frontier[0], depth)
+        found = self.device.candidates(rows[1], frontier[1], depth)
+        size = len(frontier[0])
+        np.testing.assert_array_equal(np.flatnonzero(found.open[:size]), expected)
+        assert found.none <= (len(expected) == 0)
+        return expected, found
 
-    def leaf_sums(self, rows: Any, frontier: Frontier, leaves: np.ndarray) -> np.ndarray:
-        expected = self.reference.leaf_sums(rows[0], frontier, leaves)
-        assert_same(self.device.leaf_sums(rows[1], frontier, leaves), expected, "leaf_sums")
-        return expected
+    def find_splits(self, rows: Any, frontier: Any, candidates: Any) -> Any:
+        expected = self.reference.find_splits(rows[0], frontier[0], candidates[0])
+        found = self.device.find_splits(rows[1], frontier[1], candidates[1])
+        return expected, found
 
-    def partition(
-        self, rows: Any, frontier: Frontier, splits: Splits, accepted: np.ndarray
-    ) -> tuple[Any, Frontier]:
-        expected, children = self.reference.partition(rows[0], frontier, splits, accepted)
-        found, other = self.device.partition(rows[1], frontier, splits, accepted)
-        assert_same_fields(other, children, "partition")
-        assert_same_rows(found, expected)
-        return (expected, found), children
+    def accept(self, frontier: Any, splits: Any) -> Any:
+        expected = self.reference.accept(frontier[0], splits[0])
+        found = self.device.accept(frontier[1], splits[1])
+        np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="accepted")
+        rise = rises(self.reference.task.options.score, splits[0], frontier[0])
+        assert_same_splits(splits[1], splits[0], rise, expected)
+        return expected, found
+
+    def narrow(self, accepted: Any, chosen: np.ndarray) -> Any:
+        expected = self.reference.narrow(accepted[0], chosen)
+        return expected, self.device.narrow(accepted[1], chosen)
+
+    def leaf_sums(self, rows: Any, frontier: Any, accepted: Any) -> Any:
+        expected = self.reference.leaf_sums(rows[0], frontier[0], accepted[0])
+        found = self.device.leaf_sums(rows[1], frontier[1], accepted[1])
+        if found is not None:
+            assert_same(found[: len(expected)], expected, "leaf_sums")
+        return expected, found
+
+    def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Any) -> tuple[Any, Any]:
+        ours = (rows[0], frontier[0], splits[0], accepted[0])
+        theirs = (rows[1], frontier[1], splits[1], accepted[1])
+        pairs = zip(self.reference.partition(*ours), self.device.partition(*theirs), strict=True)
+        rows, frontier = pairs
+        if frontier[1].most:
+            assert_same_frontier(frontier[1], frontier[0], "partition")
+            assert_same_rows(rows[1], rows[0])
+        return rows, frontier
+
+    def to_host(self, level: Level) -> dict[str, np.ndarray]:
+        parts = (level.frontier, level.splits, level.accepted, level.sums or (None, None))
+        expected, found = (
+            ops.to_host(Level(*(part[which] for part in parts)))
+            for which, ops in enumerate((self.reference, self.device))
+        )
+        inner = expected["rise"] >= 0
+        for name, column in expected.items():
+            if column is None:
+                continue
+            kept = ~inner if name == "sums" else inner if name in OF_SPLITS else slice(None)
+            assert_same(found[name][kept], column[kept], f"to_host: {name}")
+        return expected
 
 
 @dataclass

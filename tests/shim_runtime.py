@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,8 @@ class ShimRuntime:
         What it pretends to have.
     sources : mapping of str to str
         Texts in place of those of kernel files.
+    budget : int
+        Bytes that a fit may use.
     """
 
     flavour: str = "plain"
@@ -38,6 +41,8 @@ class ShimRuntime:
     sources: Mapping[str, str] = field(default_factory=dict)
     launches: list[str] = field(default_factory=list)
     xp: ModuleType = np
+    name: str = "cuda:0"
+    budget: int = 256 << 20
 
     def __post_init__(self) -> None:
         self._modules: dict[tuple[str, str], Module] = {}
@@ -54,11 +59,21 @@ class ShimRuntime:
         def launch(
             grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
         ) -> None:
+            if 0 in grid:
+                return
             self.launches.append(name)
             seed = self.order_seed and self.order_seed + len(self.launches)
             function(grid, block, args, shared_mem=shared_mem, order_seed=seed)
 
         return launch
+
+    def active(self) -> AbstractContextManager[None]:
+        """Nothing needs to be done for NumPy arrays."""
+        return nullcontext()
+
+    def memory_budget(self) -> int:
+        """Bytes that a fit may use."""
+        return self.budget
 
     def asarray(self, host: np.ndarray) -> np.ndarray:
         """The array itself."""
@@ -67,6 +82,11 @@ class ShimRuntime:
     def to_host(self, array: np.ndarray) -> np.ndarray:
         """The array itself."""
         return array
+
+    def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        """A copy as the array is now."""
+        copied = array.copy()
+        return lambda: copied
 
 
 @dataclass

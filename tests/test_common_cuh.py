@@ -29,6 +29,7 @@ extern "C" __global__ void random_words(const uint64* key, const uint64* index, 
     words[2 * (int64)n + i] = feature_rank(key[i], index[i]);
     words[3 * (int64)n + i] = category_goes_left(key[i], index[i], code[i]) ? 1 : 0;
     words[4 * (int64)n + i] = missing_goes_left(key[i], index[i]) ? 1 : 0;
+    words[5 * (int64)n + i] = stream_key(key[0], ROUND_WEIGHT, index[i]);
     draws[0 * (int64)n + i] = uniform(key[i]);
     draws[1 * (int64)n + i] = threshold_draw(key[i], index[i]);
 }
@@ -85,12 +86,17 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
 
 
+def stream_keys(seed: int, index: np.ndarray) -> np.ndarray:
+    purpose = randomness.ROUND_WEIGHT
+    return np.concatenate([randomness.stream_key(seed, purpose, int(i)) for i in index])
+
+
 @needs_compiler
 def test_random_words() -> None:
     rng = np.random.default_rng(0)
     key, index = words(rng), words(rng)
     code = rng.integers(0, 256, N, dtype=np.uint64)
-    found, draws = np.empty((5, N), np.uint64), np.empty((2, N))
+    found, draws = np.empty((6, N), np.uint64), np.empty((2, N))
     launch("random_words", key, index, code, np.int32(N), found, draws)
     expected = (
         randomness.mix(key),
@@ -98,6 +104,7 @@ def test_random_words() -> None:
         randomness.feature_rank(key, index),
         randomness.category_goes_left(key, index, code),
         randomness.missing_goes_left(key, index),
+        stream_keys(int(key[0]), index),
     )
     for own, other in zip(found, expected, strict=True):
         assert_same_bits(own, other)
@@ -157,6 +164,11 @@ def test_warp_sum() -> None:
 @pytest.mark.parametrize(
     ("name", "module"),
     [
+        ("GROW", randomness),
+        ("DRAW_ROWS", randomness),
+        ("KEEP_ROWS", randomness),
+        ("KEEP_FEATURES", randomness),
+        ("ROUND_WEIGHT", randomness),
         ("SQUARES", scores),
         ("ENTROPY", scores),
         ("MISCLASSIFICATION", scores),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-from gpuboost.engine.spec import LEAF, NO_LIMIT, TreeOptions
+import numpy as np
+
+from gpuboost.engine.spec import LEAF
 
 Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Nodes of one depth, ordered by tree, then left to right.
+    """Nodes of one depth, ordered by tree, then left to right. A device keeps its own kind.
 
     Their rows lie one after the other, ``count[i]`` of them from ``start[i]``:
 
@@ -79,20 +81,20 @@ class Splits:
     mask: Array
 
     @classmethod
-    def none(cls, xp: Any, m: int, n_channels: int, mask_words: int) -> Splits:
+    def none(cls, m: int, n_channels: int, mask_words: int) -> Splits:
         """No split yet for each of m nodes."""
         return cls(
-            gain=xp.full(m, -1.0),
-            rank=xp.full(m, 2**64 - 1, dtype=xp.uint64),
-            feature=xp.full(m, LEAF, dtype=xp.int32),
-            bin=xp.zeros(m, dtype=xp.int16),
-            next_bin=xp.zeros(m, dtype=xp.int16),
-            draw=xp.full(m, float("nan")),
-            missing=xp.zeros(m, dtype=xp.int8),
-            left_hessian=xp.zeros(m, dtype=xp.int64),
-            left_gradient=xp.zeros((m, n_channels), dtype=xp.int64),
-            categorical=xp.zeros(m, dtype=bool),
-            mask=xp.zeros((m, mask_words), dtype=xp.uint32),
+            gain=np.full(m, -1.0),
+            rank=np.full(m, 2**64 - 1, dtype=np.uint64),
+            feature=np.full(m, LEAF, dtype=np.int32),
+            bin=np.zeros(m, dtype=np.int16),
+            next_bin=np.zeros(m, dtype=np.int16),
+            draw=np.full(m, float("nan")),
+            missing=np.zeros(m, dtype=np.int8),
+            left_hessian=np.zeros(m, dtype=np.int64),
+            left_gradient=np.zeros((m, n_channels), dtype=np.int64),
+            categorical=np.zeros(m, dtype=bool),
+            mask=np.zeros((m, mask_words), dtype=np.uint32),
         )
 
     def put(self, nodes: Array, found: Splits, chosen: Array) -> None:
@@ -106,19 +108,3 @@ class Splits:
         gain = self.gain[nodes]
         tie = (found.gain == gain) & (found.rank < self.rank[nodes]) & (gain >= 0.0)
         self.put(nodes, found, (found.gain > gain) | tie)
-
-    def dropped(self, xp: Any, accepted: Array) -> Splits:
-        """The same splits, none where ``accepted`` is False."""
-        return replace(
-            self,
-            gain=xp.where(accepted, self.gain, 0.0),
-            feature=xp.where(accepted, self.feature, LEAF).astype(xp.int32),
-            categorical=self.categorical & accepted,
-        )
-
-
-def may_split(frontier: Frontier, depth: int, options: TreeOptions, min_hessian: Array) -> Array:
-    """Policy before any search: which nodes are large and shallow enough. bool (m,)."""
-    smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
-    large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
-    return large & (depth < options.max_depth if options.max_depth != NO_LIMIT else True)

@@ -1,7 +1,8 @@
-"""What the level loop has grown so far, on the host, and the trees made of it."""
+"""What the level loop has grown so far, and the trees made of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,59 +13,72 @@ from gpuboost.engine.spec import LEAF, NO_LIMIT, GrownTree
 from gpuboost.engine.tree import sum_children
 
 if TYPE_CHECKING:
-    from gpuboost.engine.frontier import Array, Frontier, Splits
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.level_loop import LevelOps
+
+# What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``rise``, which is
+# negative where a node was not split, and ``sums``, which counts only there.
+COLUMNS = (
+    *("tree", "key", "count", "hessian", "rise", "feature", "bin", "next_bin", "draw", "missing"),
+    *("categorical", "mask", "sums"),
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level as the backend knows it; ``sums`` is None while they are not made."""
+
+    frontier: Any
+    splits: Any
+    accepted: Any
+    sums: Any
 
 
 class History:
     """Collects levels; splits them into trees at the end.
 
-    Nodes are kept in the order they come: by level, in a level by tree. ``left`` counts nodes of
-    that order, since the children of a level's accepted nodes are the next level, in order.
+    Nodes are kept in the order they come: by level, in a level by tree. The children of a level's
+    split nodes are the next level, in order.
     """
 
-    def __init__(self, ops: Any, n_trees: int, max_leaf_nodes: int) -> None:
+    def __init__(self, ops: LevelOps, n_trees: int, max_leaf_nodes: int) -> None:
         self._ops = ops
         self._n_trees = n_trees
         self._max_leaf_nodes = max_leaf_nodes
-        self._levels: list[dict[str, np.ndarray]] = []
-        self._size = 0
+        self._levels: list[Level] = []
+        self._queue: list[dict[str, np.ndarray]] = []  # what best-first growth reads of each level
 
-    def add(self, frontier: Frontier, splits: Splits, rise: Array) -> None:
-        """Record a level as it was evaluated; ``rise`` is negative where there is no split."""
-        host = self._ops.to_host
-        names = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "mask")
-        level = {name: host(getattr(splits, name)) for name in names}
-        for name in ("tree", "key", "count", "hessian"):
-            level[name] = host(getattr(frontier, name))
-        level["rise"] = host(rise)
-        level["left"] = np.zeros(len(frontier), dtype=np.int64)
-        self._levels.append(level)
-        self._size += len(frontier)
+    def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
+        """Record a level, wherever its arrays are."""
+        self._levels.append(Level(frontier, splits, accepted, sums))
 
-    def close(self, accepted: Array, leaves: Array, sums: Array) -> None:
-        """Record which nodes of the last level were split, and the sums of the others."""
-        level, host = self._levels[-1], self._ops.to_host
-        split, leaves, sums = host(accepted), host(leaves), host(sums)
-        level["left"][split] = self._size + 2 * np.arange(np.count_nonzero(split))
-        level["sums"] = np.zeros((len(split), sums.shape[1]), dtype=np.int64)
-        level["sums"][leaves] = sums
+    def reached(self, frontier: Any, splits: Any, accepted: Array) -> np.ndarray:
+        """Nodes of a level, not added yet, that best-first growth may still split: bool (m,).
 
-    def reached_in_last_level(self) -> Array:
-        """Nodes of the last level that best-first growth may still split."""
-        whole = self._merge(("tree", "left", "rise", "key"))
-        chosen = np.zeros(self._size, dtype=bool)
-        for nodes, local in self._tree_nodes(whole["tree"]):
+        ``accepted`` are those whose splits are good enough.
+        """
+        known = self._ops.to_host(Level(frontier, splits, accepted, None))
+        self._queue.append({name: known[name] for name in ("tree", "rise", "key")})
+        whole = joined(self._queue)
+        size, last = len(whole["tree"]), len(known["tree"])
+        whole["left"] = children_by_level([level["rise"] >= 0 for level in self._queue])
+        chosen = np.zeros(size, dtype=bool)
+        for nodes, local in tree_nodes(whole["tree"], self._n_trees):
             left = localised(whole["left"][nodes], local)
-            picked = reached(left, whole["rise"][nodes], whole["key"][nodes], self._max_leaf_nodes)
-            chosen[nodes] = picked
-        return self._ops.xp.asarray(chosen[self._size - len(self._levels[-1]["tree"]) :])
+            limit = self._max_leaf_nodes
+            chosen[nodes] = reached(left, whole["rise"][nodes], whole["key"][nodes], limit)
+        here = chosen[size - last :]
+        self._queue[-1]["rise"] = np.where(here, known["rise"], -1.0)
+        return here
 
     def trees(self) -> list[GrownTree]:
         """The trees of the batch, nodes breadth-first."""
-        whole = self._merge(tuple(self._levels[0]))
+        levels = [self._ops.to_host(level) for level in self._levels]
+        whole = joined(levels)
+        whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
         whole["feature"][whole["left"] == 0] = LEAF
         found = []
-        for nodes, local in self._tree_nodes(whole["tree"]):
+        for nodes, local in tree_nodes(whole["tree"], self._n_trees):
             own = {name: column[nodes] for name, column in whole.items()}
             own["left"] = localised(own["left"], local)
             sum_children(own["left"], own["sums"])
@@ -87,18 +101,33 @@ class History:
         own["feature"][own["left"] == 0] = LEAF
         return own
 
-    def _merge(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([level[name] for level in self._levels]) for name in names}
 
-    def _tree_nodes(self, tree: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Per tree its nodes in order, and for every node of the batch its number in its tree."""
-        order = np.argsort(tree, kind="stable")
-        bounds = np.searchsorted(tree[order], np.arange(self._n_trees + 1))
-        local = np.empty(len(tree), dtype=np.int64)
-        parts = [order[a:b] for a, b in pairwise(bounds)]
-        for nodes in parts:
-            local[nodes] = np.arange(len(nodes))
-        return [(nodes, local) for nodes in parts]
+def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Columns of all levels, one after the other."""
+    names = levels[0]
+    return {name: np.concatenate([level[name] for level in levels]) for name in names}
+
+
+def children_by_level(split: list[np.ndarray]) -> np.ndarray:
+    """Left child of every node of all levels, 0 for none, from which nodes were split: int64."""
+    left, size = [], 0
+    for level in split:
+        size += len(level)
+        own = np.zeros(len(level), dtype=np.int64)
+        own[level] = size + 2 * np.arange(np.count_nonzero(level))
+        left.append(own)
+    return np.concatenate(left)
+
+
+def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Per tree its nodes in order, and for every node of the batch its number in its tree."""
+    order = np.argsort(tree, kind="stable")
+    bounds = np.searchsorted(tree[order], np.arange(n_trees + 1))
+    local = np.empty(len(tree), dtype=np.int64)
+    parts = [order[a:b] for a, b in pairwise(bounds)]
+    for nodes in parts:
+        local[nodes] = np.arange(len(nodes))
+    return [(nodes, local) for nodes in parts]
 
 
 def localised(left: np.ndarray, local: np.ndarray) -> np.ndarray:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuboost.backends.cuda.source import spliced
+
 KERNEL_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 PRELUDE = "common.cuh"
 
@@ -36,8 +38,8 @@ def kernel_text(file_name: str) -> str:
 
 def splice_prelude(source_text: str, file_name: str) -> str:
     """The prelude followed by the source, each with its own line numbers."""
-    prelude = kernel_text(PRELUDE)
-    return f'#line 1 "{PRELUDE}"\n{prelude}\n#line 1 "{file_name}"\n{source_text}\n'
+    prelude, text = kernel_text(PRELUDE), spliced(file_name, source_text)
+    return f'#line 1 "{PRELUDE}"\n{prelude}\n#line 1 "{file_name}"\n{text}\n'
 
 
 def without_comments(source_text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
 
@@ -23,7 +24,10 @@ class Launchable(Protocol):
         *,
         shared_mem: int = 0,
     ) -> None:
-        """Run the kernel; ``args`` are arrays and NumPy scalars of the very types it takes."""
+        """Run the kernel; ``args`` are arrays and NumPy scalars of the very types it takes.
+
+        A grid of no blocks is no launch.
+        """
 
 
 class Runtime(Protocol):
@@ -31,6 +35,8 @@ class Runtime(Protocol):
 
     Attributes
     ----------
+    name : str
+        Such as "cuda:0".
     xp : module
         numpy or cupy; all arrays are of this module.
     shared_memory : int
@@ -38,9 +44,19 @@ class Runtime(Protocol):
     n_multiprocessors : int
     """
 
+    name: str
     xp: Any
     shared_memory: int
     n_multiprocessors: int
+
+    def active(self) -> AbstractContextManager[None]:
+        """All else, and all use of arrays, happens in ``with runtime.active():``.
+
+        Memory that the device does not have is a MemoryError there.
+        """
+
+    def memory_budget(self) -> int:
+        """Bytes that a fit may use for arrays of its own."""
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
         """A kernel of one file, compiled with `source.kernel_source` once for each ``constants``.
@@ -53,3 +69,6 @@ class Runtime(Protocol):
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy to a NumPy array (the array itself where it is one)."""
+
+    def read_later(self, array: Array) -> Callable[[], np.ndarray]:
+        """Start to copy a small array to the host; the call waits for it and returns it."""

@@ -1,7 +1,8 @@
 """The text of the kernels: where it lies, and what is spliced together for the compiler.
 
-Compilers of kernels do not follow includes that change, so there are none: the prelude
-``common.cuh`` is put in front of the file, and constants chosen at run time in front of that.
+Caches of compiled kernels do not see files that a kernel includes, so the compiler meets none: the
+prelude ``common.cuh`` is put in front of the file, constants chosen at run time in front of that,
+and the line ``#include "split.cuh"`` is replaced by the text of that file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PRELUDE = "common.cuh"
 _PACKAGE = Path(__file__).resolve().parents[2]
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 _CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
 
 
@@ -57,8 +59,18 @@ def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
     defines = "".join(f"#define {name} {value}\n" for name, value in sorted(constants.items()))
     parts = [defines]
     for name in (PRELUDE, file_name):
-        parts.append(f'#line 1 "{name}"\n{file_text(name)}\n')
+        parts.append(f'#line 1 "{name}"\n{spliced(name)}\n')
     return "".join(parts)
+
+
+def spliced(file_name: str, text: str | None = None) -> str:
+    """The text of a file (or ``text`` in its place) with what it includes."""
+
+    def splice(match: re.Match[str]) -> str:
+        line = match.string.count("\n", 0, match.end()) + 2
+        return f'#line 1 "{match[1]}"\n{file_text(match[1])}\n#line {line} "{file_name}"'
+
+    return _INCLUDE.sub(splice, file_text(file_name) if text is None else text)
 
 
 @cache

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.cuda.work import cut
-from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.tree import gain_unit
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
     from gpuboost.backends.cuda.matrix import DeviceMatrix
     from gpuboost.backends.cuda.rows import DeviceRows
     from gpuboost.backends.cuda.runtime import Runtime
@@ -23,9 +24,8 @@ TILES = (32, 16)  # features that a block takes: as many as its shared memory ha
 # blocks are left to spread over the device.
 LEAST_ROWS, MOST_ROWS = 1024, 16384
 BLOCKS_WANTED = 4  # per multiprocessor
+MOST_BLOCKS = 1 << 16  # of a launch whose blocks take whatever is left
 _GRID_ROWS = 65535
-_NO_RANK = np.uint64(2**64 - 1)
-_FEATURE = np.uint64(0xFFFFFFFF)
 
 
 def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
@@ -88,34 +88,31 @@ class HistogramBuilder:
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
         return max(1, min(spread, no_wrap, MOST_ROWS))
 
-    def build(self, rows: DeviceRows, frontier: Frontier, nodes: Array) -> Array:
-        """Histograms of the given nodes: int64 (len(nodes), F, width, 2 + K)."""
-        xp, matrix = self.runtime.xp, self.matrix
-        shape = (len(nodes), matrix.n_features, matrix.width, 2 + self.n_channels)
-        histogram = xp.zeros(shape, dtype=xp.int64)
-        per_block = self.rows_per_block(len(rows))
-        work = cut(xp, frontier.start[nodes], frontier.count[nodes], per_block)
-        if not len(work):
-            return histogram
+    def build(self, rows: DeviceRows, search: Search, slots: range, histogram: Array) -> None:
+        """Sum the histograms of some slots from rows: int64 (len(slots), F, width, 2 + K)."""
+        work = search.work
+        matrix, threads = self.matrix, constant("histogram.cu", "HISTOGRAM_THREADS")
+        these = (np.int32(slots.start), np.int32(len(slots)))
+        zero = self.runtime.kernel("histogram.cu", "zero_histograms", {"TILE": matrix.tile})
+        n_blocks = min(histogram.size // threads + 1, MOST_BLOCKS)
+        n_cells = np.int64(histogram.size // len(slots))
+        zero((n_blocks,), (threads,), (search.sizes, *these, n_cells, histogram))
         name = "histogram_classes" if self.by_class else "histogram_values"
         kernel = self.runtime.kernel("histogram.cu", name, {"TILE": matrix.tile})
         n_rows = () if self.by_class else (np.int64(len(rows)),)
-        sizes = (np.int32(matrix.n_features), np.int32(matrix.width), np.int32(self.counted))
+        shape = (np.int32(matrix.n_features), np.int32(matrix.width), np.int32(self.counted))
         given = (matrix.tiles, rows.row, rows.weight, rows.target)
-        args = (*given, work.slot, work.first, work.rows, np.int64(matrix.n_samples), *n_rows)
+        pieces = (work.size, work.slot, work.first, work.rows)
+        args = (*given, *pieces, *these, np.int64(matrix.n_samples), *n_rows, *shape, histogram)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
-        kernel(
-            (len(work), len(matrix.tiles), self.n_channels),
-            (constant("histogram.cu", "HISTOGRAM_THREADS"),),
-            (*args, *sizes, histogram),
-            shared_mem=4 * planes * matrix.width * matrix.tile,
-        )
-        return histogram
+        shared = 4 * planes * matrix.width * matrix.tile
+        grid = (work.most, len(matrix.tiles), self.n_channels)
+        kernel(grid, (threads,), args, shared_mem=shared)
 
 
 @dataclass(frozen=True)
 class _FeatureSplits:
-    """The best split of every node by every feature, as split.cu writes it: arrays (m, F)."""
+    """The best split of every slot by every feature, as split.cu writes it: arrays (m, F)."""
 
     gain: Array
     could: Array
@@ -126,23 +123,24 @@ class _FeatureSplits:
     mask: Array
 
     @classmethod
-    def empty(cls, xp: Any, m: int, n_features: int, mask_words: int) -> _FeatureSplits:
-        """Room for m nodes."""
+    def room(cls, xp: Any, m: int, n_features: int, mask_words: int) -> _FeatureSplits:
+        """Room for m slots."""
         shape = (m, n_features)
-        return cls(
-            xp.empty(shape, dtype=xp.float64),
-            xp.empty(shape, dtype=xp.uint8),
-            xp.empty(shape, dtype=xp.int16),
-            xp.empty(shape, dtype=xp.int16),
-            xp.empty(shape, dtype=xp.float64),
-            xp.empty(shape, dtype=xp.int8),
-            xp.empty((*shape, mask_words), dtype=xp.uint32),
-        )
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "gain": (np.float64, shape),
+            "could": (np.uint8, shape),
+            "bin": (np.int16, shape),
+            "next_bin": (np.int16, shape),
+            "draw": (np.float64, shape),
+            "missing": (np.int8, shape),
+            "mask": (np.uint32, (*shape, mask_words)),
+        }
+        return cls(**allocate(xp, columns))
 
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """The best split of nodes whose histograms are known.
+    """The best split of nodes whose histograms are known: the launches of split.cu and pick.cu.
 
     Parameters
     ----------
@@ -151,7 +149,7 @@ class SplitSearch:
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
         Features each tree may look at.
-    min_hessian : int64 (trees,)
+    min_hessian, root_hessian : int64 (trees,)
     """
 
     runtime: Runtime
@@ -159,22 +157,40 @@ class SplitSearch:
     matrix: DeviceMatrix
     allowed: Array
     min_hessian: Array
+    root_hessian: Array
 
-    def search(self, histogram: Array, frontier: Frontier, nodes: Array, splits: Splits) -> None:
-        """Write the best splits of ``nodes`` into ``splits``."""
-        node = frontier.take(nodes)
-        found = self._by_feature(histogram, node)
-        rank = self._pick(found, node)
-        chosen = self.runtime.xp.flatnonzero(rank != _NO_RANK)
-        splits.put(nodes[chosen], self._gather(histogram, found, rank, chosen), slice(None))
+    def search(
+        self,
+        frontier: DeviceFrontier,
+        search: Search,
+        slots: range,
+        histogram: Array,
+        previous: Array,
+        splits: DeviceSplits,
+    ) -> None:
+        """Write the splits of the nodes of some slots; with slot 0, also of nodes without one.
 
-    def _by_feature(self, histogram: Array, node: Frontier) -> _FeatureSplits:
+        ``histogram`` are those of the slots, ``previous`` all of the level before.
+        """
+        found = self._by_feature(frontier, search, slots, histogram, previous)
+        self._decide(frontier, search, slots, histogram, found, splits)
+
+    def _by_feature(
+        self,
+        frontier: DeviceFrontier,
+        search: Search,
+        slots: range,
+        histogram: Array,
+        previous: Array,
+    ) -> _FeatureSplits:
         xp, matrix, options = self.runtime.xp, self.matrix, self.task.options
-        n_channels = node.gradient.shape[1]
-        found = _FeatureSplits.empty(xp, len(node), matrix.n_features, matrix.mask_words)
-        least = self.min_hessian[node.tree]
-        sums = (node.hessian, node.count, node.gradient, least, node.key, node.tree)
+        found = _FeatureSplits.room(xp, len(slots), matrix.n_features, matrix.mask_words)
+        if search.none:
+            return found
+        nodes = (frontier.size, search.slot, search.source, search.open)
+        sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
         features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
+        n_channels = self.task.target.n_channels
         sizes = (np.int32(matrix.n_features), np.int32(matrix.width), np.int32(n_channels))
         chosen = (
             np.int32(options.score),
@@ -183,62 +199,33 @@ class SplitSearch:
             np.int32(options.min_samples_leaf),
         )
         kernel = self.runtime.kernel("split.cu", "split_features", {})
-        threads = (constant("split.cu", "SPLIT_THREADS"),)
+        threads = (constant("split.cuh", "SPLIT_THREADS"),)
+        these = (np.int32(slots.start), np.int32(len(slots)))
+        given = (histogram, previous, *nodes, *sums, self.min_hessian, *features, *these)
         for first in range(0, matrix.n_features, _GRID_ROWS):
-            grid = (len(node), min(_GRID_ROWS, matrix.n_features - first))
-            args = (histogram, *sums, *features, np.int32(first), *sizes, *chosen)
-            kernel(grid, threads, (*args, *vars(found).values()))
+            grid = (frontier.most, min(_GRID_ROWS, matrix.n_features - first))
+            args = (*given, np.int32(first), *sizes, *chosen, *vars(found).values())
+            kernel(grid, threads, args)
         return found
 
-    def _pick(self, found: _FeatureSplits, node: Frontier) -> Array:
-        """Rank of the feature that each node is split by: uint64 (m,)."""
-        xp = self.runtime.xp
-        rank = xp.empty(len(node), dtype=xp.uint64)
-        sizes = (np.int32(self.matrix.n_features), np.int32(self.task.options.max_features))
-        args = (found.gain, found.could, node.key, node.tree, self.allowed, *sizes, rank)
-        kernel = self.runtime.kernel("pick.cu", "pick_features", {})
-        kernel((len(node),), (constant("common.cuh", "WARP"),), args)
-        return rank
-
-    def _gather(
-        self, histogram: Array, found: _FeatureSplits, rank: Array, chosen: Array
-    ) -> Splits:
-        """The splits of the nodes ``chosen`` by the features that ``rank`` names."""
-        rank = rank[chosen]
-        feature = (rank & _FEATURE).astype(self.runtime.xp.int64)
-        at = chosen * self.matrix.n_features + feature
-        sums = self._left_sums(histogram, found, at, feature)
-        categorical = self.matrix.is_categorical[feature] != 0
-
-        def pick(column: Array) -> Array:
-            return column.reshape(found.gain.size, *column.shape[2:])[at]
-
-        return Splits(
-            gain=pick(found.gain),
-            rank=rank,
-            feature=feature.astype(self.runtime.xp.int32),
-            bin=pick(found.bin),
-            next_bin=pick(found.next_bin),
-            draw=pick(found.draw),
-            missing=pick(found.missing),
-            left_hessian=sums[:, 0],
-            left_gradient=sums[:, 1:],
-            categorical=categorical,
-            mask=pick(found.mask) * categorical[:, None],  # numeric ones were not written
+    def _decide(
+        self,
+        frontier: DeviceFrontier,
+        search: Search,
+        slots: range,
+        histogram: Array,
+        found: _FeatureSplits,
+        splits: DeviceSplits,
+    ) -> None:
+        matrix, options, target = self.matrix, self.task.options, self.task.target
+        nodes = (frontier.size, search.slot, search.open, frontier.key, frontier.tree)
+        sums = (frontier.hessian, self.root_hessian, self.allowed, matrix.is_categorical)
+        sizes = (
+            *(np.int32(slots.start), np.int32(len(slots)), np.int32(matrix.n_features)),
+            *(np.int32(options.max_features), np.int32(matrix.width), np.int32(target.n_channels)),
+            *(np.int32(options.score), np.float64(gain_unit(options.score, target))),
+            *(np.float64(options.min_impurity_decrease), np.int32(matrix.mask_words > 0)),
         )
-
-    def _left_sums(
-        self, histogram: Array, found: _FeatureSplits, at: Array, feature: Array
-    ) -> Array:
-        """Weight and gradients of left children: int64 (len(at), 1 + K)."""
-        xp, matrix = self.runtime.xp, self.matrix
-        n_channels = histogram.shape[3] - 2
-        sums = xp.empty((len(at), 1 + n_channels), dtype=xp.int64)
-        if len(at):
-            sizes = (np.int32(matrix.width), np.int32(n_channels))
-            features = (feature.astype(xp.int32), found.bin, found.missing)
-            masks = (matrix.is_categorical, found.mask)
-            args = (histogram, at, *features, *masks, *sizes, sums)
-            kernel = self.runtime.kernel("pick.cu", "left_sums", {})
-            kernel((len(at),), (constant("common.cuh", "WARP"),), args)
-        return sums
+        args = (*nodes, *sums, histogram, *sizes, *vars(found).values(), *vars(splits).values())
+        kernel = self.runtime.kernel("pick.cu", "decide_splits", {})
+        kernel((frontier.most,), (constant("common.cuh", "WARP"),), args)

@@ -56,7 +56,7 @@ class FeatureSplitter:
         """
         m = len(asked.feature)
         n_channels = asked.frontier.gradient.shape[1]
-        splits = Splits.none(np, m, n_channels, self.mask_words)
+        splits = Splits.none(m, n_channels, self.mask_words)
         occupied = np.bincount(groups.node[groups.hessian > 0], minlength=m)
         could = occupied >= 2
         missing = self._missing(asked, groups)

@@ -8,11 +8,10 @@ import numpy as np
 
 from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups, dense_histogram, group_rows
+from gpuboost.backends.numpy.histograms import SiblingHistograms
 from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
 from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.histograms import SiblingHistograms
-from gpuboost.engine.level_loop import smallest_hessian
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,14 +30,12 @@ class NumpyLevelOps(RowOps):
     def __init__(self, task: GrowTask) -> None:
         super().__init__(task)
         self._flat_codes = task.matrix.codes.ravel()
-        self._histograms = SiblingHistograms(np)
+        self._histograms = SiblingHistograms()
 
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of a batch of trees."""
         rows, frontier = super().roots(trees)
-        fraction = self.task.options.min_weight_fraction_leaf
-        least = smallest_hessian(np, fraction, frontier.hessian)
-        self._splitter = FeatureSplitter(self.task, least)
+        self._splitter = FeatureSplitter(self.task, self._min_hessian)
         self._allowed = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
         for position, tree in enumerate(trees):
             self._allowed[position, self.task.tree_features(tree)] = True
@@ -47,9 +44,8 @@ class NumpyLevelOps(RowOps):
 
     def find_splits(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
         """Best split of every open node, in slices whose temporaries fit the memory budget."""
-        splits = Splits.none(
-            np, len(frontier), frontier.gradient.shape[1], self._splitter.mask_words
-        )
+        n_channels = frontier.gradient.shape[1]
+        splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
         if self._looks_at_all(frontier, open_nodes):
             return self._by_histograms(rows, frontier, open_nodes, splits)
         self._histograms.forget()

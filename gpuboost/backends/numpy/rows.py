@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.children import children_of
+from gpuboost.backends.numpy.children import children_of
 from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.history import COLUMNS
+from gpuboost.engine.policy import (
+    class_sums,
+    good_enough,
+    may_split,
+    rises,
+    smallest_hessian,
+)
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.spec import MISSING_LEFT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuboost.engine.history import Level
     from gpuboost.engine.spec import GrowTask, Target, TreeRows
 
 
@@ -73,17 +82,11 @@ def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np
 
 
 class RowOps:
-    """Roots, purity, leaf sums and partition of `gpuboost.engine.level_loop.LevelOps`."""
-
-    xp = np
+    """All of `gpuboost.engine.level_loop.LevelOps` but the search for splits."""
 
     def __init__(self, task: GrowTask) -> None:
         self.task = task
         self.tree_rows: list[TreeRows] = []
-
-    def to_host(self, array: np.ndarray) -> np.ndarray:
-        """NumPy arrays are on the host."""
-        return array
 
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of a batch of trees."""
@@ -98,7 +101,7 @@ class RowOps:
             _concatenate([b.label for b in blocks]),
         )
         start = np.cumsum(count) - count
-        return joined, Frontier(
+        frontier = Frontier(
             tree=np.arange(len(trees), dtype=np.int32),
             key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
             start=start,
@@ -106,6 +109,39 @@ class RowOps:
             hessian=segment_sums(joined.hessian, start, count),
             gradient=self._gradients(joined, start, count),
         )
+        self._roots = frontier.hessian
+        fraction = self.task.options.min_weight_fraction_leaf
+        self._min_hessian = smallest_hessian(np, fraction, frontier.hessian)
+        return joined, frontier
+
+    def finished(self, frontier: Frontier, depth: int) -> bool:
+        """Whether there are no nodes."""
+        return not len(frontier)
+
+    def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
+        """Nodes to be searched, ascending."""
+        large = may_split(frontier, depth, self.task.options, self._min_hessian)
+        if depth or self.task.options.max_depth:
+            large &= ~self.is_pure(rows, frontier)
+        return np.flatnonzero(large)
+
+    def accept(self, frontier: Frontier, splits: Splits) -> np.ndarray:
+        """Nodes whose splits decrease the impurity enough: bool (m,)."""
+        options, target = self.task.options, self.task.target
+        rise = rises(options.score, splits, frontier)
+        return good_enough(rise, frontier, options, target, self._roots)
+
+    def narrow(self, accepted: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Nodes in both."""
+        return accepted & chosen
+
+    def to_host(self, level: Level) -> dict[str, np.ndarray]:
+        """What `History` keeps of a level; NumPy arrays are on the host."""
+        parts = {**vars(level.splits), **vars(level.frontier)}
+        rise = rises(self.task.options.score, level.splits, level.frontier)
+        parts["rise"] = np.where(level.accepted, rise, -1.0)
+        parts["sums"] = level.sums
+        return {name: parts[name] for name in COLUMNS}
 
     def _gradients(self, rows: RowBlock, start: np.ndarray, count: np.ndarray) -> np.ndarray:
         if rows.gradient is not None:
@@ -131,12 +167,19 @@ class RowOps:
         high = np.maximum.reduceat(np.where(ignored, -largest, value), frontier.start, axis=0)
         return np.all(low >= high, axis=1)
 
-    def leaf_sums(self, rows: RowBlock, frontier: Frontier, leaves: np.ndarray) -> np.ndarray:
-        """Leaf sums of the given nodes: int64 (len(leaves), P)."""
+    def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
+        """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
+        leaves = np.flatnonzero(~accepted)
+        of_leaves = self._sums_of(rows, frontier.take(leaves))
+        sums = np.zeros((len(frontier), of_leaves.shape[1]), dtype=np.int64)
+        sums[leaves] = of_leaves
+        return sums
+
+    def _sums_of(self, rows: RowBlock, node: Frontier) -> np.ndarray:
+        """Leaf sums of the given nodes: int64 (m, P)."""
         target = self.task.target
-        node = frontier.take(leaves)
         if target.wide is None and self.tree_rows[0].wide is None:
-            return _class_weights(node, target.n_channels)[:, : max(target.n_classes, 1)]
+            return class_sums(node.hessian, node.gradient, target)
         at = ranges(node.start, node.count)
         row = rows.row[at]
         wide = self._wide(row, np.repeat(node.tree, node.count))
@@ -145,10 +188,10 @@ class RowOps:
         start = np.cumsum(node.count) - node.count
         if target.classes is None:
             return segment_sums(wide, start, node.count)
-        planes = np.zeros((len(leaves) * target.n_classes, wide.shape[1]), dtype=np.int64)
-        leaf = np.repeat(np.arange(len(leaves)), node.count)
+        planes = np.zeros((len(node) * target.n_classes, wide.shape[1]), dtype=np.int64)
+        leaf = np.repeat(np.arange(len(node)), node.count)
         np.add.at(planes, leaf * target.n_classes + target.classes[row], wide)
-        return planes.reshape(len(leaves), target.n_classes * wide.shape[1])
+        return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
     def _wide(self, row: np.ndarray, tree: np.ndarray) -> np.ndarray:
         """The rows' leaf-sum columns: the target's, or those of their own trees."""
@@ -186,7 +229,7 @@ class RowOps:
         target = np.repeat(node.start, node.count) + np.where(left, rank_left, right_at)
         order = np.empty(len(left), dtype=np.int64)
         order[target] = np.arange(len(left))
-        return rows.take(order), children_of(np, node, node.start, n_left, splits, parents)
+        return rows.take(order), children_of(node, node.start, n_left, splits, parents)
 
     def _goes_left(
         self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray
@@ -213,12 +256,6 @@ class RowOps:
 def _concatenate(parts: list[np.ndarray | None]) -> np.ndarray | None:
     known = [part for part in parts if part is not None]
     return np.concatenate(known) if known else None
-
-
-def _class_weights(node: Frontier, n_channels: int) -> np.ndarray:
-    if n_channels > 1:
-        return node.gradient
-    return np.column_stack([node.hessian - node.gradient[:, 0], node.gradient[:, 0]])
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from gpuboost.engine import randomness
-from gpuboost.engine.frontier import Array, Frontier, Splits
+from gpuboost.engine.frontier import Frontier, Splits
 
 
 def children_of(
-    xp: Any, node: Frontier, start: Array, n_left: Array, splits: Splits, parents: Array
+    node: Frontier, start: np.ndarray, n_left: np.ndarray, splits: Splits, parents: np.ndarray
 ) -> Frontier:
     """Left and right children of the split nodes, in order.
 
     Parameters
     ----------
-    xp : module
-        numpy or cupy.
     node : Frontier
         The parents.
     start, n_left : int64 (len(parents),)
@@ -28,11 +26,11 @@ def children_of(
     """
     hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
 
-    def pairs(left: Array, right: Array) -> Array:
-        return xp.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
+    def pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
 
     return Frontier(
-        tree=xp.repeat(node.tree, 2),
+        tree=np.repeat(node.tree, 2),
         key=pairs(randomness.left_key(node.key), randomness.right_key(node.key)),
         start=pairs(start, start + n_left),
         count=pairs(n_left, node.count - n_left),

@@ -1,0 +1,206 @@
+"""What the device knows of one level. Arrays have room for as many nodes as there can be.
+
+The host never learns how many nodes a level has while it is grown: kernels read the number from
+``size``, and what lies behind the last node is undefined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuboost.engine.frontier import Array
+
+_ALIGNMENT = 256  # bytes; where any array may begin
+
+
+def allocate(xp: Any, columns: Mapping[str, tuple[Any, tuple[int, ...]]]) -> dict[str, Array]:
+    """Arrays cut from one piece of memory.
+
+    Parameters
+    ----------
+    xp : module
+    columns : mapping of str to (dtype, shape)
+    """
+    sizes = [np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in columns.values()]
+    room = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+    memory = xp.empty(sum(room), dtype=xp.uint8)
+    arrays, at = {}, 0
+    for (name, (dtype, shape)), size, taken in zip(columns.items(), sizes, room, strict=True):
+        arrays[name] = memory[at : at + size].view(dtype).reshape(shape)
+        at += taken
+    return arrays
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Rows of nodes cut into pieces, one for each block of a launch.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+        Pieces there are.
+    slot : int32 (pieces,)
+        What a piece belongs to.
+    first : int64 (pieces,)
+    rows : int32 (pieces,)
+    """
+
+    size: Array
+    slot: Array
+    first: Array
+    rows: Array
+
+    @classmethod
+    def room(cls, xp: Any, size: Array, n: int) -> Pieces:
+        """Room for n pieces."""
+        arrays = allocate(
+            xp, {"slot": (np.int32, (n,)), "first": (np.int64, (n,)), "rows": (np.int32, (n,))}
+        )
+        return cls(size, **arrays)
+
+    @property
+    def most(self) -> int:
+        """Pieces there is room for."""
+        return len(self.slot)
+
+
+@dataclass(frozen=True)
+class DeviceFrontier:
+    """The nodes of one level, as `gpuboost.engine.frontier.Frontier`, and the pieces of their rows.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+    tree : int32 (m,)
+    key : uint64 (m,)
+    start, count, hessian : int64 (m,)
+    gradient : int64 (m, K)
+    parent : int32 (m,)
+        Slot of the parent's histogram in the level before, -1 if it is not known.
+    pieces : Pieces
+        By number of the node.
+    """
+
+    size: Array
+    tree: Array
+    key: Array
+    start: Array
+    count: Array
+    hessian: Array
+    gradient: Array
+    parent: Array
+    pieces: Pieces
+
+    @property
+    def most(self) -> int:
+        """Nodes there is room for."""
+        return len(self.tree)
+
+    def nothing(self) -> DeviceFrontier:
+        """The frontier of a level that has no nodes."""
+        return replace(self, tree=self.tree[:0])
+
+    @classmethod
+    def room(cls, xp: Any, size: Array, n: int, n_channels: int, pieces: Pieces) -> DeviceFrontier:
+        """Room for n nodes."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "tree": (np.int32, (n,)),
+            "key": (np.uint64, (n,)),
+            "start": (np.int64, (n,)),
+            "count": (np.int64, (n,)),
+            "hessian": (np.int64, (n,)),
+            "gradient": (np.int64, (n, n_channels)),
+            "parent": (np.int32, (n,)),
+        }
+        return cls(size, **allocate(xp, columns), pieces=pieces)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which nodes of a level are searched, and where their histograms lie, by policy.cu.
+
+    Attributes
+    ----------
+    slot, source : int32 (m,)
+        Slot of the node's histogram; the parent's slot where it is found by subtraction.
+    open : uint8 (m,)
+        Nodes that are searched.
+    small : int32 (m,)
+        Nodes left to small.cu.
+    sizes : int32 (3,)
+        Slots, pieces of work, small nodes.
+    work : Pieces
+        Rows that are summed, by slot.
+    none : bool
+        It is known that no node is open.
+    """
+
+    slot: Array
+    source: Array
+    open: Array
+    small: Array
+    sizes: Array
+    work: Pieces
+    none: bool
+
+    @classmethod
+    def room(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
+        """Room for n nodes and their pieces of work."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "slot": (np.int32, (n,)),
+            "source": (np.int32, (n,)),
+            "open": (np.uint8, (n,)),
+            "small": (np.int32, (n,)),
+            "sizes": (np.int32, (3,)),
+        }
+        arrays = allocate(xp, columns)
+        return cls(**arrays, work=Pieces.room(xp, arrays["sizes"][1:], n_pieces), none=none)
+
+
+@dataclass(frozen=True)
+class DeviceSplits:
+    """What became of each node, by pick.cu: the fields of `gpuboost.engine.frontier.Splits`.
+
+    Attributes
+    ----------
+    rise : float64 (m,)
+        -1 where the node is not split.
+    accepted : uint8 (m,)
+        Whether it is.
+    """
+
+    rise: Array
+    feature: Array
+    bin: Array
+    next_bin: Array
+    draw: Array
+    missing: Array
+    categorical: Array
+    mask: Array
+    left_hessian: Array
+    left_gradient: Array
+    accepted: Array
+
+    @classmethod
+    def room(cls, xp: Any, n: int, n_channels: int, mask_words: int) -> DeviceSplits:
+        """Room for the splits of n nodes."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "rise": (np.float64, (n,)),
+            "feature": (np.int32, (n,)),
+            "bin": (np.int16, (n,)),
+            "next_bin": (np.int16, (n,)),
+            "draw": (np.float64, (n,)),
+            "missing": (np.int8, (n,)),
+            "categorical": (np.uint8, (n,)),
+            "mask": (np.uint32, (n, mask_words)),
+            "left_hessian": (np.int64, (n,)),
+            "left_gradient": (np.int64, (n, n_channels)),
+            "accepted": (np.uint8, (n,)),
+        }
+        return cls(**allocate(xp, columns))

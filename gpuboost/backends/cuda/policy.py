@@ -1,0 +1,167 @@
+"""The launches of policy.cu: which nodes are searched, and what the next level is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, Search
+from gpuboost.backends.cuda.source import constant
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.spec import TreeOptions
+
+PIECE_ROWS = 1024  # rows of a block that sums or moves them
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Smallest and largest target of each node, int32 (m, K), for `Policy.search`."""
+
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which nodes may split, and how many there can be.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    options : TreeOptions
+    min_hessian : int64 (trees,)
+    n_rows : int
+        Rows of all trees of the batch.
+    n_channels : int
+    by_class : bool
+        Whether the target is classes.
+    small_rows : int
+        Nodes of so many rows are left to small.cu; 0: none are.
+    """
+
+    runtime: Runtime
+    options: TreeOptions
+    min_hessian: Array
+    n_rows: int
+    n_channels: int
+    by_class: bool
+    small_rows: int = 0
+
+    def most_nodes(self, before: int) -> int:
+        """Nodes there can be in a level, where the level above has at most ``before``.
+
+        Every node has a row, and parents have more than `small_rows`.
+        """
+        large = self.n_rows // (self.small_rows + 1)
+        return min(2 * before, 2 * large, self.n_rows)
+
+    def most_pieces(self, most_nodes: int, rows: int) -> int:
+        """Pieces of so many rows that all rows can make: each node has one that is not full."""
+        return self.n_rows // rows + most_nodes
+
+    def room_for_pieces(self, size: Array, most_nodes: int) -> Pieces:
+        """Room for the pieces of the rows of so many nodes."""
+        return Pieces.room(self.runtime.xp, size, self.most_pieces(most_nodes, PIECE_ROWS))
+
+    def cut_roots(self, frontier: DeviceFrontier) -> None:
+        """Cut the rows of the roots into pieces."""
+        pieces = frontier.pieces
+        args = (frontier.size, frontier.start, frontier.count, np.int32(PIECE_ROWS))
+        self._launch("cut_roots", (*args, pieces.slot, pieces.first, pieces.rows, pieces.size))
+
+    def search(
+        self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
+    ) -> Search:
+        """Which nodes are searched. ``ranges`` is given where targets are values."""
+        deeper = depth < self.options.max_depth
+        most_work = self.most_pieces(frontier.most, rows_per_piece)
+        found = Search.room(self.runtime.xp, frontier.most, most_work, none=not deeper)
+        smallest = max(self.options.min_samples_split, 2 * self.options.min_samples_leaf)
+        low, high = (ranges.low, ranges.high) if ranges else (frontier.tree, frontier.tree)
+        two = constant("policy.cu", "TWO_CLASSES")
+        classes = two if self.n_channels == 1 else constant("policy.cu", "CLASSES")
+        purity = classes if self.by_class else constant("policy.cu", "RANGES")
+        nodes = (frontier.tree, frontier.start, frontier.count, frontier.hessian)
+        args = (
+            *(frontier.size, *nodes, frontier.gradient, low, high, frontier.parent),
+            *(self.min_hessian, np.int64(smallest), np.int64(self.small_rows_at(depth))),
+            *(np.int32(self.n_channels), np.int32(purity), np.int32(deeper)),
+            *(np.int32(rows_per_piece), found.slot, found.source, found.open, found.small),
+            *(found.sizes, found.work.slot, found.work.first, found.work.rows),
+        )
+        self._launch("open_nodes", args)
+        return found
+
+    def small_rows_at(self, depth: int) -> int:
+        """`small_rows`, 0 where nodes may not be split anyway."""
+        return self.small_rows if depth < self.options.max_depth else 0
+
+    def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
+        """Where the rows of accepted nodes go."""
+        xp, pieces = self.runtime.xp, frontier.pieces
+        places = Places(
+            rank=xp.empty(frontier.most, dtype=xp.int32),
+            to=xp.empty(frontier.most, dtype=xp.int64),
+            left_at=xp.empty(pieces.most, dtype=xp.int64),
+            right_at=xp.empty(pieces.most, dtype=xp.int64),
+            next_size=xp.empty(1, dtype=xp.int32),
+        )
+        args = (
+            *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
+            *(pieces.size, pieces.slot, pieces.first, left.of_piece, np.int32(PIECE_ROWS)),
+            *(places.rank, places.to, places.left_at, places.right_at, places.next_size),
+        )
+        self._launch("place_rows", args)
+        return places
+
+    def children(
+        self,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        n_left: Array,
+        places: Places,
+        parent_slot: Array,
+        most: int,
+    ) -> DeviceFrontier:
+        """The next level, with room for ``most`` nodes."""
+        xp = self.runtime.xp
+        pieces = self.room_for_pieces(xp.empty(1, dtype=xp.int32), most)
+        made = DeviceFrontier.room(xp, places.next_size, most, self.n_channels, pieces)
+        args = (
+            *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
+            *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, parent_slot),
+            *(splits.left_hessian, splits.left_gradient, np.int32(self.n_channels)),
+            *(np.int32(PIECE_ROWS), made.tree, made.key, made.start, made.count, made.hessian),
+            *(made.gradient, made.parent, pieces.slot, pieces.first, pieces.rows, pieces.size),
+            made.size,
+        )
+        self._launch("make_children", args)
+        return made
+
+    def _launch(self, name: str, args: tuple[Any, ...]) -> None:
+        threads = constant("policy.cu", "POLICY_THREADS")
+        self.runtime.kernel("policy.cu", name, {})((1,), (threads,), args)
+
+
+@dataclass(frozen=True)
+class Left:
+    """Rows of accepted nodes that go left: int64, of each piece and of each node."""
+
+    of_piece: Array
+    of_node: Array
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows go, as ``place_rows`` of policy.cu writes it."""
+
+    rank: Array
+    to: Array
+    left_at: Array
+    right_at: Array
+    next_size: Array
