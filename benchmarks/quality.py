@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 
 from benchmarks.results import Results, result_path
 from benchmarks.tables import (
@@ -149,7 +150,9 @@ def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[s
     for seed in range(first_seed, first_seed + seeds):
         train, test = split(table, seed, comparison.max_train)
         for side, into in (("scikit-learn", scores.theirs), ("gpuboost", scores.ours)):
-            model = _estimator(comparison, table.task, seed, side).fit(train.X, train.y)
+            model = _estimator(comparison, table.task, seed, side)
+            with parallel_config("threading"):  # to processes bagging would give read-only tables
+                model.fit(train.X, train.y)
             _append(into, _score(model, test, test.X))
         if table.frame is not None:
             model = _estimator(comparison, table.task, seed, "gpuboost")

@@ -1,16 +1,18 @@
 // Histograms of the nodes of a level: per node, feature and code the sums of its rows.
 //
-//   codes      uint8  (tiles, n, TILE)        features TILE * tile + lane, padded with zeros
+//   codes      uint8  (tiles, n, tile)        `tile` features of a row side by side
+//   looked     int32  (slots, M) or (1, M)    features whose histograms are built, -1 for none; the
+//                                             rows of this list are `stride` apart (0: one for all)
 //   row        uint32 (r,)                    row of the matrix, those of a node side by side
 //   weight     uint32 (r,)                    at most 2**31 - 1
 //   target     int32  (C, r)                  values of each output; [class is 1]; or the class
 //   n_pieces   int32  (1,)                    the arrays of pieces have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    what each block does, by policy.cu
-//   histogram  int64  (slots, F, width, 2 + K)    weight, rows, gradients; zero before the launch
+//   histogram  int64  (slots, M, width, 2 + K)    weight, rows, gradients; zero before the launch
 //
-// Launch: grid (pieces, tiles, K), HISTOGRAM_THREADS threads, shared memory below. Pieces whose
+// Launch: grid (pieces, M / TILE, K), HISTOGRAM_THREADS threads, shared memory below. Pieces whose
 // slot is not among the `n_slots` from `first_slot` on are left out.
-// A block adds some rows of one node (slot) in one tile of features and one channel of gradients.
+// A block adds some rows of one node (slot) in TILE of its features and one channel of gradients.
 // A warp takes 32 / TILE rows, a lane one feature:
 //
 //                lane 0   lane 1   ...  lane 31
@@ -22,7 +24,7 @@
 // is two planes, the low half with a carry into the high one.
 
 #ifndef TILE
-#define TILE 32  // features of a tile; 16 where a block has only 64 KiB of shared memory
+#define TILE 32  // features of a block: fewer where few are looked at or shared memory is small
 #endif
 
 constexpr int32 HISTOGRAM_THREADS = 512;
@@ -32,14 +34,6 @@ constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before thei
 constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
 constexpr uint32 NO_CELL = 0xffffffffu;
 
-struct Rows {
-    const uint8* __restrict__ codes;
-    const uint32* __restrict__ row;
-    const uint32* __restrict__ weight;
-    const int32* __restrict__ target;
-    int64 n_samples;
-};
-
 // What one lane adds: `weight` and `value` to the cell of its feature.
 struct Entry {
     uint32 cell;
@@ -47,12 +41,28 @@ struct Entry {
     int64 value;
 };
 
-__device__ __forceinline__ uint32 cell_of(const Rows& rows, int64 at)
+// The codes of one lane's feature.
+struct Column {
+    const uint8* codes;  // null where the lane has no feature
+    int64 stride;
+    int32 lane;
+
+    __device__ __forceinline__ uint32 cell(uint32 row) const
+    {
+        return __ldg(codes + row * stride) * TILE + lane;
+    }
+};
+
+// The list entry that a lane stands for.
+__device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
+
+__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked,
+                                            int32 n_looked, int64 n_samples, int32 tile)
 {
-    const int32 lane = threadIdx.x % TILE;
-    const int64 row = __ldg(rows.row + at);
-    const int64 at_code = ((int64)blockIdx.y * rows.n_samples + row) * TILE + lane;
-    return __ldg(rows.codes + at_code) * TILE + lane;
+    const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
+    const int32 f = entry < n_looked ? looked[entry] : -1;
+    if (f < 0) return {nullptr, 0, lane};
+    return {codes + (f / tile) * n_samples * tile + f % tile, tile, lane};
 }
 
 __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
@@ -70,13 +80,13 @@ __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 valu
     if (upper != 0) atomicAdd(high, upper);
 }
 
-// Where a cell of shared memory goes in the histogram; null for a feature of the padding.
-__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_features,
+// Where a cell of shared memory goes in the histogram; null behind the end of the list.
+__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_looked,
                                               int32 width, int32 planes, int32 cell)
 {
-    const int64 feature = (int64)blockIdx.y * TILE + cell % TILE;
-    if (feature >= n_features) return nullptr;
-    return histogram + (((int64)slot * n_features + feature) * width + cell / TILE) * planes;
+    const int32 entry = entry_of(cell % TILE);
+    if (entry >= n_looked) return nullptr;
+    return histogram + (((int64)slot * n_looked + entry) * width + cell / TILE) * planes;
 }
 
 __device__ __forceinline__ void flush(int64* to, int64 sum)
@@ -91,8 +101,9 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
                  const uint32* __restrict__ weight, const int32* __restrict__ target,
                  const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
                  const int64* __restrict__ first, const int32* __restrict__ rows,
-                 int32 first_slot, int32 n_slots, int64 n_samples, int64 n_rows, int32 n_features,
-                 int32 width, int32 counted, int64* __restrict__ histogram)
+                 int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+                 int32 n_looked, int64 n_samples, int32 tile, int64 n_rows, int32 width,
+                 int32 counted, int64* __restrict__ histogram)
 {
     DYNAMIC_SHARED(uint32, low);
     if ((int32)blockIdx.x >= *n_pieces) return;
@@ -108,9 +119,10 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
     __syncthreads();
 
     // accumulate
-    const Rows data = {codes, row, weight, target + (int64)channel * n_rows, n_samples};
+    const Column column = column_of(codes, looked + (int64)own * stride, n_looked, n_samples, tile);
+    const int32* values = target + (int64)channel * n_rows;
     const int64 begin = first[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
+    const int32 end = column.codes == nullptr ? 0 : rows[blockIdx.x];
     for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
         Entry entry[ROWS_AHEAD];
         #pragma unroll
@@ -118,9 +130,9 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
             const int32 local = at + j * ROW_STRIDE;
             entry[j].cell = NO_CELL;
             if (local < end) {
-                entry[j].cell = cell_of(data, begin + local);
-                entry[j].weight = __ldg(data.weight + begin + local);
-                entry[j].value = (int64)entry[j].weight * __ldg(data.target + begin + local);
+                entry[j].cell = column.cell(__ldg(row + begin + local));
+                entry[j].weight = __ldg(weight + begin + local);
+                entry[j].value = (int64)entry[j].weight * __ldg(values + begin + local);
             }
         }
         #pragma unroll
@@ -137,7 +149,7 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
     // flush
     const int32 out_planes = 2 + gridDim.z;
     for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output_cell(histogram, own, n_features, width, out_planes, cell);
+        int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
         if (out == nullptr) continue;
         flush(out + 2 + channel, (int64)((uint64)high[cell] << 32 | low[cell]));
         if (first_channel) flush(out, weights[cell]);
@@ -151,8 +163,8 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
                   const uint32* __restrict__ weight, const int32* __restrict__ target,
                   const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
                   const int64* __restrict__ first, const int32* __restrict__ rows,
-                  int32 first_slot, int32 n_slots, int64 n_samples, int32 n_features, int32 width,
-                  int32 counted, int64* __restrict__ histogram)
+                  int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+                  int32 n_looked, int64 n_samples, int32 tile, int32 width, int32 counted, int64* __restrict__ histogram)
 {
     DYNAMIC_SHARED(uint32, weights);
     if ((int32)blockIdx.x >= *n_pieces) return;
@@ -166,13 +178,13 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
     __syncthreads();
 
     // accumulate
-    const Rows data = {codes, row, weight, target, n_samples};
+    const Column column = column_of(codes, looked + (int64)own * stride, n_looked, n_samples, tile);
     const int64 begin = first[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
+    const int32 end = column.codes == nullptr ? 0 : rows[blockIdx.x];
     for (int32 at = threadIdx.x / TILE; at < end; at += ROW_STRIDE) {
-        if (__ldg(data.target + begin + at) != channel) continue;
-        const uint32 cell = cell_of(data, begin + at);
-        atomicAdd(weights + cell, __ldg(data.weight + begin + at));
+        if (__ldg(target + begin + at) != channel) continue;
+        const uint32 cell = column.cell(__ldg(row + begin + at));
+        atomicAdd(weights + cell, __ldg(weight + begin + at));
         if (counted) atomicAdd(counts + cell, 1u);
     }
     __syncthreads();
@@ -180,7 +192,7 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
     // flush
     const int32 out_planes = 2 + gridDim.z;
     for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output_cell(histogram, own, n_features, width, out_planes, cell);
+        int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
         if (out == nullptr) continue;
         flush(out + 2 + channel, weights[cell]);
         flush(out, weights[cell]);

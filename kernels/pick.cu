@@ -1,21 +1,31 @@
-// The best split of every node: which of its features, what goes left, and whether it is taken.
+// The best split of every node: which features it looks at, which of them it is split by, what goes
+// left, and whether the split is taken.
 //
-//   gain, could, ...   (slots, F)    what split.cu found
+//   gain, could, ...   (slots, M)    what split.cu found
+//   looked      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees, F)
 //   unit        float64              from the rise of the score to that of weight times impurity
 //
-// Launch: grid (nodes), one warp, which stands for a node; no shared memory.
+// Launch: grid (nodes), one warp, which stands for a node; no shared memory. Nodes whose slots are
+// not among the `n_slots` from `first_slot` on are left out.
 
 constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;
 
-// The features that one node may look at.
+// ---- Which features ----------------------------------------------------------------------------
+
+// The features that the tree of a node may look at.
 struct Choice {
     const uint8* __restrict__ allowed;
-    const uint8* __restrict__ could;
-    const double* __restrict__ gain;
     uint64 key;
     int32 n_features;
+
+    // The rank of a feature, beyond all others where it may not be looked at.
+    __device__ __forceinline__ uint64 rank(int32 f) const
+    {
+        if (f >= n_features || allowed[f] == 0) return EVERY_RANK;
+        return feature_rank(key, (uint64)f);
+    }
 };
 
 // Number of features whose rank is at most `rank`. Every lane takes part.
@@ -23,15 +33,14 @@ __device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
 {
     int32 count = 0;
     for (int32 start = 0; start < choice.n_features; start += WARP) {
-        const int32 f = start + (int32)threadIdx.x;
-        const bool counted = f < choice.n_features && choice.allowed[f] != 0
-                             && feature_rank(choice.key, (uint64)f) <= rank;
-        count += __popc(__ballot_sync(FULL_MASK, counted));
+        const uint64 own = choice.rank(start + (int32)threadIdx.x);
+        count += __popc(__ballot_sync(FULL_MASK, own != EVERY_RANK && own <= rank));
     }
     return count;
 }
 
-// The largest rank of the first `max_features` features, found by halving. Every lane takes part.
+// The largest rank of the first `max_features` features, found by halving; EVERY_RANK if there are
+// no more. Every lane takes part.
 __device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;
@@ -44,49 +53,36 @@ __device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_feat
     return low;
 }
 
-// The smallest rank of a feature that could split the node. Every lane takes part.
-__device__ __forceinline__ uint64 first_that_could(const Choice& choice)
+// The first `max_features` features of every open node, in ascending order: looked int32
+// (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
+// EVERY_RANK if the node has no other features.
+extern "C" __global__ void __launch_bounds__(WARP)
+choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
+                const uint8* __restrict__ open, const uint64* __restrict__ key,
+                const int32* __restrict__ tree, const uint8* __restrict__ allowed,
+                int32 first_slot, int32 n_slots, int32 n_features, int32 max_features,
+                int32* __restrict__ looked, uint64* __restrict__ last)
 {
-    uint64 rank = EVERY_RANK;
-    for (int32 f = threadIdx.x; f < choice.n_features; f += WARP) {
-        if (choice.could[f] != 0) rank = min(rank, feature_rank(choice.key, (uint64)f));
+    const int32 node = blockIdx.x, lane = threadIdx.x;
+    if (node >= *size || open[node] == 0) return;
+    const int32 own = slot[node] - first_slot;
+    if (own < 0 || own >= n_slots) return;
+    const Choice choice = {allowed + (int64)tree[node] * n_features, key[node], n_features};
+    const uint64 until = last_rank(choice, max_features);
+    int32* list = looked + (int64)own * max_features;
+    int32 found = 0;
+    for (int32 start = 0; start < n_features; start += WARP) {
+        const uint64 rank = choice.rank(start + lane);
+        const bool taken = rank != EVERY_RANK && rank <= until;
+        const uint32 votes = __ballot_sync(FULL_MASK, taken);
+        if (taken) list[found + __popc(votes & ((1u << lane) - 1u))] = start + lane;
+        found += __popc(votes);
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
-    return rank;
+    for (int32 j = found + lane; j < max_features; j += WARP) list[j] = -1;
+    if (lane == 0) last[own] = until;
 }
 
-// Rank of the best feature up to rank `last`, EVERY_RANK if there is none. Every lane takes part.
-__device__ __forceinline__ uint64 best_rank(const Choice& choice, uint64 last)
-{
-    double gain = -1.0;
-    uint64 rank = EVERY_RANK;
-    for (int32 f = threadIdx.x; f < choice.n_features; f += WARP) {
-        const double own = choice.gain[f];
-        const uint64 own_rank = feature_rank(choice.key, (uint64)f);
-        if (own < 0.0 || own_rank > last) continue;
-        if (own > gain || (own == gain && own_rank < rank)) {
-            gain = own;
-            rank = own_rank;
-        }
-    }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
-        const uint64 other_rank = __shfl_xor_sync(FULL_MASK, rank, step);
-        if (other > gain || (other == gain && other_rank < rank)) {
-            gain = other;
-            rank = other_rank;
-        }
-    }
-    return rank;
-}
-
-// ---- The split that was chosen -----------------------------------------------------------------
-
-// What split.cu found, by slot and feature.
+// What split.cu found, by slot and entry of its list.
 struct Found {
     const double* __restrict__ gain;
     const uint8* __restrict__ could;
@@ -96,6 +92,63 @@ struct Found {
     const int8* __restrict__ missing;
     const uint32* __restrict__ mask;
 };
+
+// The entries of one node: those of `Found` from `first` on.
+struct Entries {
+    const int32* __restrict__ looked;
+    int64 first;
+    int32 n_looked;
+};
+
+// The smallest rank of a feature that could split the node. Every lane takes part.
+__device__ __forceinline__ uint64 first_that_could(const Choice& choice, const Found& found,
+                                                   const Entries& entries)
+{
+    uint64 rank = EVERY_RANK;
+    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
+        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.looked[j]));
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
+    }
+    return rank;
+}
+
+struct Picked {
+    uint64 rank;  // EVERY_RANK if there is no split
+    int32 entry;
+};
+
+// The best feature up to rank `last`. Every lane takes part.
+__device__ __forceinline__ Picked best_entry(const Choice& choice, const Found& found,
+                                             const Entries& entries, uint64 last)
+{
+    double gain = -1.0;
+    Picked best = {EVERY_RANK, 0};
+    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
+        const double own = found.gain[entries.first + j];
+        if (own < 0.0) continue;
+        const uint64 rank = choice.rank(entries.looked[j]);
+        if (rank <= last && (own > gain || (own == gain && rank < best.rank))) {
+            gain = own;
+            best = {rank, j};
+        }
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
+        const uint64 rank = __shfl_xor_sync(FULL_MASK, best.rank, step);
+        const int32 entry = __shfl_xor_sync(FULL_MASK, best.entry, step);
+        if (other > gain || (other == gain && rank < best.rank)) {
+            gain = other;
+            best = {rank, entry};
+        }
+    }
+    return best;
+}
+
+// ---- The split that was chosen -----------------------------------------------------------------
 
 // The splits of the level, by node, as `engine.frontier.Splits`.
 struct Splits {
@@ -156,51 +209,60 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
     return left_codes;
 }
 
-// The best split of every node and whether it is taken: `rise` is -1 where it is not. The nodes
-// are those of the slots from `first_slot` on, and with the first slots those that are not open.
+// The best split of every node and whether it is taken: `rise` is -1 where it is not. With
+// `fill`, nodes that are not open get none. undecided uint8 (nodes,): nodes that have more features
+// than they looked at, none of which could split; `last` is that of choose_features. Null: they
+// looked at all.
 extern "C" __global__ void __launch_bounds__(WARP)
 decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               const uint8* __restrict__ open, const uint64* __restrict__ key,
               const int32* __restrict__ tree, const int64* __restrict__ hessian,
               const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
               const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
-              int32 first_slot, int32 n_slots, int32 n_features, int32 max_features, int32 width,
-              int32 n_channels, int32 score, double unit, double min_decrease, int32 masks,
-              const double* __restrict__ gain, const uint8* __restrict__ could,
-              const int16* __restrict__ bin, const int16* __restrict__ next_bin,
-              const double* __restrict__ draw, const int8* __restrict__ missing,
-              const uint32* __restrict__ mask, double* __restrict__ rise_out,
-              int32* __restrict__ feature_out, int16* __restrict__ bin_out,
-              int16* __restrict__ next_bin_out, double* __restrict__ draw_out,
-              int8* __restrict__ missing_out, uint8* __restrict__ categorical_out,
-              uint32* __restrict__ mask_out, int64* __restrict__ left_hessian_out,
-              int64* __restrict__ left_gradient_out, uint8* __restrict__ accepted_out)
+              int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
+              int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
+              int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 score,
+              double unit, double min_decrease, int32 masks, const double* __restrict__ gain,
+              const uint8* __restrict__ could, const int16* __restrict__ bin,
+              const int16* __restrict__ next_bin, const double* __restrict__ draw,
+              const int8* __restrict__ missing, const uint32* __restrict__ mask,
+              double* __restrict__ rise_out, int32* __restrict__ feature_out,
+              int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
+              double* __restrict__ draw_out, int8* __restrict__ missing_out,
+              uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
+              int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
+              uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
 {
     const int32 node = blockIdx.x, lane = threadIdx.x;
     if (node >= *size) return;
-    const Splits splits = {rise_out,         feature_out,       bin_out,    next_bin_out,
+    const Splits splits = {rise_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
-                           left_hessian_out, left_gradient_out, accepted_out, masks != 0};
+                           left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
     if (open[node] == 0) {
-        if (first_slot == 0 && lane == 0) write_none(splits, node, n_channels);
+        if (fill != 0 && lane == 0) {
+            write_none(splits, node, n_channels);
+            undecided[node] = 0;
+        }
         return;
     }
     const int32 own = slot[node] - first_slot;
     if (own < 0 || own >= n_slots) return;
 
-    // Which feature.
+    // Which feature. Where none of the first ones could split, the next that could is looked at too.
     const Found found = {gain, could, bin, next_bin, draw, missing, mask};
-    const int64 first = (int64)own * n_features;
-    const Choice choice = {allowed + (int64)tree[node] * n_features, could + first, gain + first,
-                           key[node], n_features};
-    const uint64 last = last_rank(choice, max_features);
-    const uint64 could_first = first_that_could(choice);
-    // Where none of the first ones could split, the next that could is looked at too.
-    const uint64 until = could_first == EVERY_RANK ? last : max(last, could_first);
-    const uint64 rank = best_rank(choice, until);
-    const int64 at = first + (int64)(rank & 0xffffffffull);
+    const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
+    const Choice choice = {allowed + (int64)tree[node] * n_features, key[node], n_features};
+    const bool all = stride == 0;  // the list is of all features
+    const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
+    const uint64 could_first = first_that_could(choice, found, entries);
+    const bool none_could = could_first == EVERY_RANK;
+    const Picked best = best_entry(choice, found, entries, none_could ? last : max(last, could_first));
+    if (fill != 0 && lane == 0) {
+        undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
+    }
+    const int64 at = entries.first + best.entry;
     double rise = -1.0;
-    if (rank != EVERY_RANK) {
+    if (best.rank != EVERY_RANK) {
         rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
         const double decrease = rise * unit / (double)root_hessian[tree[node]] + EPSILON;
         if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
@@ -211,7 +273,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     }
 
     // What it is.
-    const int32 f = (int32)(rank & 0xffffffffull);
+    const int32 f = entries.looked[best.entry];
     const bool categorical = is_categorical[f] != 0;
     const uint32 left_codes = codes_left(found, at, categorical, width);
     const int32 planes = 2 + n_channels;

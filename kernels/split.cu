@@ -1,19 +1,20 @@
 // The best split of every open node by each feature; pick.cu takes the best feature.
 //
-//   histogram   int64 (slots, F, width, 2 + K)    weight, rows, gradients; last code = missing
+//   histogram   int64 (slots, M, width, 2 + K)    weight, rows, gradients; last code = missing
 //   previous    the same of the level before
 //   size        int32 (1,)            nodes of the level; arrays of nodes have room for more
 //   slot, source int32 (nodes,)       open uint8 (nodes,)           see policy.cu
 //   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
 //   key uint64 (nodes,)               tree int32 (nodes,)
 //   min_hessian int64 (trees,)        allowed uint8 (trees, F)      features the tree may look at
+//   looked      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
 //   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //
-// A block of SPLIT_THREADS threads takes one node and one feature. Where the histogram is that of
+// A block of SPLIT_THREADS threads takes one node and one feature it looks at. Where the histogram is that of
 // the parent less that of the sibling, the block writes the difference first.
 //
-// Launch: grid (nodes, features), from feature `first_feature` on, because a grid has at most 65535
-// rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out. Static
+// Launch: grid (nodes, features), from entry `first_entry` of the lists on, because a grid has at
+// most 65535 rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out. Static
 // shared memory only.
 
 #include "split.cuh"
@@ -38,7 +39,7 @@ struct Cells {
 };
 
 // Per slot and feature: gain float64, could uint8, bin and next_bin int16, draw float64,
-// missing int8 (slots, F); mask uint32 (slots, F, MASK_WORDS) of categorical features. Where gain
+// missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. Where gain
 // is -1 there is no valid split, and nothing else but `could` is defined.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 split_features(int64* histogram, const int64* __restrict__ previous,
@@ -49,19 +50,21 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
                const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
                const uint8* __restrict__ is_categorical, const double* __restrict__ center,
-               int32 first_slot, int32 n_slots, int32 first_feature, int32 n_features, int32 width,
-               int32 n_channels, int32 score, int32 by_class, int32 random_thresholds,
-               int32 min_samples_leaf, double* __restrict__ gain, uint8* __restrict__ could,
-               int16* __restrict__ bin, int16* __restrict__ next_bin, double* __restrict__ draw,
-               int8* __restrict__ missing, uint32* __restrict__ mask)
+               int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+               int32 n_looked, int32 first_entry, int32 n_features, int32 width, int32 n_channels,
+               int32 score, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
+               double* __restrict__ gain, uint8* __restrict__ could, int16* __restrict__ bin,
+               int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
+               uint32* __restrict__ mask)
 {
     __shared__ Workspace space;
-    const int32 t = threadIdx.x, n = blockIdx.x, f = first_feature + (int32)blockIdx.y;
+    const int32 t = threadIdx.x, n = blockIdx.x, entry = first_entry + (int32)blockIdx.y;
     if (n >= *size || open[n] == 0) return;
     const int32 own = slot[n] - first_slot;
     if (own < 0 || own >= n_slots) return;
-    const int64 out = (int64)own * n_features + f;
-    if (allowed[(int64)tree[n] * n_features + f] == 0) {
+    const int64 out = (int64)own * n_looked + entry;
+    const int32 f = looked[(int64)own * stride + entry];
+    if (f < 0 || allowed[(int64)tree[n] * n_features + f] == 0) {
         if (t == 0) {
             could[out] = 0;
             gain[out] = -1.0;
@@ -73,8 +76,8 @@ split_features(int64* histogram, const int64* __restrict__ previous,
     const int64 n_cells = (int64)width * (2 + n_channels);
     int64* cells_of_node = histogram + out * n_cells;
     if (source[n] >= 0) {
-        const int64* parent = previous + ((int64)source[n] * n_features + f) * n_cells;
-        const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_features + f) * n_cells;
+        const int64* parent = previous + ((int64)source[n] * n_looked + entry) * n_cells;
+        const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_looked + entry) * n_cells;
         for (int64 i = t; i < n_cells; i += SPLIT_THREADS) cells_of_node[i] = parent[i] - sibling[i];
         __syncthreads();
     }
@@ -97,22 +100,6 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                              random_thresholds != 0};
     const Feature feature = {f, n_bins[f], is_categorical[f] != 0,
                              center + (int64)f * (width - 1)};
-    const Best best = best_split(space, cells, node, options, feature);
-
-    // The thread of the best position tells, if it is valid; the bits of a mask come from all.
-    if (tells(best)) {
-        gain[out] = best.gain;
-        bin[out] = feature.categorical ? 0 : t;
-        next_bin[out] = best.item.next_bin;
-        draw[out] = best.item.draw;
-        missing[out] = direction(cells, best);
-    }
-    if (feature.categorical) {
-        const uint32 votes = __ballot_sync(FULL_MASK, code_goes_left(best));
-        uint32* words = mask + out * MASK_WORDS;
-        if (t % WARP == 0) {
-            words[t / WARP] = votes;
-            words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
-        }
-    }
+    write_best(best_split(space, cells, node, options, feature), space, cells, feature,
+               {gain, bin, next_bin, draw, missing, mask}, out);
 }

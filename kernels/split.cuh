@@ -371,4 +371,37 @@ __device__ __forceinline__ Best best_split(Workspace& space, const Cells& cells,
     return best;
 }
 
+// Where splits are written; `mask` only for categorical features.
+struct Written {
+    double* __restrict__ gain;
+    int16* __restrict__ bin;
+    int16* __restrict__ next_bin;
+    double* __restrict__ draw;
+    int8* __restrict__ missing;
+    uint32* __restrict__ mask;
+};
+
+// The thread of the best position tells, if it is valid; the bits of a mask come from all.
+template <class Cells>
+__device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
+                                           const Cells& cells, const Feature& feature,
+                                           const Written& to, int64 at)
+{
+    const int32 t = threadIdx.x;
+    if (tells(best)) {
+        to.gain[at] = best.gain;
+        to.bin[at] = feature.categorical ? 0 : t;
+        to.next_bin[at] = best.item.next_bin;
+        to.draw[at] = best.item.draw;
+        to.missing[at] = direction(cells, best);
+    }
+    if (!feature.categorical) return;
+    const uint32 votes = __ballot_sync(FULL_MASK, code_goes_left(best));
+    uint32* words = to.mask + at * MASK_WORDS;
+    if (t % WARP == 0) {
+        words[t / WARP] = votes;
+        words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
+    }
+}
+
 #endif  // GPUBOOST_SPLIT_CUH

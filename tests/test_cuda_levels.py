@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.level import Search
 from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
 from gpuboost.backends.cuda.rows import DeviceRows
 from gpuboost.backends.cuda.source import file_text
-from gpuboost.backends.cuda.split_search import HistogramBuilder, choose_tile
+from gpuboost.backends.cuda.split_search import HistogramBuilder, Looked, choose_tile
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
 from gpuboost.engine.spec import GrownTree, GrowTask
@@ -37,7 +37,8 @@ PROPERTY = settings(
 )
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
 KERNEL_FILES = (
-    *("histogram.cu", "split.cuh", "split.cu", "pick.cu", "partition.cu", "policy.cu", "sums.cu"),
+    *("histogram.cu", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu", "policy.cu"),
+    "sums.cu",
 )
 N = 200
 
@@ -160,11 +161,11 @@ def test_large_budgets_build_fewer_histograms(monkeypatch: pytest.MonkeyPatch) -
     built: list[int] = []
     build = HistogramBuilder.build
 
-    def spy(self: HistogramBuilder, rows: Any, search: Search, slots: range, out: Any) -> None:
+    def spy(self: HistogramBuilder, rows: Any, search: Search, slots: range, *rest: Any) -> None:
         pieces = slice(int(search.work.size[0]))
         inside = np.isin(search.work.slot[pieces], slots)
         built.append(int(search.work.rows[pieces][inside].sum()))
-        build(self, rows, search, slots, out)
+        build(self, rows, search, slots, *rest)
 
     monkeypatch.setattr(HistogramBuilder, "build", spy)
     asked = problem("values", n_trees=1)
@@ -281,7 +282,8 @@ def test_heavy_weights_do_not_wrap_around() -> None:
         weight=rng.integers(2**31 - 9, 2**31, 120).astype(np.uint32),
         target=rng.choice([-(2**28), -1, 0, 1, 2**28], (2, 120)).astype(np.int32),
     )
-    builder = HistogramBuilder(runtime, device, 2, False, True, int(rows.weight.max()))
+    heaviest, n_features = int(rows.weight.max()), matrix.n_features
+    builder = HistogramBuilder(runtime, device, 2, False, True, heaviest, n_features)
     per_piece = builder.rows_per_block(120)
     assert per_piece == 2
     search = Search.room(np, 1, 60, none=False)
@@ -290,7 +292,9 @@ def test_heavy_weights_do_not_wrap_around() -> None:
     search.work.first[:] = np.arange(0, 120, per_piece)
     search.work.rows[:] = per_piece
     histogram = np.empty((1, matrix.n_features, matrix.width, 4), dtype=np.int64)
-    builder.build(rows, search, range(1), histogram)
+    every = np.arange(n_features, dtype=np.int32)
+    looked = Looked(every, 0, n_features, np.zeros(1, np.uint64))
+    builder.build(rows, search, range(1), looked, histogram)
     found = histogram[0]
     expected = histogram_of(rows, matrix.codes, matrix.width, 2)
     assert (found.astype(object) == expected).all()
@@ -323,6 +327,9 @@ def small_problems() -> list[Problem]:
         for random_thresholds in (False, True):
             options = {"max_depth": 2, "random_thresholds": random_thresholds}
             found.append(asked.with_options(**options, min_samples_leaf=2))
+    # Constant columns: nodes whose first feature cannot split go on to the next ones.
+    X = np.where(np.arange(5) < 3, 0.0, found[0].X).astype(np.float32)
+    found += [replace(asked, X=X).with_options(max_features=1, max_depth=3) for asked in found]
     return found
 
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.drawing import DeviceDrawing
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.policy import Policy
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.split_search import (
     HistogramBuilder,
+    Searched,
     SplitSearch,
     choose_tile,
+    lists_pay,
     plane_count,
 )
 from gpuboost.backends.cuda.uploads import RowUploads
@@ -63,14 +66,16 @@ class CudaLevelOps:
         self.by_class = target.classes is not None
         self._by_channel = self.by_class and target.n_channels > 1
         self._kernels = RowKernels(runtime, self.matrix, target.n_channels, self._by_channel)
-        self._uploads = RowUploads(runtime, task)
+        self._maker: DeviceDrawing | RowUploads
+        drawn = task.sampler is not None
+        self._maker = DeviceDrawing(runtime, task) if drawn else RowUploads(runtime, task)
 
     # ---- the roots -----------------------------------------------------------------------------
 
     def roots(self, trees: Sequence[int]) -> tuple[DeviceRows, DeviceFrontier]:
         """Rows and root nodes of a batch of trees."""
         xp, asarray = self.xp, self.runtime.asarray
-        rows, count, leaf, largest = self._uploads.rows(trees)
+        rows, count, leaf, largest = self._maker.rows(trees)
         n = len(trees)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
         policy = self._policy(count, len(rows))
@@ -113,6 +118,8 @@ class CudaLevelOps:
         allowed = np.zeros((len(trees), self.matrix.n_features), dtype=np.uint8)
         for position, tree in enumerate(trees):
             allowed[position, self.task.tree_features(tree)] = 1
+        max_features = self.task.options.max_features
+        by_lists = lists_pay(max_features, int(allowed.sum(axis=1).max()))
         builder = HistogramBuilder(
             self.runtime,
             self.matrix,
@@ -120,10 +127,16 @@ class CudaLevelOps:
             self._by_channel,
             _counted(self.task),
             largest,
+            max_features if by_lists else self.matrix.n_features,
         )
-        features = self.runtime.asarray(allowed)
         search = SplitSearch(
-            self.runtime, self.task, self.matrix, features, policy.min_hessian, root_hessian
+            self.runtime,
+            self.task,
+            self.matrix,
+            self.runtime.asarray(allowed),
+            policy.min_hessian,
+            root_hessian,
+            by_lists,
         )
         return Batch(len(trees), policy, builder, search, leaf)
 
@@ -156,15 +169,18 @@ class CudaLevelOps:
         n_channels = self.task.target.n_channels
         splits = DeviceSplits.room(xp, most, n_channels, self.matrix.mask_words)
         at_once = 1 if candidates.none else self._slots_at_once(most)
-        shape = (at_once, self.matrix.n_features, self.matrix.width, 2 + n_channels)
+        shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
         for first in range(0, 1 if candidates.none else most, at_once):
             slots = range(first, first + at_once)
+            looked = batch.search.looked(frontier, candidates, slots)
             if not candidates.none:
-                batch.builder.build(rows, candidates, slots, histogram)
-            batch.search.search(frontier, candidates, slots, histogram, previous, splits)
-        self._histogram = histogram if self._fits(3 * most) else None
+                batch.builder.build(rows, candidates, slots, looked, histogram)
+            level = Searched(frontier, candidates, slots, looked, histogram, previous)
+            batch.search.search(level, rows, splits)
+        kept = not batch.search.by_lists and self._fits(3 * most)
+        self._histogram = histogram if kept else None
         return splits
 
     def _fits(self, n_histograms: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import GrowTask
 
 TILES = (32, 16)  # features that a block takes: as many as its shared memory has room for
+LEAST_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would collide
 # Rows of a block: with fewer, clearing its histogram costs more than its rows; with more, few
 # blocks are left to spread over the device.
 LEAST_ROWS, MOST_ROWS = 1024, 16384
@@ -52,6 +53,40 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
     )
 
 
+def lists_pay(max_features: int, n_allowed: int) -> bool:
+    """Whether nodes get histograms of the features they look at, in place of all of them.
+
+    All of them are summed for half of the rows: those of larger siblings follow.
+    """
+    return 2 * max_features <= n_allowed
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The features whose histograms the nodes of a level get.
+
+    Attributes
+    ----------
+    features : int32 (slots, count) or (1, count)
+        -1 for none.
+    stride : int
+        Entries from the list of one slot to the next; 0 if all have the same one.
+    count : int
+    last : uint64 (slots,)
+        With lists of their own: the largest rank that a list goes to.
+    """
+
+    features: Array
+    stride: int
+    count: int
+    last: Array
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """As kernels take it."""
+        return self.features, np.int32(self.stride), np.int32(self.count)
+
+
 @dataclass(frozen=True)
 class HistogramBuilder:
     """Histograms of nodes from their rows.
@@ -67,6 +102,8 @@ class HistogramBuilder:
         Whether rows are counted.
     max_weight : int
         Largest weight of a row: sums of a block must not wrap around 2**32.
+    n_looked : int
+        Features of a node's histogram.
     """
 
     runtime: Runtime
@@ -75,38 +112,48 @@ class HistogramBuilder:
     by_class: bool
     counted: bool
     max_weight: int
+    n_looked: int
 
     def bytes_per_node(self) -> int:
         """Size of one node's histogram."""
-        return self.matrix.n_features * self.matrix.width * (2 + self.n_channels) * 8
+        return self.n_looked * self.matrix.width * (2 + self.n_channels) * 8
+
+    @property
+    def tile(self) -> int:
+        """Features of a block."""
+        wanted = max(LEAST_TILE, 1 << (self.n_looked - 1).bit_length())
+        return min(wanted, self.matrix.tile)
 
     def rows_per_block(self, n_rows: int) -> int:
         """Rows of a block: few enough for all multiprocessors to have work."""
-        grid = len(self.matrix.tiles) * self.n_channels
+        grid = -(-self.n_looked // self.tile) * self.n_channels
         wanted = self.runtime.n_multiprocessors * BLOCKS_WANTED
         spread = max(LEAST_ROWS, n_rows * grid // wanted)
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
         return max(1, min(spread, no_wrap, MOST_ROWS))
 
-    def build(self, rows: DeviceRows, search: Search, slots: range, histogram: Array) -> None:
-        """Sum the histograms of some slots from rows: int64 (len(slots), F, width, 2 + K)."""
-        work = search.work
-        matrix, threads = self.matrix, constant("histogram.cu", "HISTOGRAM_THREADS")
+    def build(
+        self, rows: DeviceRows, search: Search, slots: range, looked: Looked, histogram: Array
+    ) -> None:
+        """Sum the histograms of some slots from rows: int64 (len(slots), count, width, 2 + K)."""
+        work, matrix, constants = search.work, self.matrix, {"TILE": self.tile}
+        threads = constant("histogram.cu", "HISTOGRAM_THREADS")
         these = (np.int32(slots.start), np.int32(len(slots)))
-        zero = self.runtime.kernel("histogram.cu", "zero_histograms", {"TILE": matrix.tile})
+        zero = self.runtime.kernel("histogram.cu", "zero_histograms", constants)
         n_blocks = min(histogram.size // threads + 1, MOST_BLOCKS)
         n_cells = np.int64(histogram.size // len(slots))
         zero((n_blocks,), (threads,), (search.sizes, *these, n_cells, histogram))
         name = "histogram_classes" if self.by_class else "histogram_values"
-        kernel = self.runtime.kernel("histogram.cu", name, {"TILE": matrix.tile})
+        kernel = self.runtime.kernel("histogram.cu", name, constants)
         n_rows = () if self.by_class else (np.int64(len(rows)),)
-        shape = (np.int32(matrix.n_features), np.int32(matrix.width), np.int32(self.counted))
         given = (matrix.tiles, rows.row, rows.weight, rows.target)
         pieces = (work.size, work.slot, work.first, work.rows)
-        args = (*given, *pieces, *these, np.int64(matrix.n_samples), *n_rows, *shape, histogram)
+        layout = (np.int64(matrix.n_samples), np.int32(matrix.tile))
+        sizes = (*layout, *n_rows, np.int32(matrix.width), np.int32(self.counted))
+        args = (*given, *pieces, *these, *looked.arguments, *sizes, histogram)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
-        shared = 4 * planes * matrix.width * matrix.tile
-        grid = (work.most, len(matrix.tiles), self.n_channels)
+        shared = 4 * planes * matrix.width * self.tile
+        grid = (work.most, -(-self.n_looked // self.tile), self.n_channels)
         kernel(grid, (threads,), args, shared_mem=shared)
 
 
@@ -150,6 +197,8 @@ class SplitSearch:
     allowed : uint8 (trees, F)
         Features each tree may look at.
     min_hessian, root_hessian : int64 (trees,)
+    by_lists : bool
+        Whether each node has histograms of the features it looks at, and no others.
     """
 
     runtime: Runtime
@@ -158,74 +207,146 @@ class SplitSearch:
     allowed: Array
     min_hessian: Array
     root_hessian: Array
+    by_lists: bool
 
-    def search(
-        self,
-        frontier: DeviceFrontier,
-        search: Search,
-        slots: range,
-        histogram: Array,
-        previous: Array,
-        splits: DeviceSplits,
-    ) -> None:
-        """Write the splits of the nodes of some slots; with slot 0, also of nodes without one.
+    def looked(self, frontier: DeviceFrontier, search: Search, slots: range) -> Looked:
+        """The features that nodes of some slots look at."""
+        xp, n_features = self.runtime.xp, self.matrix.n_features
+        if not self.by_lists:
+            every = xp.arange(n_features, dtype=xp.int32)
+            return Looked(every, 0, n_features, xp.empty(1, dtype=xp.uint64))
+        count = self.task.options.max_features
+        looked = xp.empty((len(slots), count), dtype=xp.int32)
+        last = xp.empty(len(slots), dtype=xp.uint64)
+        nodes = (frontier.size, search.slot, search.open, frontier.key, frontier.tree)
+        sizes = (slots.start, len(slots), n_features, count)
+        args = (*nodes, self.allowed, *(np.int32(size) for size in sizes), looked, last)
+        self._by_warps("choose_features", frontier, args)
+        return Looked(looked, count, count, last)
 
-        ``histogram`` are those of the slots, ``previous`` all of the level before.
-        """
-        found = self._by_feature(frontier, search, slots, histogram, previous)
-        self._decide(frontier, search, slots, histogram, found, splits)
+    def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
+        """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
+        found = self._by_feature(level)
+        xp = self.runtime.xp
+        undecided = xp.empty(level.frontier.most, dtype=xp.uint8)
+        self._decide(level, found, splits, level.search.open, undecided, fill=level.first)
+        if self.by_lists and not level.search.none:
+            further, walked = self._walk_on(level, rows, undecided)
+            self._decide(further, walked, splits, undecided, undecided, fill=False)
 
-    def _by_feature(
-        self,
-        frontier: DeviceFrontier,
-        search: Search,
-        slots: range,
-        histogram: Array,
-        previous: Array,
-    ) -> _FeatureSplits:
-        xp, matrix, options = self.runtime.xp, self.matrix, self.task.options
-        found = _FeatureSplits.room(xp, len(slots), matrix.n_features, matrix.mask_words)
+    def _by_feature(self, level: Searched) -> _FeatureSplits:
+        """The best split of every node by every feature it looks at."""
+        xp, matrix, search = self.runtime.xp, self.matrix, level.search
+        looked, slots, frontier = level.looked, level.slots, level.frontier
+        found = _FeatureSplits.room(xp, len(slots), looked.count, matrix.mask_words)
         if search.none:
             return found
         nodes = (frontier.size, search.slot, search.source, search.open)
-        sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
-        features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
-        n_channels = self.task.target.n_channels
-        sizes = (np.int32(matrix.n_features), np.int32(matrix.width), np.int32(n_channels))
-        chosen = (
-            np.int32(options.score),
-            np.int32(self.task.target.classes is not None),
-            np.int32(options.random_thresholds),
-            np.int32(options.min_samples_leaf),
-        )
+        these = (np.int32(slots.start), np.int32(len(slots)), *looked.arguments)
+        given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
         kernel = self.runtime.kernel("split.cu", "split_features", {})
         threads = (constant("split.cuh", "SPLIT_THREADS"),)
-        these = (np.int32(slots.start), np.int32(len(slots)))
-        given = (histogram, previous, *nodes, *sums, self.min_hessian, *features, *these)
-        for first in range(0, matrix.n_features, _GRID_ROWS):
-            grid = (frontier.most, min(_GRID_ROWS, matrix.n_features - first))
-            args = (*given, np.int32(first), *sizes, *chosen, *vars(found).values())
+        sizes = (np.int32(matrix.n_features), *self._options())
+        for first in range(0, looked.count, _GRID_ROWS):
+            grid = (frontier.most, min(_GRID_ROWS, looked.count - first))
+            args = (*given, np.int32(first), *sizes, *vars(found).values())
             kernel(grid, threads, args)
         return found
 
+    def _facts(self, frontier: DeviceFrontier) -> tuple[Array, ...]:
+        """What split.cuh reads of nodes, trees and features."""
+        sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
+        matrix = self.matrix
+        features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
+        return (*sums, self.min_hessian, *features)
+
+    def _options(self) -> tuple[Any, ...]:
+        options, target = self.task.options, self.task.target
+        return (
+            *(np.int32(self.matrix.width), np.int32(target.n_channels), np.int32(options.score)),
+            *(np.int32(target.classes is not None), np.int32(options.random_thresholds)),
+            np.int32(options.min_samples_leaf),
+        )
+
     def _decide(
         self,
-        frontier: DeviceFrontier,
-        search: Search,
-        slots: range,
-        histogram: Array,
+        level: Searched,
         found: _FeatureSplits,
         splits: DeviceSplits,
+        open_nodes: Array,
+        undecided: Array,
+        fill: bool,
     ) -> None:
+        """The best of ``found`` for every open node."""
         matrix, options, target = self.matrix, self.task.options, self.task.target
-        nodes = (frontier.size, search.slot, search.open, frontier.key, frontier.tree)
+        frontier, slots = level.frontier, level.slots
+        nodes = (frontier.size, level.search.slot, open_nodes, frontier.key, frontier.tree)
         sums = (frontier.hessian, self.root_hessian, self.allowed, matrix.is_categorical)
+        these = (np.int32(slots.start), np.int32(len(slots)), np.int32(fill))
         sizes = (
-            *(np.int32(slots.start), np.int32(len(slots)), np.int32(matrix.n_features)),
-            *(np.int32(options.max_features), np.int32(matrix.width), np.int32(target.n_channels)),
-            *(np.int32(options.score), np.float64(gain_unit(options.score, target))),
+            *(np.int32(matrix.n_features), np.int32(options.max_features), np.int32(matrix.width)),
+            *(np.int32(target.n_channels), np.int32(options.score)),
+            *(np.float64(gain_unit(options.score, target)),),
             *(np.float64(options.min_impurity_decrease), np.int32(matrix.mask_words > 0)),
         )
-        args = (*nodes, *sums, histogram, *sizes, *vars(found).values(), *vars(splits).values())
-        kernel = self.runtime.kernel("pick.cu", "decide_splits", {})
+        lists = (*level.looked.arguments, level.looked.last)
+        given = (*nodes, *sums, level.histogram, *these, *lists, *sizes)
+        args = (*given, *vars(found).values(), *vars(splits).values(), undecided)
+        self._by_warps("decide_splits", frontier, args)
+
+    def _walk_on(
+        self, level: Searched, rows: DeviceRows, undecided: Array
+    ) -> tuple[Searched, _FeatureSplits]:
+        """The next feature that could split each undecided node, and its split by it."""
+        xp, matrix, slots = self.runtime.xp, self.matrix, level.slots
+        frontier, n_channels = level.frontier, self.task.target.n_channels
+        shape = (len(slots), 1, matrix.width, 2 + n_channels)
+        histogram = xp.empty(shape, dtype=xp.int64)
+        looked = xp.empty((len(slots), 1), dtype=xp.int32)
+        found = _FeatureSplits.room(xp, len(slots), 1, matrix.mask_words)
+        nodes = (frontier.size, level.search.slot, undecided, frontier.start)
+        these = (np.int32(slots.start), np.int32(len(slots)))
+        sizes = (np.int64(len(rows)), np.int64(matrix.n_samples), np.int32(matrix.n_features))
+        args = (
+            *(matrix.codes, rows.row, rows.weight, rows.target, *nodes, *self._facts(frontier)),
+            *(level.looked.last, *these, *sizes, *self._options(), histogram, looked),
+            *vars(found).values(),
+        )
+        kernel = self.runtime.kernel("walk.cu", "walk_on", {})
+        kernel((frontier.most,), (constant("split.cuh", "SPLIT_THREADS"),), args)
+        lists = Looked(looked, 1, 1, level.looked.last)
+        return replace(level, looked=lists, histogram=histogram), found
+
+    def _by_warps(self, name: str, frontier: DeviceFrontier, args: tuple[Any, ...]) -> None:
+        """Launch a kernel of pick.cu, a warp for each node."""
+        kernel = self.runtime.kernel("pick.cu", name, {})
         kernel((frontier.most,), (constant("common.cuh", "WARP"),), args)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Nodes whose histograms are known.
+
+    Attributes
+    ----------
+    frontier : DeviceFrontier
+    search : Search
+    slots : range
+        The slots of these nodes.
+    looked : Looked
+    histogram : int64 (len(slots), looked.count, width, 2 + K)
+    previous : int64
+        All histograms of the level before.
+    """
+
+    frontier: DeviceFrontier
+    search: Search
+    slots: range
+    looked: Looked
+    histogram: Array
+    previous: Array
+
+    @property
+    def first(self) -> bool:
+        """Whether these are the first slots."""
+        return self.slots.start == 0
