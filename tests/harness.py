@@ -81,7 +81,7 @@ class Problem:
 
         trees = range(self.n_trees)
         common = (matrix, target, self.options, sampler.rows, trees, self.seed)
-        return GrowTask(*common, features_of=features_of, **settings)
+        return GrowTask(*common, features_of=features_of, sampler=sampler, **settings)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""
@@ -94,8 +94,7 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
     score = problem.options.score
     trees = [
-        finish_tree(grown, mapper, target, sampler.rows(tree), score)
-        for tree, grown in backend.grow(asked)
+        finish_tree(grown, mapper, target, sampler.brief, score) for _, grown in backend.grow(asked)
     ]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)

@@ -64,9 +64,8 @@ def make_task(
         target = value_target(columns, sampler.weight_facts)
     matrix = bin_columns(X, mapper)
     limits = TreeOptions(**{"score": scores.SQUARES, **options})
-    return GrowTask(
-        matrix, target, limits, sampler.rows, range(n_trees), seed=7, n_threads=n_threads
-    )
+    drawn = (sampler.rows, range(n_trees), 7)
+    return GrowTask(matrix, target, limits, *drawn, n_threads=n_threads, sampler=sampler)
 
 
 def assert_same_trees(task: GrowTask) -> None:

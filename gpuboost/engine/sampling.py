@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from gpuboost.engine.statistics import (
     WeightFacts,
     exponent_of,
     sum_bits,
-    two_planes,
 )
 
+FACTOR_BITS = 40  # factors smaller than 2**-40 of the largest would be lost in the leaf sums
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
 
@@ -37,7 +37,17 @@ class RowSampler:
         Class codes: every tree weights classes in inverse proportion to their draws
         (``class_weight="balanced_subsample"``).
     row_factor : float64 (n_samples,) or None
-        Multiplies the draw counts of every tree; not with ``method="all"``.
+        Multiplies the draw counts of every tree; not with ``method="all"``. Those below
+        2**-FACTOR_BITS of the largest become 0.
+
+    Attributes
+    ----------
+    cumulative : uint64 (n_samples,) or None
+        Running sum of the weights as fixed-point numbers, if rows are drawn by it.
+    whole : int32 (n_samples,) or None
+        The weights of all rows as whole multiples of a unit, if they are.
+    brief : TreeRows
+        The rows of any tree without the rows: how its leaf sums are to be read.
     """
 
     method: str
@@ -47,22 +57,48 @@ class RowSampler:
     weights: np.ndarray | None = None
     balance: np.ndarray | None = None
     row_factor: np.ndarray | None = None
-    _cumulative: np.ndarray | None = field(init=False, default=None)
-    _whole: np.ndarray | None = field(init=False, default=None)
-    _unit: float = field(init=False, default=1.0)
+    cumulative: np.ndarray | None = field(init=False, default=None)
+    whole: np.ndarray | None = field(init=False, default=None)
+    brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.weights is None:
-            return
-        if self.method == WITH_REPLACEMENT:
+        unit = 1.0
+        if self.weights is not None and self.method == WITH_REPLACEMENT:
             column = self.weights[:, None]
             exponent = SUM_BITS - sum_bits(self.n_samples) - exponent_of(column)
             fixed = np.rint(np.ldexp(column, exponent))[:, 0].astype(np.uint64)
-            object.__setattr__(self, "_cumulative", np.cumsum(fixed, dtype=np.uint64))
-        if self.method == ALL_ROWS:
+            object.__setattr__(self, "cumulative", np.cumsum(fixed, dtype=np.uint64))
+        if self.weights is not None and self.method == ALL_ROWS:
             whole, unit = whole_weights(self.weights)
-            object.__setattr__(self, "_whole", whole)
-            object.__setattr__(self, "_unit", unit)
+            object.__setattr__(self, "whole", whole)
+        if self.row_factor is not None:
+            least = np.ldexp(self.row_factor.max(), -FACTOR_BITS)
+            factor = np.where(self.row_factor < least, 0.0, self.row_factor)
+            object.__setattr__(self, "row_factor", factor)
+        object.__setattr__(self, "brief", self._brief(unit))
+
+    def _brief(self, whole_unit: float) -> TreeRows:
+        none = np.zeros(0, dtype=np.int64)
+        if self.reweighs:
+            exponents = own_exponents(self.n_samples, self.n_draws, self.row_factor)
+            return TreeRows(none, None, draws=False, wide=none, exponents=exponents)
+        if self.has_real_weights:
+            assert self.weights is not None
+            unit = float(np.ldexp(1.0, exponent_of(self.weights[:, None])[0]))
+            return TreeRows(none, None, draws=False, unit=unit)
+        return TreeRows(none, None, draws=True, unit=whole_unit)
+
+    @property
+    def reweighs(self) -> bool:
+        """Whether draw counts are multiplied by weights: each tree has leaf sums of its own."""
+        factors = self.balance is not None or self.row_factor is not None
+        return self.method != ALL_ROWS and factors
+
+    @property
+    def has_real_weights(self) -> bool:
+        """Whether the integer weights of a tree are real ones, rounded by a hash of the row."""
+        all_real = self.method == ALL_ROWS and self.weights is not None and self.whole is None
+        return self.reweighs or all_real
 
     @property
     def weight_facts(self) -> WeightFacts:
@@ -72,19 +108,22 @@ class RowSampler:
         exp(-60): no bootstrap will ever see it.
         """
         inside = None if self.weights is None else self.weights > 0
+        if self.reweighs:
+            largest = 2.0**WEIGHT_BITS
+            return WeightFacts(self.n_samples * largest, largest, inside=inside)
         if self.method == WITHOUT_REPLACEMENT:
             return WeightFacts(float(self.n_draws), 1.0, inside=inside)
         if self.method == WITH_REPLACEMENT:
             share = 1.0 / self.n_samples
-            if self._cumulative is not None:
-                largest = np.diff(self._cumulative, prepend=np.uint64(0)).max()
-                share = float(largest) / float(self._cumulative[-1])
+            if self.cumulative is not None:
+                largest = np.diff(self.cumulative, prepend=np.uint64(0)).max()
+                share = float(largest) / float(self.cumulative[-1])
             often = min(2.0 * self.n_draws * share + 64.0, float(self.n_draws))
             return WeightFacts(float(self.n_draws), often, inside=inside)
         if self.weights is None:
             return WeightFacts(float(self.n_samples), 1.0)
-        if self._whole is not None:
-            total, largest = float(self._whole.sum()), float(self._whole.max())
+        if self.whole is not None:
+            total, largest = float(self.whole.sum()), float(self.whole.max())
             return WeightFacts(total, largest, inside=inside)
         total = float(np.ceil(scale_weights(self.weights)).sum())
         real = np.ldexp(self.weights, -exponent_of(self.weights[:, None])[0])
@@ -96,13 +135,13 @@ class RowSampler:
             return self._all_rows(tree)
         draws = self.draw_counts(tree)
         if self.balance is None and self.row_factor is None:
-            return TreeRows(draws, None, draws=True)
+            return replace(self.brief, weight=draws)
         weights = draws.astype(np.float64)
         if self.row_factor is not None:
             weights = weights * self.row_factor
         if self.balance is not None:
             weights = weights * self._balancing(draws)
-        return self._real_rows(tree, weights, own_sums=True)
+        return self._real_rows(tree, weights)
 
     def _balancing(self, draws: np.ndarray) -> np.ndarray:
         """Factor of each row that gives the classes of a tree's draws equal weight."""
@@ -118,11 +157,11 @@ class RowSampler:
         if self.method == WITH_REPLACEMENT:
             key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
             words = randomness.hash_index(key, np.arange(self.n_draws, dtype=np.uint64))
-            if self._cumulative is None:
+            if self.cumulative is None:
                 rows = randomness.multiply_high(words, np.uint64(self.n_samples))
             else:
-                drawn = randomness.multiply_high(words, self._cumulative[-1])
-                rows = np.searchsorted(self._cumulative, drawn, side="right")
+                drawn = randomness.multiply_high(words, self.cumulative[-1])
+                rows = np.searchsorted(self.cumulative, drawn, side="right")
             return np.bincount(rows.astype(np.int64), minlength=self.n_samples).astype(np.int32)
         key = randomness.stream_key(self.seed, randomness.KEEP_ROWS, tree)
         return smallest(self._row_order(key), self.n_draws).astype(np.int32)
@@ -140,25 +179,41 @@ class RowSampler:
 
     def _all_rows(self, tree: int) -> TreeRows:
         if self.weights is None:
-            return TreeRows(np.ones(self.n_samples, np.int32), None, draws=True)
-        if self._whole is not None:
-            return TreeRows(self._whole, None, draws=True, unit=self._unit)
-        return self._real_rows(tree, self.weights, own_sums=False)
+            return replace(self.brief, weight=np.ones(self.n_samples, np.int32))
+        if self.whole is not None:
+            return replace(self.brief, weight=self.whole)
+        return self._real_rows(tree, self.weights)
 
-    def _real_rows(self, tree: int, weights: np.ndarray, own_sums: bool) -> TreeRows:
+    def _real_rows(self, tree: int, weights: np.ndarray) -> TreeRows:
         """Weights rounded up or down at random, so that sums of many small ones are unbiased."""
         key = randomness.stream_key(self.seed, randomness.ROUND_WEIGHT, tree)
         words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
         rounded = np.floor(scale_weights(weights) + randomness.uniform(words))
         inside = weights > 0
         integer = np.where(inside, rounded, 0).astype(np.int32)
-        exponent = exponent_of(weights[:, None])[0]
-        unit = float(np.ldexp(1.0, exponent))
-        if not own_sums:
-            return TreeRows(integer, inside, draws=False, unit=unit)
-        planes = np.ldexp(weights, -exponent)[:, None]
-        wide, exponents = two_planes(planes, SUM_BITS - sum_bits(self.n_samples))
-        return TreeRows(integer, inside, draws=False, wide=wide, exponents=exponents, unit=unit)
+        exponents = self.brief.exponents
+        wide = None if exponents is None else planes_at(weights, exponents)
+        return replace(self.brief, weight=integer, inside=inside, wide=wide)
+
+
+def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -> np.ndarray:
+    """Powers of two of the two planes of weights that a tree has to itself: int64 (2,).
+
+    They come from a bound, so they are the same for all trees and known before any is drawn: the
+    weights of a tree add up to at most ``n_draws`` times the largest factor, since balancing keeps
+    the sum of the draws.
+    """
+    factor_exponent = 0 if row_factor is None else int(exponent_of(row_factor[:, None])[0])
+    high = SUM_BITS - 1 - sum_bits(n_draws) - factor_exponent
+    return np.array([high, high + SUM_BITS - sum_bits(n_samples)])
+
+
+def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """`statistics.two_planes` of ``x`` (n,) at given powers of two: int64 (n, 2)."""
+    scaled = np.ldexp(x, exponents[0])
+    high = np.rint(scaled)
+    low = np.rint(np.ldexp(scaled - high, exponents[1] - exponents[0]))
+    return np.column_stack([high, low]).astype(np.int64)
 
 
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuboost.data.binning import BinnedMatrix
+    from gpuboost.engine.sampling import RowSampler
 
 NO_LIMIT = 2**31 - 1
 LEAF = -1
@@ -107,7 +108,11 @@ class TreeRows:
 
 @dataclass(frozen=True)
 class GrowTask:
-    """A batch of trees to grow over one binned matrix."""
+    """A batch of trees to grow over one binned matrix.
+
+    ``rows_of`` makes the rows of a tree on the host. Where they are what ``sampler`` makes, a
+    device may draw them itself; None: they are nobody's but those of ``rows_of``.
+    """
 
     matrix: BinnedMatrix
     target: Target
@@ -118,6 +123,7 @@ class GrowTask:
     features_of: Callable[[int], np.ndarray] | None = None
     n_threads: int = 1
     memory_budget: int = 256 * 2**20
+    sampler: RowSampler | None = None
 
     def tree_features(self, tree: int) -> np.ndarray:
         """Features the tree may look at, ascending int32."""

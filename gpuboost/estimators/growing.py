@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from gpuboost.engine.spec import GrowTask
 from gpuboost.engine.tree import finish_tree
@@ -32,55 +31,45 @@ class GrowPlan:
     target: Target
 
 
-@dataclass(frozen=True, eq=False)
-class RowsOfTree:
-    """Makes the rows of a tree when a backend asks, and keeps of them what finishing needs.
+def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
+    """The rows of a tree, checked to be some."""
+    rows = sampler.rows(tree)
+    check_weight(sampler, tree, bool(rows.weight.any()))
+    return rows
 
-    The rows of a tree are as long as the data; a forest must not hold those of all its trees.
-    """
 
-    sampler: RowSampler
-    _briefs: dict[int, TreeRows] = field(default_factory=dict)
-
-    def __call__(self, tree: int) -> TreeRows:
-        """The rows of a tree."""
-        rows = self.sampler.rows(tree)
-        if not rows.weight.any():
-            raise ValueError(
-                f"all {self.sampler.n_draws} rows drawn for tree {tree} are of classes whose "
-                "class_weight is 0; raise max_samples, or leave those rows out of the data"
-            )
-        none = np.zeros(0, dtype=np.int64)
-        self._briefs[tree] = replace(
-            rows, weight=none, inside=None, wide=None if rows.wide is None else none
+def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
+    """A tree needs rows. A device that drew them itself says so when the tree is grown."""
+    if not has_weight:
+        raise ValueError(
+            f"all {sampler.n_draws} rows drawn for tree {tree} are of classes whose "
+            "class_weight is 0 beside the others; raise max_samples, or leave those rows out of "
+            "the data"
         )
-        return rows
-
-    def brief(self, tree: int) -> TreeRows:
-        """How the leaf sums of a grown tree are to be read; forgets it."""
-        return self._briefs.pop(tree)
 
 
 def grow_trees(
     plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, machine: Machine
 ) -> Iterator[Tree]:
     """Grow the trees of a plan and finish each as it comes."""
-    rows_of = RowsOfTree(plan.batch.sampler)
-    draw, seed = plan.batch.feature_draw, plan.batch.sampler.seed
+    sampler, draw = plan.batch.sampler, plan.batch.feature_draw
+    seed = sampler.seed
     task = GrowTask(
         matrix,
         plan.target,
         plan.options,
-        rows_of=rows_of,
+        rows_of=partial(rows_with_weight, sampler),
         trees=plan.batch.trees,
         seed=seed,
         features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
         n_threads=machine.n_threads,
+        sampler=sampler,
     )
     grown_trees = with_progress(backend.grow(task), len(plan.batch.trees), machine.verbose)
     score = plan.options.score
     for tree, grown in grown_trees:
-        yield finish_tree(grown, matrix.mapper, plan.target, rows_of.brief(tree), score)
+        check_weight(sampler, tree, bool(grown.hessian[0]))
+        yield finish_tree(grown, matrix.mapper, plan.target, sampler.brief, score)
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:
