@@ -210,12 +210,12 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 }
 
 // The best split of every node and whether it is taken: `rise` is -1 where it is not. With
-// `fill`, nodes that are not open get none. undecided uint8 (nodes,): nodes that have more features
-// than they looked at, none of which could split; `last` is that of choose_features. Null: they
-// looked at all.
+// `fill`, nodes that are not open get none. undecided uint8 (nodes,), zero before the launch: nodes
+// none of whose features in the list could split, and that have more than these; `last_looked` is
+// the `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP)
 decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
-              const uint8* __restrict__ open, const uint64* __restrict__ key,
+              const uint8* open, const uint64* __restrict__ key,
               const int32* __restrict__ tree, const int64* __restrict__ hessian,
               const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
               const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
@@ -231,7 +231,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               double* __restrict__ draw_out, int8* __restrict__ missing_out,
               uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
               int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
-              uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
+              uint8* __restrict__ accepted_out, uint8* undecided)
 {
     const int32 node = blockIdx.x, lane = threadIdx.x;
     if (node >= *size) return;
@@ -239,10 +239,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
     if (open[node] == 0) {
-        if (fill != 0 && lane == 0) {
-            write_none(splits, node, n_channels);
-            undecided[node] = 0;
-        }
+        if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
         return;
     }
     const int32 own = slot[node] - first_slot;
@@ -257,9 +254,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     const uint64 could_first = first_that_could(choice, found, entries);
     const bool none_could = could_first == EVERY_RANK;
     const Picked best = best_entry(choice, found, entries, none_could ? last : max(last, could_first));
-    if (fill != 0 && lane == 0) {
-        undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
-    }
+    if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
     const int64 at = entries.first + best.entry;
     double rise = -1.0;
     if (best.rank != EVERY_RANK) {

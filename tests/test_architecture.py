@@ -56,6 +56,11 @@ def imports_of(path: Path) -> Iterator[tuple[str, bool]]:
                 yield f"{module}.{name}", node in typing_only
 
 
+def test_everything_public_can_be_had_without_docstrings() -> None:
+    program = "import gpuboost; [getattr(gpuboost, name) for name in gpuboost.__all__]"
+    subprocess.run([sys.executable, "-OO", "-c", program], check=True)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
 def test_imports_go_down(path: Path) -> None:
     own = module_of(path)

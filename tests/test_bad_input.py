@@ -181,6 +181,7 @@ BAD_PARAMETERS = [
     (forest, {"class_weight": {0: -1.0, 1: 1, 2: 1}}, ValueError, r"class_weight\[0\]"),
     (forest, {"class_weight": {0: 0, 1: 0, 2: 0}}, ValueError, "positive for some row"),
     (forest, {"class_weight": 3.0}, ValueError, "class_weight must be None"),
+    (tree, {"class_weight": [{0: 1.0}]}, ValueError, "several outputs is not built yet"),
     (forest, {"random_state": -1}, ValueError, "random_state .* from 0 to"),
     (forest, {"random_state": 2**32}, ValueError, "random_state"),
     (forest, {"random_state": "seed"}, ValueError, "random_state must be an integer"),

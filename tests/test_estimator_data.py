@@ -73,7 +73,7 @@ def test_the_scale_of_weights_does_not_matter_to_trees(scale):
 def test_an_outlier_that_hides_the_rest_of_a_target_is_warned_of():
     X, y = load_diabetes(return_X_y=True)
     y[7] = 1e12
-    with pytest.warns(UserWarning, match="middle half of output 0 of y.* counts as equal beside"):
+    with pytest.warns(UserWarning, match="output 0 of y, in 442 rows.* count as .* take outliers"):
         make("DecisionTreeRegressor").fit(X, y)
     weights = np.ones(len(y))
     weights[7] = 0.0
@@ -81,6 +81,22 @@ def test_an_outlier_that_hides_the_rest_of_a_target_is_warned_of():
     y[7] = 1e6
     model = make("DecisionTreeRegressor").fit(X, y)
     assert model.score(X, y) == 1.0
+    few = np.arange(10.0)
+    with pytest.warns(UserWarning, match="10 values of output 0"):
+        make("DecisionTreeRegressor").fit(few[:, None], np.append(few[:9], 1e12))
+
+
+@pytest.mark.parametrize("name", ["DecisionTreeClassifier", "DecisionTreeRegressor"])
+def test_weights_that_span_a_wide_range_still_tell_rows_apart(name):
+    X, y = data_for(name)
+    weights = np.random.default_rng(0).uniform(1.0, 2.0, len(y))
+    weights[0] = 3e5
+    model = make(name).fit(X, y, weights)
+    assert model.score(X, y) > 0.999
+    assert model.fingerprint() == make(name, device="numba").fit(X, y, weights).fingerprint()
+    weights[0] = 1e12
+    with pytest.warns(UserWarning, match="make large weights smaller"):
+        make(name).fit(X, y, weights)
 
 
 # ---- tables ------------------------------------------------------------------------------------

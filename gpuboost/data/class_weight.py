@@ -16,6 +16,11 @@ def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced"
     """Refuse what is not None, a dict or one of `choices`."""
     if class_weight is None or isinstance(class_weight, Mapping):
         return
+    if isinstance(class_weight, list):
+        raise ValueError(
+            "class_weight is a list, one dict for each output; classification of several outputs "
+            "is not built yet. Pass one dict, or fit an estimator for each output"
+        )
     if not isinstance(class_weight, str) or class_weight not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(

@@ -10,9 +10,11 @@ from gpuboost.engine import randomness
 from gpuboost.engine.numerics import log
 from gpuboost.engine.spec import TreeRows
 from gpuboost.engine.statistics import (
+    MEAN_BITS,
     SUM_BITS,
     WEIGHT_BITS,
     WeightFacts,
+    exact_mean,
     exponent_of,
     sum_bits,
 )
@@ -57,8 +59,10 @@ class RowSampler:
     weights: np.ndarray | None = None
     balance: np.ndarray | None = None
     row_factor: np.ndarray | None = None
+    most_weight_bits: int = WEIGHT_BITS
     cumulative: np.ndarray | None = field(init=False, default=None)
     whole: np.ndarray | None = field(init=False, default=None)
+    weight_bits: int = field(init=False, default=WEIGHT_BITS)
     brief: TreeRows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +75,9 @@ class RowSampler:
         if self.weights is not None and self.method == ALL_ROWS:
             whole, unit = whole_weights(self.weights)
             object.__setattr__(self, "whole", whole)
+            if whole is None:
+                bits = min(self.most_weight_bits, bits_for(self.weights))
+                object.__setattr__(self, "weight_bits", max(bits, WEIGHT_BITS))
         if self.row_factor is not None:
             least = np.ldexp(self.row_factor.max(), -FACTOR_BITS)
             factor = np.where(self.row_factor < least, 0.0, self.row_factor)
@@ -125,9 +132,18 @@ class RowSampler:
         if self.whole is not None:
             total, largest = float(self.whole.sum()), float(self.whole.max())
             return WeightFacts(total, largest, inside=inside)
-        total = float(np.ceil(scale_weights(self.weights)).sum())
+        total = float(np.ceil(scale_weights(self.weights, self.weight_bits)).sum())
         real = np.ldexp(self.weights, -exponent_of(self.weights[:, None])[0])
-        return WeightFacts(total, float(2**WEIGHT_BITS), real, inside)
+        return WeightFacts(total, float(2**self.weight_bits), real, inside)
+
+    @property
+    def lost(self) -> float:
+        """Share of the rows that no tree chooses its splits by, their weights being too small."""
+        if self.method != ALL_ROWS or not self.has_real_weights:
+            return 0.0
+        assert self.weights is not None
+        scaled = scale_weights(self.weights[self.weights > 0], self.weight_bits)
+        return float(np.mean(np.maximum(1.0 - scaled, 0.0)))
 
     def rows(self, tree: int) -> TreeRows:
         """The rows of one tree."""
@@ -188,7 +204,7 @@ class RowSampler:
         """Weights rounded up or down at random, so that sums of many small ones are unbiased."""
         key = randomness.stream_key(self.seed, randomness.ROUND_WEIGHT, tree)
         words = randomness.hash_index(key, np.arange(self.n_samples, dtype=np.uint64))
-        rounded = np.floor(scale_weights(weights) + randomness.uniform(words))
+        rounded = np.floor(scale_weights(weights, self.weight_bits) + randomness.uniform(words))
         inside = weights > 0
         integer = np.where(inside, rounded, 0).astype(np.int32)
         exponents = self.brief.exponents
@@ -231,9 +247,16 @@ def whole_weights(weights: np.ndarray) -> tuple[np.ndarray | None, float]:
     return None, 1.0
 
 
-def scale_weights(weights: np.ndarray) -> np.ndarray:
-    """Weights times the power of two that brings the largest just below 2**WEIGHT_BITS."""
-    return np.ldexp(weights, WEIGHT_BITS - exponent_of(weights[:, None])[0])
+def scale_weights(weights: np.ndarray, bits: int = WEIGHT_BITS) -> np.ndarray:
+    """Weights times the power of two that brings the largest just below 2**bits."""
+    return np.ldexp(weights, bits - exponent_of(weights[:, None])[0])
+
+
+def bits_for(weights: np.ndarray) -> int:
+    """Bits of integer weights of which the mean still has `MEAN_BITS`."""
+    positive = weights[weights > 0]
+    scaled = np.ldexp(positive, -exponent_of(positive[:, None])[0])  # at most 1
+    return MEAN_BITS + sum_bits(1.0 / float(exact_mean(scaled[:, None])[0]))
 
 
 def smallest(order: np.ndarray, count: int) -> np.ndarray:

@@ -2,10 +2,11 @@
 
 Sums of integers do not depend on their order, which is why every backend finds the same model.
 Two kinds of integers are made. *Split statistics* (`Target.values`, `TreeRows.weight`) are narrow
-and fast: rounding them decides between nearly equal splits, and targets closer than 2**-28 of their
-range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf). *Leaf
-sums* (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf
-its value to about the precision of float64, whatever the range of targets and weights.
+and fast: rounding them decides between nearly equal splits. Targets closer than 2**-28 of their
+range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf); with many
+rows or with real weights bits are fewer, so that sums fit (see `_value_bits`). *Leaf sums*
+(``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its
+value to about the precision of float64, whatever the range of targets and weights.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from gpuboost.engine.spec import Target
 
 VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
 WEIGHT_BITS = 16  # a weight; integer weights up to 2**16 are exact
+MEAN_BITS = 12  # of the mean weight, where real weights span a wide range
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # the most of a weight then; values have what is left
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
 LEAST_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
@@ -155,8 +158,10 @@ def _centre(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.nd
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    Sums stay exact in float64 where `LEAST_VALUE_BITS` allow it; weight times target and weight
-    fit one packed word in any case.
+    Sums stay exact in float64 where `LEAST_VALUE_BITS` allow it and weights are whole: means of
+    real weights are not equal to the last bit. Weight times target and weight fit one packed word,
+    and sums an int64, in any case.
     """
-    exact = max(LEAST_VALUE_BITS, min(VALUE_BITS, EXACT_BITS - sum_bits(facts.total)))
+    sums = EXACT_BITS if facts.real is None else SUM_BITS
+    exact = max(LEAST_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))
     return max(1, min(exact, SUM_BITS - 2 * sum_bits(facts.largest + 1.0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from inspect import cleandoc
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -200,10 +201,11 @@ def _example(estimator: type) -> str:
     )
 
 
-def with_check_input(method: Callable[..., object]) -> str:
+def with_check_input(method: Callable[..., object]) -> str | None:
     """Docstring of a method of all estimators for trees, which have one parameter more."""
-    text = str(method.__doc__)
-    place = text.index("\n\n        Returns")
+    if method.__doc__ is None:  # python -OO
+        return None
+    text = cleandoc(method.__doc__)
+    place = text.index("\n\nReturns")
     told = "check_input : bool, default=True\n    As in scikit-learn's signature; input is "
-    told += "checked either way."
-    return text[:place] + "\n" + indent(told, " " * 8) + text[place:]
+    return text[:place] + "\n" + told + "checked either way." + text[place:]

@@ -76,7 +76,8 @@ class TreeEnsemble(TreeModel):
         if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
             weights = factor if weights is None else weights * factor
             factor = None
-        sampler = RowSampler(method, n, n_draws, self._seed(before), weights, balance, factor)
+        seed, bits = self._seed(before), labels.weight_bits
+        sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first)
         return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))

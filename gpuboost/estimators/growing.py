@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.engine.spec import GrowTask
@@ -87,6 +88,7 @@ def memory_advice() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
+        clear_frames(error.__traceback__)  # who keeps the error must not keep the arrays
         raise MemoryError(
             "Not enough memory for this fit; nothing of it was kept. Grow smaller trees (max_depth,"
             " max_leaf_nodes, min_samples_leaf), fewer of them (n_estimators), or several at a "

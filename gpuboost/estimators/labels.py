@@ -9,7 +9,12 @@ import numpy as np
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.validation import check_classes, check_targets, class_weights
-from gpuboost.engine.statistics import class_target, value_target
+from gpuboost.engine.statistics import (
+    CLASS_WEIGHT_BITS,
+    VALUE_WEIGHT_BITS,
+    class_target,
+    value_target,
+)
 from gpuboost.estimators.settings import CLASS_CRITERIA, VALUE_CRITERIA
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ class ClassLabels:
     classes: np.ndarray
 
     criteria = CLASS_CRITERIA
+    weight_bits = CLASS_WEIGHT_BITS
 
     @classmethod
     def read(cls, y: Any) -> ClassLabels:
@@ -42,6 +48,7 @@ class ClassLabels:
 
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
+        _warn_of_small_weights(sampler)
         return class_target(self.codes, len(self.classes), sampler.weight_facts)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
@@ -62,6 +69,7 @@ class ValueLabels:
     values: np.ndarray
 
     criteria = VALUE_CRITERIA
+    weight_bits = VALUE_WEIGHT_BITS
 
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
@@ -73,6 +81,7 @@ class ValueLabels:
 
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
+        _warn_of_small_weights(sampler)
         columns = self.values.reshape(len(self.values), -1)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
             target = value_target(columns, sampler.weight_facts)
@@ -86,18 +95,30 @@ class ValueLabels:
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
-    """Warn if an outlier stretches the range of a target so far that most of it counts as equal.
+    """Warn if so few bits are left of a target that most of its values count as equal.
 
-    Asked of some thousand rows: whether the middle half of an output differs before it is made
-    integers, and not after.
+    Asked of some thousand rows: how many values an output has before and after.
     """
     rows = np.arange(len(y)) if inside is None else np.flatnonzero(inside)
     rows = rows[:: max(1, len(rows) // 1000)]
     for k in range(y.shape[1]):
-        before, after = (np.quantile(x[rows, k], (0.25, 0.75)) for x in (y, quantised))
-        if before[0] < before[1] and after[0] == after[1]:
+        before, after = (len(np.unique(x[rows, k])) for x in (y, quantised))
+        if 2 * after < before:
             warn_user(
-                f"the middle half of output {k} of y, from {before[0]:g} to {before[1]:g}, counts "
-                f"as equal beside values from {y[:, k].min():g} to {y[:, k].max():g}, and is not "
-                "split; take the outliers out, or fit a transform of y, such as its logarithm"
+                f"{before} values of output {k} of y, in {len(rows)} rows looked at, count as "
+                f"{after} in the choice of splits, because y spans {y[:, k].min():g} to "
+                f"{y[:, k].max():g}; take outliers out, or fit a transform of y, such as its "
+                "logarithm"
             )
+
+
+def _warn_of_small_weights(sampler: RowSampler) -> None:
+    """Warn if most rows weigh so little that they do not take part in the choice of splits."""
+    if sampler.lost > 0.5:
+        assert sampler.weights is not None
+        positive = sampler.weights[sampler.weights > 0]
+        warn_user(
+            f"sample_weight spans {positive.min():g} to {positive.max():g}: a tree chooses its "
+            f"splits without {sampler.lost:.0%} of the rows, whose weights round to 0 (another "
+            "choice of them for each tree); make large weights smaller"
+        )

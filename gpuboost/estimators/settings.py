@@ -214,7 +214,7 @@ def draw_count(
     if isinstance(max_samples, Integral):
         return integer_between("max_samples", max_samples, 1, MOST_DRAWS)
     share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
-    total = n_samples if weights is None else float(weights.sum())
+    total = n_samples if weights is None else math.fsum(weights)  # in no particular order
     of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
     if share * total > MOST_DRAWS:
         raise ValueError(

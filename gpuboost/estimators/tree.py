@@ -56,7 +56,8 @@ class SingleTree(TreeParameters):
     ) -> Batch:
         """One tree over all rows and features."""
         n = len(labels)
-        sampler = RowSampler(ALL_ROWS, n, n, draw_seed(self.random_state), weights)
+        seed, bits = draw_seed(self.random_state), labels.weight_bits
+        sampler = RowSampler(ALL_ROWS, n, n, seed, weights, most_weight_bits=bits)
         return Batch(range(1), sampler, None)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.uploads import target_columns
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
-from gpuboost.engine.statistics import WEIGHT_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -303,7 +302,8 @@ class _RealWeights:
         kept = xp.zeros((len(trees), launch.parts), dtype=xp.int64)
         largest = xp.zeros(len(trees), dtype=xp.uint64)
         launch("count_weighted", kept.size, (*weights, n_samples, kept, largest))
-        exponent = (WEIGHT_BITS - xp.frexp(largest.view(xp.float64))[1]).astype(xp.int32)
+        bits = launch.sampler.weight_bits
+        exponent = (bits - xp.frexp(largest.view(xp.float64))[1]).astype(xp.int32)
         wide, own = self._own_sums(len(trees))
         args = (
             *(trees, launch.seed, *weights, exponent, _places(xp, kept), columns, n_samples),

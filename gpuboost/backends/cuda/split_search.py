@@ -228,7 +228,7 @@ class SplitSearch:
         """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
         found = self._by_feature(level)
         xp = self.runtime.xp
-        undecided = xp.empty(level.frontier.most, dtype=xp.uint8)
+        undecided = xp.zeros(level.frontier.most, dtype=xp.uint8)
         self._decide(level, found, splits, level.search.open, undecided, fill=level.first)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)

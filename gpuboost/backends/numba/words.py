@@ -46,8 +46,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     """The packing with the largest ``block``.
 
     Hessians below 2**h and counts below 2**c leave the gradient, which is at most
-    ``largest_value`` (1 for classes) times the hessian, the bits above h + c. A row fits for values
-    up to 2**28 and weights up to 2**16, the bounds of `engine.statistics`.
+    ``largest_value`` (1 for classes) times the hessian, the bits above h + c. A row fits where
+    the bits of the largest value and twice those of the largest weight are at most 61.
     """
     weight = max(largest_weight, 1)
     best = (0, 0, 0)
@@ -65,7 +65,7 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     if block == 0:
         raise ValueError(
             f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
-            f"of {WORD_BITS} bits; values are at most 2**28 and weights at most 2**16"
+            f"of {WORD_BITS} bits; bits of a value and twice those of a weight are at most 61"
         )
     return Packing(
         gradient_shift=hessian_bits + count_bits,
