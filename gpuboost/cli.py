@@ -49,6 +49,11 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=_seed, default=0, help="default: %(default)s")
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and what will be used")
+    info.add_argument(
+        "--calibrate",
+        action="store_true",
+        help='measure how fast this machine is, which device="auto" goes by from then on',
+    )
     info.set_defaults(run=run_info)
     return top
 
@@ -64,8 +69,27 @@ def run_demo(args: argparse.Namespace) -> int:
 
 def run_info(args: argparse.Namespace) -> int:
     """``gpuboost info``."""
+    if args.calibrate:
+        calibrate()
     print(info_text())
     return 0
+
+
+def calibrate() -> None:
+    """Measure the constants that "auto" decides by, and keep them."""
+    from gpuboost.backends.choice import available_backends
+    from gpuboost.backends.cost import keep_speed
+    from gpuboost.calibration import machine_name, measure
+
+    print("measuring; this takes a minute", file=sys.stderr)
+    speed = measure([name for name, works, _ in available_backends() if works])
+    try:
+        path = keep_speed(speed, machine_name())
+    except OSError as error:
+        raise RuntimeError(
+            f"what was measured cannot be kept ({error}); GPUBOOST_CACHE_DIR chooses another folder"
+        ) from error
+    print(f"kept in {path}", file=sys.stderr)
 
 
 def version() -> str:
@@ -76,7 +100,7 @@ def version() -> str:
 
 
 def info_text() -> str:
-    """Devices, what will be used and why not the others, versions, cores, compile cache."""
+    """Devices, what will be used and why not the others, speeds, cores, compile cache, versions."""
     from gpuboost.backends.choice import available_backends
     from gpuboost.data.parameters import thread_count
 
@@ -85,7 +109,8 @@ def info_text() -> str:
     lines = [f"gpuboost {version()}", "", "backends"]
     for name, works, reason in backends:
         lines.append(f"  {name:6s} {'yes' if works else 'no':4s} {reason}".rstrip())
-    lines += ["", f'device="auto"  {what_auto_does(usable)}']
+    lines += [f"  {line}" for line in gpus()]
+    lines += ["", f'device="auto"  {what_auto_does(usable)}', f"speeds         {speeds()}"]
     lines += [
         "",
         f"threads        {thread_count(None)}, where n_jobs=None",
@@ -102,6 +127,28 @@ def what_auto_does(usable: Sequence[str]) -> str:
     if len(order) == 1:
         return f"always {order[0]}"
     return f"{order[0]} for much work, {order[-1]} for little; the model is the same"
+
+
+def gpus() -> list[str]:
+    """A line for each CUDA device, and one with the versions that go with them."""
+    from gpuboost.backends.devices import cuda_devices, cuda_versions
+
+    devices = cuda_devices().devices
+    lines = [
+        f"cuda:{one.number}  {one.model}, compute capability {one.capability / 10:.1f}, "
+        f"{one.memory / 2**30:.0f} GiB"
+        for one in devices
+    ]
+    return [*lines, cuda_versions()] if devices else []
+
+
+def speeds() -> str:
+    """Which constants "auto" decides by."""
+    from gpuboost.backends.cost import measured_speed, speed_file
+
+    measured_speed()  # warns of a file that cannot be used
+    path = speed_file()
+    return f"measured, in {path}" if path.is_file() else "the usual ones; --calibrate measures them"
 
 
 def compile_cache() -> str:

@@ -10,21 +10,16 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "gpuboost"
+from tests.sizes import PACKAGE, SOURCES, largest_files, largest_functions, module_of
+
 LAYERS = ("engine", "data", "backends", "estimators")  # lowest first
 ABOVE = len(LAYERS)  # the package's own files: cli, demo, __init__
-SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
 def layer(module: str) -> int:
     """Height of ``gpuboost.x.y`` in the stack."""
     parts = module.split(".")
     return LAYERS.index(parts[1]) if len(parts) > 1 and parts[1] in LAYERS else ABOVE
-
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def absolute(path: Path, node: ast.ImportFrom) -> str:
@@ -106,18 +101,6 @@ def test_import_is_light() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def functions_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Length of every function without its docstring."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            doc = ast.get_docstring(node, clean=False)
-            length = (node.end_lineno or 0) - node.lineno + 1
-            yield length - (doc.count("\n") + 1 if doc else 0), f"{module_of(path)}.{node.name}"
-
-
 def test_sizes() -> None:
-    files = sorted(((len(p.read_text().splitlines()), module_of(p)) for p in SOURCES), reverse=True)
-    functions = sorted((f for p in SOURCES for f in functions_of(p)), reverse=True)
-    print("largest files:", files[:5], "largest functions:", functions[:5])
-    assert files[0][0] <= 450, files[0]
-    assert functions[0][0] <= 60, functions[0]
+    assert largest_files()[0][0] <= 450, largest_files()[:5]
+    assert largest_functions()[0][0] <= 60, largest_functions()[:5]

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import gpuboost
-from gpuboost import cli, demo, demo_table
-from gpuboost.backends import compiled
+from gpuboost import calibration, cli, demo, demo_table
+from gpuboost.backends import compiled, cost
 from gpuboost.backends.choice import available_backends
 from gpuboost.demo_table import Job, Line, Outcome
 
@@ -49,6 +49,30 @@ def test_info_names_every_backend_and_why_not(capsys):
         assert line.split()[1] == ("yes" if works else "no")
         assert reason in line
     assert 'device="auto"' in text and "scikit-learn" in text and "compile cache" in text
+
+
+def test_info_shows_gpus(machine, capsys):
+    assert cli.main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert "  cuda:1  NVIDIA Fake, compute capability 9.0, 0 GiB\n" in text
+    assert "  CuPy 14.2.0, NVRTC 12.9, driver for CUDA 13.0\n" in text
+
+
+def test_calibration_is_kept_and_shown(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "measure", lambda usable: cost.Speed(numba_visit=1e-9))
+    cost.measured_speed.cache_clear()
+    try:
+        assert cli.main(["info"]) == 0
+        assert "the usual ones; --calibrate measures them" in capsys.readouterr().out
+        assert cli.main(["info", "--calibrate"]) == 0
+        assert f"measured, in {tmp_path / 'speed.json'}" in capsys.readouterr().out
+        assert cost.measured_speed().numba_visit == 1e-9
+        monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "speed.json" / "below"))
+        assert cli.main(["info", "--calibrate"]) == 1
+        assert "GPUBOOST_CACHE_DIR chooses another folder" in capsys.readouterr().err
+    finally:
+        cost.measured_speed.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -123,10 +147,9 @@ def test_demo_trains_every_estimator_on_every_table_of_its_kind():
 
 
 def test_every_ensemble_has_a_cost():
-    ensembles = set(gpuboost.__all__) - {"Dataset", "__version__"}
-    ensembles -= {
-        n for n in ensembles if n.startswith(("DecisionTree", "ExtraTreeC", "ExtraTreeR"))
-    }
+    estimators = {n for n in gpuboost.__all__ if n.endswith(("Classifier", "Regressor"))}
+    single = ("DecisionTree", "ExtraTreeC", "ExtraTreeR")
+    ensembles = {n for n in estimators if not n.startswith(single)}
     assert set(demo_table.TREE_COST) == ensembles
 
 

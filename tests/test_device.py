@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -18,15 +19,14 @@ from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomFores
 from gpuboost.backends import choice, compiled
 from gpuboost.backends.choice import (
     COMPILE_SECONDS,
-    GROW_MANY,
-    GROW_ONE,
     LOAD_SECONDS,
-    PREDICT,
     Work,
     available_backends,
     choose_backend,
     growth_work,
 )
+from gpuboost.backends.compiled import GROW_MANY, GROW_ONE, PREDICT
+from gpuboost.backends.devices import why_no_cuda
 from gpuboost.data.parameters import thread_count
 
 NO_CUPY = importlib.util.find_spec("cupy") is None
@@ -50,7 +50,8 @@ def test_names_of_backends_are_devices():
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_auto_takes_what_is_faster(device, numba_start):
+def test_auto_takes_what_is_faster(device, numba_start, monkeypatch):
+    monkeypatch.setattr(choice, "_spent", {})
     numba_start(60.0)
     assert choose_backend(device, LITTLE).name == "numpy"
     assert choose_backend(device, Work(GROW_ONE, numpy=50.0, numba=1.0)).name == "numpy"
@@ -58,6 +59,14 @@ def test_auto_takes_what_is_faster(device, numba_start):
     numba_start(0.0)
     assert choose_backend(device, LITTLE).name == "numba"
     assert choose_backend(device, Work(GROW_ONE, numpy=1e-3, numba=2e-3)).name == "numpy"
+
+
+def test_many_small_fits_get_a_compiler_in_the_end(numba_start, monkeypatch):
+    monkeypatch.setattr(choice, "_spent", {})
+    numba_start(5.0)
+    small = Work(GROW_ONE, numpy=2.0, numba=0.1)
+    assert [choose_backend("cpu", small).name for _ in range(4)] == 2 * ["numpy"] + 2 * ["numba"]
+    assert choose_backend("cpu", Work(GROW_MANY, numpy=2.0, numba=0.1)).name == "numpy"
 
 
 def test_without_numba_numpy_does_everything(monkeypatch, numba_start):
@@ -76,6 +85,8 @@ def test_unknown_devices(device):
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_gpu_that_cannot_be_used_says_why(device):
+    if not why_no_cuda(device):
+        pytest.skip("there is a GPU")
     with pytest.raises(RuntimeError, match=f"device='{device}' cannot be used: "):
         choose_backend(device, LITTLE)
     estimator = DecisionTreeClassifier(device=device)
@@ -94,7 +105,8 @@ def test_available_backends_tell_of_all():
     found = {name: (usable, reason) for name, usable, reason in available_backends()}
     assert list(found) == ["numpy", "numba", "cuda"]
     assert found["numpy"] == (True, "") and found["numba"] == (True, "")
-    assert found["cuda"][0] is False and "CuPy" in found["cuda"][1]
+    assert found["cuda"] == (not why_no_cuda(), why_no_cuda())
+    assert found["cuda"][0] or "CuPy" in found["cuda"][1]
 
 
 def test_work_grows_with_everything():
@@ -267,3 +279,42 @@ def test_fits_in_several_threads_at_once(device):
         together = list(pool.map(fit, [*range(6), *range(6)]))
     assert together == [fit(seed) for seed in range(6)] * 2
     assert len(set(together)) == 6
+
+
+def test_errors_of_cupy_are_the_reason():
+    """A CuPy that cannot be imported, and one without a driver, in processes of their own."""
+    code = """
+import sys, types, importlib.machinery
+cupy = types.ModuleType("cupy")
+cupy.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
+sys.modules["cupy"] = cupy
+def fail():
+    raise OSError("driver version is insufficient")
+cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=fail))
+from gpuboost.backends.choice import choose_backend, Work
+try:
+    choose_backend("cuda", Work("predict", 1.0, 1.0))
+except RuntimeError as error:
+    assert "CuPy finds no usable device (OSError: driver version is insufficient)" in str(error)
+else:
+    raise SystemExit(1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_gpu_tests_are_collected_and_skipped_with_the_reason():
+    if not NO_CUPY:
+        pytest.skip("CuPy is installed")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "-q",
+        "tests/test_gpu.py",
+        "-k",
+        "thread",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    assert done.returncode == 0 and "CuPy is not installed" in done.stdout, done.stdout

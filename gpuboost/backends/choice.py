@@ -1,64 +1,41 @@
 """Which backend runs a piece of work. Backends are imported here, on first use, and nowhere else.
 
-All backends make the same model, so "auto" may choose by speed alone. Each backend's seconds are
-estimated from a few constants, measured on two cores of a server processor. Being wrong by a factor
-of two costs little; starting a compiler for a small fit would cost a minute.
+All backends make the same model, so "auto" may choose by speed alone, as `gpuboost.backends.cost`
+estimates it, with what is lost before a backend has started.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import math
+import os
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.compiled import GROW_MANY, GROW_ONE, PREDICT, compiled_programs
+from gpuboost.backends.compiled import compiled_programs
+from gpuboost.backends.cost import Work, growth_work, measured_speed, prediction_work
+from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.ensemble import Ensemble
+
+__all__ = [
+    "Work",
+    "available_backends",
+    "check_device",
+    "choose_backend",
+    "growth_work",
+    "prediction_work",
+]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
 # A compiler takes up to a minute, but once for an installation: NumPy is left for work that would
-# take this long with it, or every fit would go on with NumPy and none ever compile.
-COMPILE_SECONDS = 10.0
-NUMPY_CALL_SECONDS = 2e-4  # a feature, a level and a batch of trees, however few rows
-NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that NumPy grows together
-
-
-@dataclass(frozen=True)
-class Work:
-    """How long a piece of work takes in each backend, in seconds, once ``program`` is loaded."""
-
-    program: str
-    numpy: float
-    numba: float
-
-
-def growth_work(
-    n_samples: int, n_looked_at: int, n_trees: int, max_depth: int, n_channels: int
-) -> Work:
-    """Growing trees: every level looks at so many features of every row.
-
-    Most rows are in leaves after log2(n) levels; the last ones go about half as deep again.
-    """
-    depth = math.log2(max(2, n_samples))
-    visits = float(n_trees) * n_samples * n_looked_at * min(depth, max_depth)
-    n_batches = math.ceil(n_trees * n_samples / NUMPY_BATCH_ROWS)
-    calls = float(n_batches) * n_looked_at * min(1.5 * depth, max_depth)
-    program = GROW_ONE if n_channels == 1 else GROW_MANY
-    numpy = 0.01 + NUMPY_CALL_SECONDS * calls + 50e-9 * visits
-    return Work(program, numpy=numpy, numba=0.002 + 5e-9 * visits)
-
-
-def prediction_work(n_samples: int, ensemble: Ensemble) -> Work:
-    """Predicting: every row takes a step per level of every tree."""
-    leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
-    steps = float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves)
-    return Work(PREDICT, numpy=0.001 + 20e-9 * steps, numba=0.0005 + 3e-9 * steps)
+# take this long with it, or has taken it in this process, or none would ever compile.
+COMPILE_SECONDS = 5.0
+CUDA_COMPILE_SECONDS = 5.0  # all kernels, once for an installation
+CUDA_LEAD = 2.0  # how much faster a GPU must be: others may wait for it, and estimates are rough
 
 
 def choose_backend(device: Any, work: Work) -> Backend:
@@ -67,8 +44,8 @@ def choose_backend(device: Any, work: Work) -> Backend:
     Parameters
     ----------
     device : str
-        "auto" or "cpu": the faster of NumPy and Numba for the work; "numpy", "numba", "cuda" or
-        "cuda:N": that one.
+        "auto": the fastest for the work of those that can be used; "cpu": the faster of NumPy and
+        Numba; "numpy", "numba", "cuda" (the current device) or "cuda:N": that one.
     work : Work
 
     Raises
@@ -79,8 +56,13 @@ def choose_backend(device: Any, work: Work) -> Backend:
         It cannot be used here; the message says why.
     """
     check_device(device)
+    if device == "auto" and _cuda_pays(work):
+        device = "cuda"
+    if device.startswith("cuda"):
+        return _cuda_backend(device_number(device))
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
+        _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
     if device == "numpy":
         return _numpy_backend()
     _loaded_programs.add(work.program)
@@ -93,7 +75,7 @@ def check_device(device: Any) -> None:
         raise ValueError(f"device must be {DEVICES}, got {device!r}")
     if device in ("auto", "cpu", "numpy"):
         return
-    reason = _why_no_numba() if device == "numba" else why_no_cuda()
+    reason = _why_no_numba() if device == "numba" else why_no_cuda(device)
     if reason:
         raise RuntimeError(
             f'device={device!r} cannot be used: {reason}. device="auto" takes what there is'
@@ -107,11 +89,29 @@ def available_backends() -> list[tuple[str, bool, str]]:
 
 
 _loaded_programs: set[str] = set()  # what Numba has run in this process
+_spent: dict[str, float] = {}  # seconds of NumPy in this process, for want of each program
+_started_cuda: set[int] = set()  # processes that have; a forked child is another one
 
 
 def _numba_pays(work: Work) -> bool:
     """Whether Numba is the faster, its start included."""
-    return work.numba + _numba_start_seconds(work.program) < work.numpy and not _why_no_numba()
+    saved = work.numpy - work.numba
+    lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
+    return saved > max(lost, 0.0) and not _why_no_numba()
+
+
+def _cuda_pays(work: Work) -> bool:
+    """Whether a GPU is the fastest, its start included. CuPy is imported only if it would be."""
+    fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
+    return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
+
+
+def _cuda_start_seconds() -> float:
+    """What is lost before CUDA has started in this process."""
+    if os.getpid() in _started_cuda:
+        return 0.0
+    compiled = any((cache_folder() / "kernels").glob("*.cubin"))
+    return measured_speed().cuda_start + (0.0 if compiled else CUDA_COMPILE_SECONDS)
 
 
 def _numba_start_seconds(program: str) -> float:
@@ -141,6 +141,19 @@ def _numba_backend() -> Backend:
     return NumbaBackend()
 
 
+def _cuda_backend(number: int) -> Backend:
+    _started_cuda.add(os.getpid())
+    return _backend_of(number)
+
+
+@cache
+def _backend_of(number: int) -> Backend:
+    from gpuboost.backends.cuda.backend import CudaBackend
+    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+
+    return CudaBackend(CupyRuntime(number))
+
+
 @cache
 def _why_no_numba() -> str:
     """Why Numba cannot be used, empty if it can. Numba is imported only where it is wanted."""
@@ -151,23 +164,3 @@ def _why_no_numba() -> str:
     except Exception as error:  # a broken installation can raise anything; NumPy works without it
         return f"Numba does not work here ({type(error).__name__}: {error})"
     return ""
-
-
-@cache
-def why_no_cuda() -> str:
-    """Why CUDA cannot be used."""
-    if importlib.util.find_spec("cupy") is None:
-        return (
-            "CuPy is not installed; pip install gpuboost[cuda12] or gpuboost[cuda13], by the "
-            "version of the driver"
-        )
-    try:
-        import cupy
-
-        count = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # CuPy raises its own types, which cannot be named without it
-        return f"CuPy finds no usable device ({type(error).__name__}: {error})"
-    return (
-        f"CuPy finds {count} device(s), but this version of gpuboost has no CUDA backend yet; use "
-        'device="cpu"'
-    )

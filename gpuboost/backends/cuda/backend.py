@@ -1,0 +1,91 @@
+"""The CUDA backend on one device, or on whatever stands for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.cuda import grow_trees
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.data.bins import BinMapper, BinnedMatrix
+    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.spec import GrownTree, GrowTask
+
+
+class CudaBackend:
+    """Kernels on the device of a runtime; see `gpuboost.backends.protocol.Backend`.
+
+    ``n_threads`` says nothing to a device. The device is the current one only while it works, never
+    while a caller holds what it was given.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.name = runtime.name
+
+    def fit_bins(
+        self,
+        X: np.ndarray,
+        is_categorical: np.ndarray,
+        max_bins: int,
+        weights: np.ndarray | None,
+        n_threads: int,
+    ) -> BinnedMatrix:
+        """Learn the bins of ``X`` (n, F) and code it."""
+        from gpuboost.backends.cuda.binning import fit_bins
+
+        with self.runtime.active():
+            return fit_bins(self.runtime, X, is_categorical, max_bins, weights)
+
+    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F) float32 or float64."""
+        from gpuboost.backends.cuda.binning import bin_matrix
+
+        with self.runtime.active():
+            return bin_matrix(self.runtime, X, mapper)
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``, as many at once as the memory of the device allows."""
+        with self.runtime.active():
+            budget = self.runtime.memory_budget()
+        grown_trees = grow_trees(self.runtime, replace(task, memory_budget=budget))
+        while True:
+            with self.runtime.active():
+                grown = next(grown_trees, None)
+            if grown is None:
+                return
+            yield grown
+
+    def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Sum over trees, in their order, of the value of each row's leaf."""
+        from gpuboost.backends.cuda.predict import predict
+
+        with self.runtime.active():
+            return predict(self.runtime, ensemble, X)
+
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree."""
+        from gpuboost.backends.cuda.predict import apply
+
+        with self.runtime.active():
+            return apply(self.runtime, ensemble, X)
+
+    def sum_left_out(
+        self,
+        ensemble: Ensemble,
+        matrix: BinnedMatrix,
+        draws: Sequence[tuple[RowSampler, int]],
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Out-of-bag sums of leaf values, and of how many trees."""
+        from gpuboost.backends.cuda.left_out import sum_left_out
+
+        with self.runtime.active():
+            return sum_left_out(self.runtime, ensemble, matrix, draws)

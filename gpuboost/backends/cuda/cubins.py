@@ -1,0 +1,102 @@
+"""Machine code of the kernels: compiled with NVRTC, and kept on disk from then on.
+
+CuPy's own compilation is not used: it adds ``-ftz=true`` to all options, which would flush float32
+denormals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuboost.backends.user_cache import keep, recall
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+# The same arithmetic as NumPy's: no product contracted into a sum, denormals kept, exact division.
+OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+FOLDER = "kernels"  # in the user's cache
+
+
+class CompileError(RuntimeError):
+    """NVRTC rejected a kernel; the message ends with the compiler's."""
+
+
+def choose_architecture(capability: int, known: Collection[int]) -> str:
+    """What NVRTC compiles for, such as ``sm_90``.
+
+    Machine code runs on later devices of the same generation. A device of a generation that the
+    compiler does not know gets ``compute_...``, code that its driver translates.
+
+    Parameters
+    ----------
+    capability : int
+        Of the device, 90 for 9.0.
+    known : collection of int
+        Those that the compiler knows.
+    """
+    older = [one for one in known if one <= capability]
+    if not older:
+        raise RuntimeError(
+            f"NVRTC compiles for compute capability {min(known) / 10:.1f} or newer, the device has "
+            f"{capability / 10:.1f}; take a CuPy for an older CUDA"
+        )
+    newest = max(older)
+    return f"sm_{newest}" if newest // 10 == capability // 10 else f"compute_{newest}"
+
+
+@dataclass(frozen=True)
+class CubinStore:
+    """Compiles kernels for one device.
+
+    Attributes
+    ----------
+    nvrtc : module
+        ``cupy.cuda.nvrtc``.
+    capability : int
+        Compute capability of the device, 90 for 9.0.
+    folder : Path
+        Where compiled code is kept, for all devices and versions.
+    """
+
+    nvrtc: Any
+    capability: int
+    folder: Path
+
+    def machine_code(self, text: str, file_name: str) -> bytes:
+        """Code of a source, from disk if it was ever compiled with these options and versions.
+
+        Raises
+        ------
+        CompileError
+            The compiler rejected the source.
+        """
+        known = self.nvrtc.getSupportedArchs()
+        options = (*OPTIONS, f"-arch={choose_architecture(self.capability, known)}")
+        place = self.folder / f"{self._key(text, file_name, options)}.cubin"
+        found = recall(place)
+        if found is None:
+            found = self._compile(text, file_name, options)
+            keep(place, found)
+        return found
+
+    def _key(self, text: str, file_name: str, options: tuple[str, ...]) -> str:
+        version = ".".join(map(str, self.nvrtc.getVersion()))
+        parts = (version, *options, file_name, text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _compile(self, text: str, file_name: str, options: tuple[str, ...]) -> bytes:
+        nvrtc = self.nvrtc
+        program = nvrtc.createProgram(text, file_name, (), ())
+        try:
+            nvrtc.compileProgram(program, options)
+            portable = options[-1].startswith("-arch=compute_")
+            return nvrtc.getPTX(program) if portable else nvrtc.getCUBIN(program)
+        except nvrtc.NVRTCError as error:
+            log = nvrtc.getProgramLog(program)
+            raise CompileError(f"{file_name} does not compile ({error}):\n{log}") from error
+        finally:
+            nvrtc.destroyProgram(program)

@@ -1,0 +1,137 @@
+"""Which CUDA devices there are, and why one cannot be used. CuPy is imported by the first question.
+
+The answers hold for one process: a forked child of a process that used CUDA cannot use it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from functools import cache
+
+OLDEST = 75  # compute capability that the kernels are compiled and audited for, and newer
+
+
+@dataclass(frozen=True)
+class Device:
+    """A CUDA device.
+
+    Attributes
+    ----------
+    number : int
+        N of "cuda:N".
+    model : str
+        Such as "NVIDIA H200".
+    capability : int
+        90 for compute capability 9.0.
+    memory : int
+        Bytes it has.
+    """
+
+    number: int
+    model: str
+    capability: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What CuPy finds: devices, or the reason why there are none."""
+
+    devices: tuple[Device, ...]
+    reason: str
+
+
+def why_no_cuda(device: str = "cuda") -> str:
+    """Why a device cannot be used, empty if it can.
+
+    Parameters
+    ----------
+    device : str
+        "cuda", the current device, or "cuda:N".
+    """
+    found = cuda_devices()
+    if found.reason:
+        return found.reason
+    number = device_number(device)
+    if number >= len(found.devices):
+        names = ", ".join(f"cuda:{one.number}" for one in found.devices)
+        return f"CuPy finds {len(found.devices)} device(s): {names}"
+    asked = found.devices[number]
+    if asked.capability < OLDEST:
+        return (
+            f"{asked.model} has compute capability {asked.capability / 10:.1f}, the kernels need "
+            f"{OLDEST / 10:.1f} or newer"
+        )
+    return ""
+
+
+def device_number(device: str) -> int:
+    """N of "cuda:N"; of "cuda" the device that is current in this thread."""
+    _, colon, number = device.partition(":")
+    if colon:
+        return int(number)
+    import cupy
+
+    return int(cupy.cuda.runtime.getDevice())
+
+
+def cuda_devices() -> Found:
+    """All devices; their numbers are their places."""
+    global _process
+    if _process not in (None, os.getpid()):
+        return Found((), "this process was forked from one that used CUDA; start it by spawn")
+    found = _find(os.getpid())
+    if found.devices:
+        _process = os.getpid()
+    return found
+
+
+_process: int | None = None  # the one that found devices, which a fork inherits
+
+
+@cache
+def _find(process: int) -> Found:
+    if importlib.util.find_spec("cupy") is None:
+        return Found(
+            (),
+            "CuPy is not installed; pip install gpuboost[cuda12] or gpuboost[cuda13], by the "
+            "version of the driver",
+        )
+    try:
+        import cupy
+
+        devices = tuple(_read(number) for number in range(cupy.cuda.runtime.getDeviceCount()))
+    except Exception as error:  # CuPy raises its own types, which cannot be named without it
+        return Found((), f"CuPy finds no usable device ({type(error).__name__}: {error})")
+    if not devices:
+        return Found((), "CuPy finds no device")
+    try:
+        cupy.cuda.nvrtc.getVersion()
+    except Exception as error:
+        return Found(
+            (),
+            f"CuPy finds no compiler ({type(error).__name__}: {str(error).strip()}); pip install "
+            "gpuboost[cuda12] or gpuboost[cuda13] brings it",
+        )
+    return Found(devices, "")
+
+
+def cuda_versions() -> str:
+    """Versions of CuPy, of the compiler and of the CUDA that the driver serves."""
+    import cupy
+
+    driver = cupy.cuda.runtime.driverGetVersion()
+    compiler = ".".join(map(str, cupy.cuda.nvrtc.getVersion()))
+    served = f"{driver // 1000}.{driver % 1000 // 10}"
+    return f"CuPy {cupy.__version__}, NVRTC {compiler}, driver for CUDA {served}"
+
+
+def _read(number: int) -> Device:
+    """What CuPy tells of a device."""
+    import cupy
+
+    facts = cupy.cuda.runtime.getDeviceProperties(number)
+    capability = 10 * facts["major"] + facts["minor"]
+    return Device(number, facts["name"].decode(), capability, facts["totalGlobalMem"])

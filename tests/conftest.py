@@ -1,0 +1,52 @@
+"""What tests share: a cache of their own, and a CuPy of our own where one is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gpuboost.backends import choice, cost, cuda, devices
+from tests import fake_cupy
+from tests.sizes import largest_files, largest_functions
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled kernels and measured speeds of the user's neither matter nor change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[fake_cupy.Machine]:
+    """Two devices that the CUDA backend takes for real ones, and an empty cache."""
+    found = fake_cupy.Machine()
+    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy.make(found))
+    _forget_runtime()
+    monkeypatch.setattr(devices, "_process", None)
+    monkeypatch.setattr(choice, "_started_cuda", set())
+    caches = (devices._find, choice._backend_of, cost.measured_speed)
+    for cache in caches:
+        cache.cache_clear()
+    yield found
+    for cache in caches:
+        cache.cache_clear()
+    _forget_runtime()
+
+
+def _forget_runtime() -> None:
+    """Have the module that imports CuPy imported anew."""
+    sys.modules.pop("gpuboost.backends.cuda.cupy_runtime", None)
+    if hasattr(cuda, "cupy_runtime"):
+        del cuda.cupy_runtime
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Size is a feature, and it is measured."""
+    for what, found in (("files", largest_files()), ("functions", largest_functions())):
+        told = ", ".join(f"{name} {lines}" for lines, name in found[:4])
+        terminalreporter.write_line(f"largest {what}, in lines: {told}")

@@ -1,0 +1,215 @@
+"""``cupy.cuda`` of the fake CuPy: devices, memory, compiler and launches, on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests import cuda_shim
+
+if TYPE_CHECKING:
+    from tests.fake_cupy import Machine
+
+OPT_IN_SHARED = 227 << 10
+KNOWN_ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+
+
+class OutOfMemoryError(MemoryError):
+    """The device has no memory left."""
+
+
+class StatusError(RuntimeError):
+    """An error of CUDA's."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(f"cuda error {status}")
+
+
+class CUDARuntimeError(StatusError):
+    """Of the runtime."""
+
+
+class CUDADriverError(StatusError):
+    """Of the driver."""
+
+
+class NVRTCError(StatusError):
+    """Of the compiler."""
+
+
+class Device:
+    """``cupy.cuda.Device``."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.machine, self.id = machine, number
+        self._before = threading.local()
+
+    attributes = types.MappingProxyType(
+        {"MaxSharedMemoryPerBlockOptin": OPT_IN_SHARED, "MultiProcessorCount": 4}
+    )
+
+    @property
+    def compute_capability(self) -> str:
+        """Such as "90"."""
+        return str(self.machine.capability)
+
+    def __enter__(self) -> Device:
+        stack = self._before.__dict__.setdefault("stack", [])
+        stack.append(self.machine.current)
+        self.machine.current = self.id
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.machine.current = self._before.stack.pop()
+
+
+class Function:
+    """``cupy.cuda.Function``."""
+
+    def __init__(self, machine: Machine, module: cuda_shim.Module, name: str) -> None:
+        self.machine, self.name = machine, name
+        self.kernel = module.get_function(name)
+        self.number = machine.current
+        self.ptr = id(self)
+        machine.functions[self.ptr] = self
+
+    def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
+        if type(grid) is not tuple or type(block) is not tuple:
+            raise TypeError("grid and block must be tuples")
+        grid = tuple(max(1, int(n)) for n in grid)  # as CuPy does
+        self.machine.events.append(self.name)
+        if self.number != self.machine.current:
+            raise CUDADriverError(400)
+        values = [self.machine.host_of(arg) for arg in args]
+        self.kernel(grid, block, values, shared_mem=shared_mem)
+
+
+class Module:
+    """``cupy.cuda.Module``."""
+
+    machine: Machine
+
+    def load(self, code: bytes) -> None:
+        """Load what the fake compiler made."""
+        text, name = json.loads(code[4:])
+        self._module = cuda_shim.Module(text, file_name=name)
+
+    def get_function(self, name: str) -> Function:
+        """A kernel of it."""
+        return Function(self.machine, self._module, name)
+
+
+class Event:
+    """``cupy.cuda.Event``."""
+
+    machine: Machine
+
+    def __init__(self, disable_timing: bool = False) -> None:
+        self._pending: tuple[np.ndarray, np.ndarray] | None = None
+
+    def record(self) -> None:
+        """What was begun before belongs to it."""
+        self._pending = self.machine._local.__dict__.pop("pending", None)
+
+    def synchronize(self) -> None:
+        """Finish it."""
+        self.machine.wait()
+        if self._pending:
+            out, copied = self._pending
+            out[...] = copied
+            self._pending = None
+
+
+class Compiler(types.SimpleNamespace):
+    """``cupy.cuda.nvrtc``: its machine code is the source."""
+
+    def __init__(self, machine: Machine) -> None:
+        programs: dict[int, tuple[str, str]] = {}
+        numbers = itertools.count(1)
+
+        def create(text: str, name: str, headers: tuple[()], include_names: tuple[()]) -> int:
+            number = next(numbers)
+            programs[number] = (text, name)
+            return number
+
+        def compile_program(number: int, options: tuple[str, ...]) -> None:
+            machine.compilations += 1
+            assert not [option for option in options if "ftz=true" in option]
+            if machine.reject_source:
+                raise NVRTCError(6)
+
+        def code(number: int) -> bytes:
+            return b"\x7fELF" + json.dumps(programs[number]).encode()
+
+        super().__init__(
+            NVRTCError=NVRTCError,
+            getVersion=lambda: (12, 9),
+            getSupportedArchs=lambda: KNOWN_ARCHITECTURES,
+            createProgram=create,
+            compileProgram=compile_program,
+            destroyProgram=programs.pop,
+            getCUBIN=code,
+            getPTX=code,
+            getProgramLog=lambda number: f"{programs[number][1]}(1): error: no such thing",
+        )
+
+
+def pool_of(machine: Machine) -> types.SimpleNamespace:
+    """``cupy.get_default_memory_pool()``."""
+
+    def free_all_blocks() -> None:
+        machine.freed += 1
+
+    return types.SimpleNamespace(
+        free_all_blocks=free_all_blocks,
+        free_bytes=lambda: machine.pool_free,
+        used_bytes=lambda: machine.pool_used,
+        get_limit=lambda: machine.pool_limit,
+    )
+
+
+def cuda_of(machine: Machine) -> types.SimpleNamespace:
+    """``cupy.cuda``."""
+
+    def properties(number: int) -> dict[str, Any]:
+        major, minor = divmod(machine.capability, 10)
+        facts = {"name": b"NVIDIA Fake", "major": major, "minor": minor}
+        return {**facts, "totalGlobalMem": machine.total}
+
+    def allow(pointer: int, attribute: int, value: int) -> None:
+        assert attribute == 8
+        machine.functions[pointer].kernel.max_dynamic_shared_size_bytes = value
+
+    def static_shared(attribute: int, pointer: int) -> int:
+        assert attribute == 1
+        return 0
+
+    return types.SimpleNamespace(
+        Device=lambda number: Device(machine, number),
+        Module=type("Module", (Module,), {"machine": machine}),
+        Event=type("Event", (Event,), {"machine": machine}),
+        alloc_pinned_memory=lambda size: bytearray(b"\xaa" * (size + 100)),
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        nvrtc=Compiler(machine),
+        runtime=types.SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError,
+            getDeviceCount=lambda: machine.n_devices,
+            getDevice=lambda: machine.current,
+            getDeviceProperties=properties,
+            memGetInfo=lambda: (machine.free, machine.total),
+            driverGetVersion=lambda: 13000,
+        ),
+        driver=types.SimpleNamespace(
+            CUDADriverError=CUDADriverError,
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+            funcGetAttribute=static_shared,
+            funcSetAttribute=allow,
+        ),
+    )

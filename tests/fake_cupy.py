@@ -1,0 +1,274 @@
+"""What the CUDA backend uses of CuPy, on the CPU: arrays are NumPy's, kernels run in the shim.
+
+It is stricter than CuPy where that finds mistakes: an array knows its device and may be used on no
+other, host arrays are taken by `asarray` alone, nothing becomes a host array by itself, and a copy
+that was not waited for has not happened. `install` puts it in CuPy's place.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import operator
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tests.fake_cuda import Device, Function, OutOfMemoryError, cuda_of, pool_of
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What CuPy 14 has under these names, with the keywords that the backend gives. Look there before
+# adding one.
+FUNCTIONS = _words(
+    """abs all any arange argmax argmin argsort array_equal bincount ceil clip concatenate copyto
+    count_nonzero cumsum diff equal expand_dims flatnonzero floor frexp full
+    full_like isfinite isinf isnan log logical_and logical_not logical_or max maximum min minimum
+    moveaxis multiply nonzero ones ones_like partition ravel repeat rint roll searchsorted sort
+    stack subtract sum take take_along_axis transpose unique where zeros zeros_like"""
+)
+TYPES = _words(
+    """bool_ dtype finfo float32 float64 floating iinfo inf int16 int32 int64 int8 integer intp nan
+    newaxis uint16 uint32 uint64 uint8"""
+)
+METHODS = _words(
+    """all any argmax argsort astype copy cumsum fill max min nonzero ravel repeat reshape
+    searchsorted sort sum take transpose view"""
+)
+# The shape of the result is known to the device alone, or the result is a Python value.
+WAITING = _words("argwhere bincount count_nonzero flatnonzero nonzero unique")
+WAIT = "wait"
+GARBAGE = 0xA5  # every byte of memory that nobody has written to
+FACTS = _words("dtype flags itemsize nbytes ndim shape size strides")
+OPERATORS = {
+    **{
+        f"__{name}__": getattr(operator, name)
+        for name in _words("add sub mul mod lshift rshift xor")
+    },
+    **{f"__{name}__": getattr(operator, name) for name in _words("truediv floordiv neg invert")},
+    **{f"__{name}__": getattr(operator, name) for name in _words("eq ne lt le gt ge")},
+    **{f"__i{name}__": getattr(operator, f"i{name}") for name in _words("add sub mul and or xor")},
+    "__and__": operator.and_,
+    "__or__": operator.or_,
+}
+REFLECTED = _words("add sub mul mod and or xor truediv floordiv lshift rshift")
+
+
+class Machine:
+    """The state behind the fake: devices, memory, and what happened.
+
+    Attributes
+    ----------
+    n_devices, capability : int
+    fail_at : int
+        This allocation (from 0) fails for want of memory; -1: none.
+    allocations, compilations, freed : int
+        How often memory was allocated, a source compiled, all blocks given back.
+    events : list of str
+        Kernels that were launched, by name, and in their order `WAIT` where the host waited.
+    live : int
+        Pieces of memory that arrays hold.
+    """
+
+    def __init__(self, n_devices: int = 2, capability: int = 90) -> None:
+        self.n_devices, self.capability = n_devices, capability
+        self.fail_at = -1
+        self.allocations = self.compilations = self.freed = 0
+        self.live = 0
+        self.free, self.total = 100 << 20, 400 << 20
+        self.pool_free, self.pool_used, self.pool_limit = 10 << 20, 30 << 20, 0
+        self.events: list[str] = []
+        self.functions: dict[int, Function] = {}  # by pointer
+        self.reject_source = False
+        self._local = threading.local()
+
+    def wait(self) -> None:
+        """The host waits for the device."""
+        self.events.append(WAIT)
+
+    @property
+    def waits(self) -> int:
+        """How often it has."""
+        return self.events.count(WAIT)
+
+    @property
+    def launches(self) -> list[str]:
+        """Names of kernels, launch by launch."""
+        return [event for event in self.events if event != WAIT]
+
+    @property
+    def current(self) -> int:
+        """Device of this thread."""
+        return getattr(self._local, "device", 0)
+
+    @current.setter
+    def current(self, number: int) -> None:
+        self._local.device = number
+
+    def own(self, host: np.ndarray) -> Array:
+        """A new array on the current device."""
+        if self.allocations == self.fail_at:
+            self.allocations += 1
+            raise OutOfMemoryError(f"allocating {host.nbytes} bytes")
+        self.allocations += 1
+        self.live += 1
+        weakref.finalize(host if host.base is None else host.base, self._died)
+        return Array(self, host, self.current)
+
+    def _died(self) -> None:
+        self.live -= 1
+
+    def host_of(self, value: Any) -> Any:
+        """The memory behind an argument, which must lie on the current device."""
+        if isinstance(value, Array):
+            if value.number != self.current:
+                raise ValueError(f"array of device {value.number} used on {self.current}")
+            return value.host
+        if isinstance(value, np.ndarray):
+            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+        if isinstance(value, list | tuple):
+            return type(value)(self.host_of(item) for item in value)
+        return value
+
+    def result(self, found: Any, sources: list[np.ndarray]) -> Any:
+        """What a function of NumPy gave, as CuPy would: no scalars, views without memory."""
+        if isinstance(found, tuple):
+            return tuple(self.result(item, sources) for item in found)
+        if not isinstance(found, np.ndarray | np.generic):
+            return found
+        host = np.asarray(found)
+        if any(np.may_share_memory(host, source) for source in sources):
+            return Array(self, host, self.current)
+        return self.own(host)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A function of NumPy over arrays of the device."""
+        if getattr(function, "__name__", "") in WAITING:
+            self.wait()
+        sources = [a.host for a in (*args, *kwargs.values()) if isinstance(a, Array)]
+        values = {name: self.host_of(value) for name, value in kwargs.items()}
+        return self.result(function(*(self.host_of(a) for a in args), **values), sources)
+
+
+class Array:
+    """``cupy.ndarray``."""
+
+    __array_ufunc__ = None  # NumPy's arrays leave operators to this class
+
+    def __init__(self, machine: Machine, host: np.ndarray, number: int) -> None:
+        self.machine, self.host, self.number = machine, host, number
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FACTS:
+            return getattr(self.host, name)
+        if name in METHODS:
+            return lambda *args, **kw: self.machine.call(
+                lambda host, *rest, **words: getattr(host, name)(*rest, **words), self, *args, **kw
+            )
+        raise AttributeError(f"{name} is not among what the fake has of CuPy's arrays")
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """What other libraries know it by."""
+        return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
+
+    @property
+    def T(self) -> Array:
+        """Transposed."""
+        return self.transpose()
+
+    @property
+    def device(self) -> Device:
+        """Where it lies."""
+        return Device(self.machine, self.number)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Array) and key.dtype == bool:
+            self.machine.wait()
+        return self.machine.call(operator.getitem, self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        machine = self.machine
+        machine.host_of(self)[machine.host_of(key)] = machine.host_of(value)
+
+    def __int__(self) -> int:
+        self.machine.wait()
+        return int(self.host)
+
+    def __bool__(self) -> bool:
+        self.machine.wait()
+        return bool(self.host)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get(self, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
+        """Copy to the host; into ``out`` only when an event is waited for."""
+        if out is None:
+            self.machine.wait()
+            return self.machine.host_of(self).copy()
+        assert not blocking and out.shape == self.shape and out.dtype == self.dtype
+        self.machine._local.pending = (out, self.machine.host_of(self).copy())
+        return out
+
+
+def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *other: self.machine.call(function, self, *other)
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: self.machine.call(lambda a, b: function(b, a), self, other)
+
+
+for _name, _function in OPERATORS.items():
+    setattr(Array, _name, _operator(_function))
+for _name in REFLECTED:
+    setattr(Array, f"__r{_name}__", _reflected(OPERATORS[f"__{_name}__"]))
+
+
+def make(machine: Machine) -> types.ModuleType:
+    """The module."""
+    cupy = types.ModuleType("cupy")
+    cupy.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
+    names: dict[str, Any] = {name: getattr(np, name) for name in TYPES}
+    names |= {name: partial(machine.call, getattr(np, name)) for name in FUNCTIONS}
+
+    def empty(shape: Any, dtype: Any = float) -> Array:
+        host: np.ndarray = np.empty(shape, dtype)
+        host.reshape(-1).view(np.uint8).fill(GARBAGE)
+        return machine.own(host)
+
+    def asarray(value: Any, dtype: Any = None, order: str | None = None) -> Array:
+        if isinstance(value, Array):
+            host = machine.host_of(value)
+            same = np.asarray(host, dtype=dtype, order=order)
+            return value if same is host else machine.own(same)
+        return machine.own(np.array(value, dtype=dtype, order=order or "K"))
+
+    names |= {
+        "__version__": "14.2.0",
+        "ndarray": Array,
+        "asarray": asarray,
+        "empty": empty,
+        "empty_like": lambda array: empty(array.shape, array.dtype),
+        "array": asarray,
+        "ascontiguousarray": lambda value: asarray(value, order="C"),
+        "asnumpy": lambda value: value.get(),
+        "get_default_memory_pool": lambda: pool_of(machine),
+        "cuda": cuda_of(machine),
+    }
+    for name, value in names.items():
+        setattr(cupy, name, value)
+    return cupy

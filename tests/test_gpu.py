@@ -1,0 +1,232 @@
+"""The same models on a real device: ``pytest -m gpu``, and ``-m "gpu and slow"`` for large tables.
+
+Everything is compared with the CPU, bit by bit. Where there is no device the tests are skipped, and
+say why.
+"""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import gpuboost
+from gpuboost.backends.cost import Speed
+from gpuboost.backends.devices import why_no_cuda
+from gpuboost.calibration import Size, measure
+from tests.device_cases import CASES, Case, assert_same_model, table
+from tests.estimator_cases import NAMES, frame_of, make
+
+pytestmark = pytest.mark.gpu
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def device():
+    """Skips where there is none; gives its memory back."""
+    reason = why_no_cuda()
+    if reason:
+        pytest.skip(reason)
+    import cupy
+
+    yield cupy.cuda.Device()
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def needs_memory(device, n_bytes: int) -> None:
+    """Skip where a table cannot fit."""
+    if device.mem_info[0] < n_bytes:
+        pytest.skip(f"needs {n_bytes / GIB:.0f} GiB of free device memory")
+
+
+# ---- parity ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rows", [160, 20_000])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_estimator(name, n_rows):
+    assert_same_model(name, *table(name, n_rows), "cuda")
+
+
+@pytest.mark.parametrize("n_rows", [160, 5_000])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_option(case, n_rows):
+    case.run("cuda", n_rows)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_with_categories(kind):
+    X, y = frame_of(kind)
+    assert_same_model("RandomForestClassifier", X, y > 1, "cuda")
+    assert_same_model("ExtraTreesRegressor", X, y, "cuda")
+
+
+def test_datasets():
+    X, y = table("RandomForestClassifier", 5_000)
+    assert_same_model("RandomForestClassifier", gpuboost.Dataset(X), y, "cuda")
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
+def test_many_features_and_deep_trees(name):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4_000, 300)).astype(np.float32)
+    y = X[:, 0] * X[:, 299] + rng.normal(size=4_000)
+    assert_same_model(name, X, y > 0 if name.endswith("Classifier") else y, "cuda")
+
+
+def test_arrays_of_the_device():
+    import cupy
+
+    X, y = table("RandomForestClassifier", 5_000)
+    model = make("RandomForestClassifier", device="cuda").fit(cupy.asarray(X), y)
+    assert model.fingerprint() == make("RandomForestClassifier").fit(X, y).fingerprint()
+    there = model.predict_proba(cupy.asarray(X))
+    assert isinstance(there, cupy.ndarray)
+    np.testing.assert_array_equal(cupy.asnumpy(there), model.predict_proba(X))
+
+
+# ---- run to run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
+def test_run_to_run(name):
+    X, y = table(name, 200_000)
+    runs = [make(name, n_estimators=20, device="cuda").fit(X, y).fingerprint() for _ in range(5)]
+    assert len(set(runs)) == 1
+
+
+def test_fits_in_several_threads():
+    X, y = table("RandomForestClassifier", 20_000)
+
+    def fit(seed: int, device: str) -> str:
+        model = make("RandomForestClassifier", device=device, random_state=seed)
+        return model.fit(X, y).fingerprint()
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, range(8), ["cuda"] * 8))
+    assert together == [fit(seed, "numba") for seed in range(8)]
+
+
+def test_the_stream_of_the_user():
+    import cupy
+
+    X, y = table("RandomForestClassifier", 20_000)
+    with cupy.cuda.Stream(non_blocking=True):
+        assert_same_model("RandomForestClassifier", X, y, "cuda")
+
+
+# ---- memory ----------------------------------------------------------------------------------
+
+
+def test_little_memory_makes_the_same_model():
+    import cupy
+
+    X, y = table("RandomForestClassifier", 20_000)
+    pool = cupy.get_default_memory_pool()
+    pool.set_limit(size=pool.used_bytes() + (64 << 20))
+    try:
+        assert_same_model("RandomForestClassifier", X, y, "cuda")
+    finally:
+        pool.set_limit(size=0)
+
+
+def test_after_out_of_memory_the_next_fit_works():
+    import cupy
+
+    X, y = table("RandomForestClassifier", 20_000)
+    pool = cupy.get_default_memory_pool()
+    model = make("RandomForestClassifier", device="cuda")
+    expected = model.fit(X, y).fingerprint()
+    pool.free_all_blocks()
+    used = pool.used_bytes()
+    pool.set_limit(size=used + 100_000)
+    try:
+        with pytest.raises(MemoryError, match=r"cuda:\d is out of memory") as caught:
+            model.fit(X, y)
+        assert pool.used_bytes() == used, caught
+    finally:
+        pool.set_limit(size=0)
+    assert model.fit(X, y).fingerprint() == expected
+
+
+# ---- the cost model --------------------------------------------------------------------------
+
+
+def test_calibration():
+    usual = Speed()
+    speed = measure(["cuda"], cuda_size=Size(large=300_000))
+    assert (speed.numba_visit, speed.numba_step) == (usual.numba_visit, usual.numba_step)
+    assert speed.cuda_visit < usual.numba_visit and speed.cuda_step < usual.numba_step
+    assert 1e-7 < speed.cuda_launch < 1e-2 and speed.cuda_byte < 1e-8
+    assert 0 < speed.cuda_start < 60
+
+
+def test_auto_takes_the_gpu_for_much_work():
+    X, y = table("RandomForestClassifier", 300_000)
+    model = gpuboost.RandomForestClassifier(n_estimators=100, max_depth=12, random_state=0)
+    assert model.fit(X, y).device_.startswith("cuda:")
+    assert gpuboost.DecisionTreeClassifier().fit(X[:100], y[:100]).device_ == "numpy"
+
+
+# ---- large -----------------------------------------------------------------------------------
+
+
+def same_forest(X, y, name="RandomForestClassifier", **words):
+    """Few trees, with Numba and on the device."""
+    words = {"n_estimators": 2, "random_state": 0, "n_jobs": -1} | words
+    data = gpuboost.Dataset(X)
+    prints = [
+        getattr(gpuboost, name)(device=device, **words).fit(data, y).fingerprint()
+        for device in ("numba", "cuda", "cuda")
+    ]
+    assert len(set(prints)) == 1
+
+
+@pytest.mark.slow
+def test_fifty_million_rows(device):
+    needs_memory(device, 20 * GIB)
+    rng = np.random.default_rng(0)
+    X = rng.random((50_000_000, 4), dtype=np.float32)
+    same_forest(X, X[:, 0] + X[:, 1] + rng.random(len(X)) > 1.5, max_depth=8)
+
+
+@pytest.mark.slow
+def test_more_codes_than_32_bits_count(device):
+    needs_memory(device, 30 * GIB)
+    rng = np.random.default_rng(0)
+    X = rng.integers(200, size=(36_000_000, 64), dtype=np.uint8).astype(np.float32)
+    assert X.size > 2**31
+    same_forest(X, X[:, 63] > X[:, 0] + 20, max_depth=4, n_estimators=1)
+
+
+@pytest.mark.slow
+def test_a_thousand_features():
+    rng = np.random.default_rng(0)
+    X = rng.random((200_000, 1_000), dtype=np.float32)
+    same_forest(X, X[:, 999] + X[:, 500] + rng.random(len(X)) > 1.5, max_features=None, max_depth=8)
+
+
+@pytest.mark.slow
+def test_a_hundred_classes():
+    rng = np.random.default_rng(0)
+    X = rng.random((500_000, 20), dtype=np.float32)
+    same_forest(X, (X[:, 0] * 10).astype(int) * 10 + (X[:, 1] * 10).astype(int))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesClassifier"])
+def test_depth_thirty_and_unlimited(name):
+    rng = np.random.default_rng(0)
+    X = rng.random((1_000_000, 28), dtype=np.float32)
+    y = X[:, 0] + rng.random(len(X)) > 1
+    for depth in (30, None):
+        same_forest(X, y, name, max_depth=depth, n_estimators=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [Case("RandomForestRegressor", weights="real")], ids=str)
+def test_real_weights_of_many_rows(case):
+    case.run("cuda", 300_000)
