@@ -163,9 +163,25 @@ def _quality_table(content: Content) -> str:
         "with native categories",
     ]
     seeds = " or ".join(map(str, sorted({record["seeds"] for record in content["records"]})))
-    note = f"Test scores, means over {seeds} random splits; differences are paired."
+    trees = " or ".join(
+        str(n) for n in sorted({r.get("trees") for r in content["records"]} - {None})
+    )
+    note = (
+        f"Test scores of {trees} trees, means over {seeds} random splits; differences are paired.\n"
+        f"{_misses(content)}"
+    )
     summary = f"<summary>{len(rows)} comparisons of ensembles with scikit-learn's</summary>"
-    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n{note}\n\n</details>"
+    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
+
+
+def _misses(content: Content) -> str:
+    """What lies further below scikit-learn's than it may."""
+    missed = [
+        f"{record['table']}, {record['estimator']}: {sentence}"
+        for record in content["records"]
+        for sentence in record["missed"]
+    ]
+    return f"Beyond the bound: {'; '.join(missed) or 'nothing'}."
 
 
 def _memory_table(content: Content) -> str:
