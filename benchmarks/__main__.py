@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from benchmarks import imports, memory, parity, quality, report, speed, stages
+from benchmarks.gpu import run as gpu
 
 COMMANDS = {
     "speed": speed,
@@ -14,6 +15,7 @@ COMMANDS = {
     "memory": memory,
     "import": imports,
     "stages": stages,
+    "gpu": gpu,
     "table": report,
 }
 
@@ -28,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         summary = (module.__doc__ or "").partition(": ")[2].strip()
         command = commands.add_parser(name, help=summary, description=summary)
         module.add_arguments(command)
-        if name != "table":
+        if name not in ("gpu", "table"):
             _add_common(command)
         command.set_defaults(run=module.run)
     return main

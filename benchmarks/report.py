@@ -179,7 +179,7 @@ def _misses(content: Content) -> str:
     missed = [
         f"{record['table']}, {record['estimator']}: {sentence}"
         for record in content["records"]
-        for sentence in record["missed"]
+        for sentence in record.get("missed", ())
     ]
     return f"Beyond the bound: {'; '.join(missed) or 'nothing'}."
 

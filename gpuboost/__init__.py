@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from gpuboost.memory import estimate_memory
 
 __version__ = "0.1.0"
 
@@ -35,14 +36,17 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
     "__version__",
+    "estimate_memory",
 ]
+
+_HOMES = {"Dataset": "gpuboost.data.dataset", "estimate_memory": "gpuboost.memory"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import gpuboost` costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "gpuboost.data.dataset" if name == "Dataset" else "gpuboost.estimators"
+    home = _HOMES.get(name, "gpuboost.estimators")
     found = globals()[name] = getattr(import_module(home), name)
     return found
 

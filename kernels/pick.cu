@@ -215,7 +215,7 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 // the `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP)
 decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
-              const uint8* open, const uint64* __restrict__ key,
+              const uint8* __restrict__ open, const uint64* __restrict__ key,
               const int32* __restrict__ tree, const int64* __restrict__ hessian,
               const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
               const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
@@ -231,7 +231,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               double* __restrict__ draw_out, int8* __restrict__ missing_out,
               uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
               int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
-              uint8* __restrict__ accepted_out, uint8* undecided)
+              uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
 {
     const int32 node = blockIdx.x, lane = threadIdx.x;
     if (node >= *size) return;

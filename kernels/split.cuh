@@ -1,4 +1,4 @@
-// The best split of one node by one feature, found by one block: for split.cu and small.cu.
+// The best split of one node by one feature, found by one block.
 //
 // A block of SPLIT_THREADS threads. The codes stand in an order, thread t holds the item at
 // position t, and left is the items up to a position (or one item alone). Kinds of features differ
@@ -11,18 +11,26 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
-// Histograms are read through a type with `hessian(code)`, `count(code)`, `gradient(code, k)`,
-// `plane(code, p)` and `missing_code()`, wherever they lie.
+// Where a node has no more rows than a warp has lanes, a block may be a warp (ONE_WARP): cells are
+// those codes that the node has, in ascending order, and `Feature::codes` says which. Else a cell
+// is a code.
+//
+// Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
+// `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
 #ifndef GPUBOOST_SPLIT_CUH
 #define GPUBOOST_SPLIT_CUH
 
+#ifndef ONE_WARP
 constexpr int32 SPLIT_THREADS = 256;  // as many as there are codes
+#else
+constexpr int32 SPLIT_THREADS = WARP;
+#endif
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
 constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
 constexpr int32 NOWHERE = SPLIT_THREADS;
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 
-// ---- Sets of codes: CODE_WORDS words, thread t owning bit t -----------------------------------
+// ---- Sets of cells: SPLIT_WARPS words, thread t owning bit t ----------------------------------
 
 __device__ __forceinline__ void vote(uint32* words, bool bit)
 {
@@ -33,14 +41,14 @@ __device__ __forceinline__ void vote(uint32* words, bool bit)
 __device__ __forceinline__ int32 size_of(const uint32* words)
 {
     int32 size = 0;
-    for (int32 w = 0; w < CODE_WORDS; ++w) size += __popc(words[w]);
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) size += __popc(words[w]);
     return size;
 }
 
-// The lowest code of the set that is at least `from`, else -1.
+// The lowest cell of the set that is at least `from`, else -1.
 __device__ __forceinline__ int32 lowest(const uint32* words, int32 from)
 {
-    for (int32 w = from / WARP; w < CODE_WORDS; ++w) {
+    for (int32 w = from / WARP; w < SPLIT_WARPS; ++w) {
         uint32 bits = words[w];
         if (w == from / WARP) bits &= 0xffffffffu << (from % WARP);
         if (bits != 0) return w * WARP + __ffs((int32)bits) - 1;
@@ -50,7 +58,7 @@ __device__ __forceinline__ int32 lowest(const uint32* words, int32 from)
 
 __device__ __forceinline__ int32 highest(const uint32* words)
 {
-    for (int32 w = CODE_WORDS - 1; w >= 0; --w) {
+    for (int32 w = SPLIT_WARPS - 1; w >= 0; --w) {
         if (words[w] != 0) return w * WARP + 31 - __clz((int32)words[w]);
     }
     return -1;
@@ -59,8 +67,8 @@ __device__ __forceinline__ int32 highest(const uint32* words)
 // ---- What a block works on ---------------------------------------------------------------------
 
 struct Workspace {
-    uint32 occupied[CODE_WORDS];  // values, without the missing code
-    uint32 drawn[CODE_WORDS];
+    uint32 occupied[SPLIT_WARPS];  // values, without the missing code
+    uint32 drawn[SPLIT_WARPS];
     int64 warp_sums[SPLIT_WARPS];
     double warp_gain[SPLIT_WARPS];
     int32 warp_position[SPLIT_WARPS];
@@ -89,15 +97,24 @@ struct Feature {
     int32 n_bins;
     bool categorical;
     const double* __restrict__ center;  // of its bins
+    const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
+
+    __device__ __forceinline__ int32 code(int32 cell) const
+    {
+        return codes == nullptr ? cell : codes[cell];
+    }
 };
 
-// The item at this thread's position, and where this thread's code stands.
+constexpr int32 NO_CODE = 255;  // above all codes of values
+
+// The item at this thread's position, and where this thread's cell stands.
 struct Item {
-    int32 code;
+    int32 cell;
     bool taken;
     bool candidate;
     bool alone;      // left is one item, not all items up to it
-    int32 place;     // position of code threadIdx.x, NOWHERE if it is not taken
+    int32 place;     // position of cell threadIdx.x, NOWHERE if it is not taken
+    int32 bin;
     int32 next_bin;
     double draw;
 };
@@ -106,52 +123,73 @@ __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8
 
 // ---- Orders ------------------------------------------------------------------------------------
 
-__device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missing_code)
+__device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missing_cell,
+                                             const Feature& feature)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
     const int32 next = t + 1 < SPLIT_THREADS ? lowest(space.occupied, t + 1) : -1;
-    return {t, t < missing_code, occupied, false, NOWHERE, next < 0 ? ONLY_MISSING_RIGHT : next,
-            no_draw()};
+    return {t, t < missing_cell, occupied, false, NOWHERE, feature.code(t),
+            next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw()};
+}
+
+// The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
+// thread of the block takes part.
+__device__ __forceinline__ int32 drawn_bin(Workspace& space, const double* __restrict__ center,
+                                           int32 low, int32 high, double draw)
+{
+    const int32 t = threadIdx.x;
+    int32 reached = -1;
+    if (SPLIT_THREADS > WARP) {
+        vote(space.drawn, t >= low && t < high && center[t < high ? t : low] <= draw);
+        __syncthreads();
+        reached = highest(space.drawn);
+    } else {
+        for (int32 first = low; first < high; first += WARP) {
+            const bool below = first + t < high && center[first + t] <= draw;
+            const uint32 votes = __ballot_sync(FULL_MASK, below);
+            if (votes != 0) reached = first + 31 - __clz((int32)votes);
+        }
+    }
+    return reached < 0 ? low : reached;
 }
 
 // Every thread of the block takes part.
-__device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_code,
-                                                    const Node& node, int32 feature,
-                                                    const double* __restrict__ center)
+__device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
+                                                    const Node& node, const Feature& feature)
 {
     const int32 t = threadIdx.x;
-    const int32 low = lowest(space.occupied, 0), high = highest(space.occupied);
-    const double u = threshold_draw(node.key, (uint64)feature);
-    const double draw = center[low] * (1.0 - u) + center[high] * u;
-    vote(space.drawn, t >= low && t < high && center[t < high ? t : low] <= draw);
-    __syncthreads();
-    const int32 reached = highest(space.drawn);
-    const int32 bin = reached < 0 ? low : reached;
+    const int32 low = feature.code(lowest(space.occupied, 0));
+    const int32 high = feature.code(highest(space.occupied));
+    const double u = threshold_draw(node.key, (uint64)feature.index);
+    const double draw = feature.center[low] * (1.0 - u) + feature.center[high] * u;
+    const int32 bin = drawn_bin(space, feature.center, low, high, draw);
+    const bool last_below = feature.code(t) <= bin && feature.code(t + 1) > bin;
     const bool one_value = low == high;
-    return {t, t < missing_code, t == bin, false, NOWHERE, one_value ? ONLY_MISSING_RIGHT : bin + 1,
-            one_value ? no_draw() : draw};
+    return {t, t < missing_cell, last_below, false, NOWHERE, bin,
+            one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw};
 }
 
 __device__ __forceinline__ Item single_category_item(const Workspace& space)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, no_draw()};
+    return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw()};
 }
 
 // Every thread of the block takes part.
 __device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
-                                                     int32 feature)
+                                                     const Feature& feature)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    bool left = occupied && category_goes_left(node.key, (uint64)feature, (uint64)t);
+    bool left = occupied && category_goes_left(node.key, (uint64)feature.index,
+                                               (uint64)feature.code(t));
     vote(space.drawn, left);
     __syncthreads();
     const int32 n_left = size_of(space.drawn);
     if (n_left == 0 || n_left == size_of(space.occupied)) left = t == lowest(space.occupied, 0);
-    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, no_draw()};
+    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw()};
 }
 
 // The gradient that categories are sorted by: of the node's largest class, or of all outputs.
@@ -196,7 +234,7 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const Cel
     }
     __syncthreads();
     const bool taken = t < size_of(space.occupied);
-    return {taken ? space.order[t] : 0, taken, taken, false, place, 0, no_draw()};
+    return {taken ? space.order[t] : 0, taken, taken, false, place, 0, 0, no_draw()};
 }
 
 // ---- Sums of the left side ---------------------------------------------------------------------
@@ -210,6 +248,7 @@ __device__ __forceinline__ int64 running_sum(Workspace& space, int64 value)
         const int64 below = __shfl_up_sync(FULL_MASK, value, step);
         if (lane >= step) value += below;
     }
+    if (SPLIT_WARPS == 1) return value;
     if (lane == WARP - 1) space.warp_sums[warp] = value;
     __syncthreads();
     for (int32 w = 0; w < warp; ++w) value += space.warp_sums[w];
@@ -222,7 +261,7 @@ template <class Cells>
 __device__ __forceinline__ int64 left_sum(Workspace& space, const Cells& cells, const Item& item,
                                           int32 plane)
 {
-    const int64 own = item.taken ? cells.plane(item.code, plane) : 0;
+    const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
     return item.alone ? own : running_sum(space, own);
 }
 
@@ -334,8 +373,8 @@ __device__ __forceinline__ int8 direction(const Cells& cells, const Best& best)
     return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
 }
 
-// Whether this thread's code goes left in the best split, a categorical one.
-__device__ __forceinline__ bool code_goes_left(const Best& best)
+// Whether this thread's cell goes left in the best split, a categorical one.
+__device__ __forceinline__ bool cell_goes_left(const Best& best)
 {
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
@@ -345,12 +384,12 @@ __device__ __forceinline__ Item item_of(Workspace& space, const Cells& cells, co
                                         const Options& options, const Feature& feature)
 {
     if (feature.categorical) {
-        if (options.random_thresholds) return random_category_item(space, node, feature.index);
+        if (options.random_thresholds) return random_category_item(space, node, feature);
         if (feature.n_bins <= ONE_HOT_LEVELS) return single_category_item(space);
         return sorted_category_item(space, cells, node, options);
     }
-    if (!options.random_thresholds) return numeric_item(space, cells.missing_code());
-    return random_numeric_item(space, cells.missing_code(), node, feature.index, feature.center);
+    if (!options.random_thresholds) return numeric_item(space, cells.missing_code(), feature);
+    return random_numeric_item(space, cells.missing_code(), node, feature);
 }
 
 // The best split, `space.occupied` being set. Every thread of the block takes part.
@@ -381,6 +420,17 @@ struct Written {
     uint32* __restrict__ mask;
 };
 
+// Word `word` of a set of codes, made of one of cells; a block is a warp.
+__device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 cells, int32 word)
+{
+    uint32 bits = 0;
+    for (; cells != 0; cells &= cells - 1) {
+        const int32 code = feature.code(__ffs((int32)cells) - 1);
+        if (code / WARP == word) bits |= 1u << (code % WARP);
+    }
+    return bits;
+}
+
 // The thread of the best position tells, if it is valid; the bits of a mask come from all.
 template <class Cells>
 __device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
@@ -390,15 +440,18 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
     const int32 t = threadIdx.x;
     if (tells(best)) {
         to.gain[at] = best.gain;
-        to.bin[at] = feature.categorical ? 0 : t;
+        to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;
         to.draw[at] = best.item.draw;
         to.missing[at] = direction(cells, best);
     }
     if (!feature.categorical) return;
-    const uint32 votes = __ballot_sync(FULL_MASK, code_goes_left(best));
+    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best));
     uint32* words = to.mask + at * MASK_WORDS;
-    if (t % WARP == 0) {
+    if (feature.codes != nullptr) {
+        const uint32 cells = t < CODE_WORDS ? votes : space.occupied[0];
+        if (t < MASK_WORDS) words[t] = word_of_codes(feature, cells, t % CODE_WORDS);
+    } else if (t % WARP == 0) {
         words[t / WARP] = votes;
         words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
     }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from gpuboost.backends.cuda import policy, split_search
+from gpuboost.backends.cuda import policy, small, split_search
 from gpuboost.backends.cuda.level import Search
 from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
 from gpuboost.backends.cuda.rows import DeviceRows
@@ -41,6 +41,14 @@ KERNEL_FILES = (
     "sums.cu",
 )
 N = 200
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_small_nodes() -> Iterator[None]:
+    """All nodes go through the level loop; `test_cuda_small.py` is about the others."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(small, "MOST_ROWS", 0)
+        yield
 
 
 class Recorder:

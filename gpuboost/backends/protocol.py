@@ -68,22 +68,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
 
 
 class Backend(Protocol):
-    """A device that can bin, grow and predict. All arrays are the caller's NumPy arrays."""
+    """A device that can bin, grow and predict.
+
+    ``X`` is float32 or float64 (n, F) in any memory order: an array of NumPy, or for CUDA also one
+    of CuPy on the device. What `predict` and `apply` return is where ``X`` is; the codes of a
+    `BinnedMatrix` are where the backend needs them.
+    """
 
     name: str
 
+    def fit_bins(
+        self,
+        X: np.ndarray,
+        is_categorical: np.ndarray,
+        max_bins: int,
+        weights: np.ndarray | None,
+        n_threads: int,
+    ) -> BinnedMatrix:
+        """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""
+
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` (n, F) float32 or float64, in any memory order."""
+        """Codes of ``X`` by bins that are known."""
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``; yields (tree, grown) in the order of ``task.trees``."""
@@ -93,3 +109,28 @@ class Backend(Protocol):
 
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
+
+    def sum_left_out(
+        self,
+        ensemble: Ensemble,
+        matrix: BinnedMatrix,
+        draws: Sequence[tuple[RowSampler, int]],
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Out-of-bag sums: each row's leaf values of the trees that did not draw it, in order.
+
+        Parameters
+        ----------
+        ensemble : Ensemble
+            One that takes codes (`backends.coded.on_codes`).
+        matrix : BinnedMatrix
+            What the trees were grown on.
+        draws : sequence of (RowSampler, int)
+            What drew the rows of each tree, and its number there.
+
+        Returns
+        -------
+        total : float64 (n, V), on the host
+        count : int64 (n,)
+            Trees that did not draw the row.
+        """

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 Array = np.ndarray[Any, Any]
+
+_CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of DLPack
 
 
 def as_host_array(values: Any, name: str) -> Array:
@@ -56,6 +60,36 @@ def copy_device_array_to_host(values: Any) -> Array:
     if hasattr(values, "get"):  # CuPy
         return values.get()
     return np.from_dlpack(values, device="cpu", copy=True)
+
+
+def is_on_device(values: Any) -> bool:
+    """Return whether something is an array on a CUDA device."""
+    if isinstance(values, np.ndarray):
+        return False
+    if hasattr(values, "__cuda_array_interface__"):
+        return True
+    where = getattr(values, "__dlpack_device__", None)
+    return callable(where) and int(where()[0]) in _CUDA_DEVICES
+
+
+def array_module(array: Any) -> Any:
+    """Return NumPy, or CuPy for its arrays, which whoever made one has imported."""
+    return np if isinstance(array, np.ndarray) else sys.modules["cupy"]
+
+
+def working_on(array: Any) -> AbstractContextManager[Any]:
+    """Return a context in which the device of an array is the current one."""
+    return nullcontext() if isinstance(array, np.ndarray) else array.device
+
+
+def is_cupy_array(values: Any) -> bool:
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(values, cupy.ndarray)
+
+
+def copy_to_host(array: Any) -> Array:
+    """Return an array of NumPy as it is, one of CuPy as a copy on the host."""
+    return array.get() if hasattr(array, "get") else array
 
 
 def _masked_to_array(values: np.ma.MaskedArray[Any, Any]) -> Array:

@@ -21,10 +21,14 @@ __all__ = [
     "MAX_BINS",
     "BinMapper",
     "BinnedMatrix",
+    "ColumnBins",
+    "assemble_mapper",
     "bin_columns",
+    "category_bins",
     "fit_bin_mapper",
     "midpoint",
     "round_down_to_float32",
+    "value_bins",
 ]
 
 _COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
@@ -77,27 +81,22 @@ def fit_bin_mapper(
     """
     rows, counts = (None, None) if weights is None else weighted_rows(weights)
 
-    def fit_block(block: slice) -> list[_Bins]:
+    def fit_block(block: slice) -> list[ColumnBins]:
         picked = X[:, block] if rows is None else X[rows, block]
         columns = np.array(picked.T, order="C")  # always a copy: it is sorted in place
         return [
-            _category_bins(column) if categorical else _value_bins(column, counts, max_bins)
+            category_bins(np.fmax.reduce(column, initial=0.0))
+            if categorical
+            else _bins_of_column(column, counts, max_bins)
             for column, categorical in zip(columns, is_categorical[block], strict=True)
         ]
 
     bins = [b for block in _parallel(fit_block, _column_blocks(X), n_threads) for b in block]
-    n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
-    low, high = np.empty((2, len(bins), int(n_bins.max())))
-    for feature, b in enumerate(bins):
-        low[feature, : b.n_bins], low[feature, b.n_bins :] = b.low, b.low[-1]
-        high[feature, : b.n_bins], high[feature, b.n_bins :] = b.high, b.high[-1]
-    center = np.where(low < high, midpoint(low, high), low)
-    edges = tuple(b.edges for b in bins)
-    return BinMapper(edges, n_bins, low, high, center, np.array(is_categorical, dtype=bool))
+    return assemble_mapper(bins, is_categorical)
 
 
 @dataclass(frozen=True)
-class _Bins:
+class ColumnBins:
     """The bins of one column: `low` and `high` of shape (n_bins,), `edges` of one less."""
 
     low: NDArray[np.float64]
@@ -107,6 +106,18 @@ class _Bins:
     @property
     def n_bins(self) -> int:
         return len(self.low)
+
+
+def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -> BinMapper:
+    """Return the bins of all columns."""
+    n_bins = np.array([b.n_bins for b in bins], dtype=np.int32)
+    low, high = np.empty((2, len(bins), int(n_bins.max())))
+    for feature, b in enumerate(bins):
+        low[feature, : b.n_bins], low[feature, b.n_bins :] = b.low, b.low[-1]
+        high[feature, : b.n_bins], high[feature, b.n_bins :] = b.high, b.high[-1]
+    center = np.where(low < high, midpoint(low, high), low)
+    edges = tuple(b.edges for b in bins)
+    return BinMapper(edges, n_bins, low, high, center, np.array(is_categorical, dtype=bool))
 
 
 def _column_blocks(X: Floats) -> list[slice]:
@@ -123,26 +134,42 @@ def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) 
         return list(pool.map(task, items))
 
 
-def _category_bins(column: Floats) -> _Bins:
-    """One bin per code up to the largest."""
-    largest = np.fmax.reduce(column, initial=0.0)
+def category_bins(largest: float) -> ColumnBins:
+    """Return one bin per code up to the largest."""
     codes = np.arange(int(largest) + 1, dtype=np.float64)
-    return _Bins(codes, codes, np.empty(0))
+    return ColumnBins(codes, codes, np.empty(0))
 
 
-def _value_bins(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> _Bins:
+def _bins_of_column(column: Floats, counts: NDArray[np.int64] | None, max_bins: int) -> ColumnBins:
     """Bins of a contiguous numeric column, which is sorted in place where that is enough."""
     values, cumulative = distinct_values(column, counts)
-    if len(values) == 0:
-        values, cumulative = np.zeros(1), np.ones(1, dtype=np.int64)
-    if len(values) <= max_bins:
-        first = np.arange(len(values))
+    return value_bins(values.__getitem__, cumulative, max_bins)
+
+
+def value_bins(
+    values_at: Callable[[NDArray[np.intp]], Floats], cumulative: Any, max_bins: int, xp: Any = np
+) -> ColumnBins:
+    """Return the bins of a numeric column from its distinct values.
+
+    Parameters
+    ----------
+    values_at : callable
+        Gives the distinct values at some of their places in order.
+    cumulative : array of int64 of shape (n_distinct,)
+        Weight of all rows up to each distinct value; of the array module `xp`.
+    max_bins : int
+    xp : module
+    """
+    if len(cumulative) == 0:
+        return category_bins(0.0)
+    if len(cumulative) <= max_bins:
+        first = np.arange(len(cumulative))
     else:
-        first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins))
-    last = np.append(first[1:], len(values)) - 1
-    low = values[first].astype(np.float64) + 0.0
-    high = values[last].astype(np.float64) + 0.0
-    return _Bins(low, high, midpoint(high[:-1], low[1:]))
+        first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins, xp), max_bins, xp))
+    last = np.append(first[1:], len(cumulative)) - 1
+    low = values_at(first).astype(np.float64) + 0.0
+    high = values_at(last).astype(np.float64) + 0.0
+    return ColumnBins(low, high, midpoint(high[:-1], low[1:]))
 
 
 # ---- codes --------------------------------------------------------------------------------------

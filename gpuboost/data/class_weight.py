@@ -16,7 +16,7 @@ def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced"
     """Refuse what is not None, a dict or one of `choices`."""
     if class_weight is None or isinstance(class_weight, Mapping):
         return
-    if isinstance(class_weight, list):
+    if isinstance(class_weight, list) and all(isinstance(c, Mapping) for c in class_weight):
         raise ValueError(
             "class_weight is a list, one dict for each output; classification of several outputs "
             "is not built yet. Pass one dict, or fit an estimator for each output"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import copy_device_array_to_host, is_on_device
 from .binning import MAX_BINS, BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
 from .frames import FeatureSchema, apply_schema, fit_schema
 from .validation import (
@@ -27,12 +28,13 @@ class Dataset:
 
     Of other rows than those the bins were learnt from, a dataset knows the bins alone. A value that
     lies between the training values of two bins may then go the other way than in
-    ``predict(X)`` at a threshold that lies there too. On training rows both are the same.
+    ``predict(X)`` at a threshold that lies there too. On training rows of positive weight both are
+    the same.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
-        NaN is missing.
+        NaN is missing. What is on a GPU is copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categories: those of a categorical type, none, or by mask, place or name.
     max_bins : int
@@ -76,6 +78,8 @@ class Dataset:
         n_jobs: int | None = None,
     ) -> None:
         n_threads = thread_count(n_jobs)
+        if is_on_device(X):
+            X = copy_device_array_to_host(X)
         if reference is None:
             max_bins = integer_between("max_bins", max_bins, 2, MAX_BINS)
             matrix, self.schema = fit_schema(X, categorical_features)

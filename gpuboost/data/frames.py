@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .advice import warn_user
-from .arrays import Array, is_missing_label
+from .arrays import Array, array_module, is_missing_label
 from .binning import MAX_BINS
 from .tables import ArrayTable, Codes, Names, Table, read_table, to_floats
 
@@ -66,7 +66,7 @@ class FeatureSchema:
 def fit_schema(
     X: Any, categorical_features: Any = "from_dtype"
 ) -> tuple[NDArray[np.floating[Any]], FeatureSchema]:
-    """Learn the columns of `X` and return it as a matrix.
+    """Learn the columns of `X` and return it as a matrix, where `X` is: an array of CuPy stays one.
 
     Parameters
     ----------
@@ -151,11 +151,12 @@ def _assemble(
         return to_floats(table.array, None)
     numeric = np.flatnonzero(~is_categorical)
     narrow = all(table.fits_float32(feature) for feature in numeric.tolist())
-    shape = (table.n_samples, table.n_features)
-    matrix = np.empty(shape, dtype=np.float32 if narrow else np.float64, order="F")
+    shape = (table.n_features, table.n_samples)
+    xp = array_module(table.array) if isinstance(table, ArrayTable) else np
+    matrix: Array = xp.empty(shape, dtype=np.float32 if narrow else np.float64).T
     for feature in range(table.n_features):
         column = encode if is_categorical[feature] else table.numbers
-        matrix[:, feature] = column(feature)
+        matrix[:, feature] = xp.asarray(column(feature))
     return matrix
 
 

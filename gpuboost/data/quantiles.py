@@ -1,5 +1,8 @@
 """Exact quantiles of a column: integer weights, equal shares, no order of the rows in the result.
 
+`limit_heavy` and `quantile_cuts` take arrays of any array module ``xp``; arrays as long as the data
+stay where they are.
+
 The quantiles do not depend on the unit of the weights if it is a power of two, so rows given k
 times and rows of weight k have the same ones.
 """
@@ -10,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .arrays import copy_to_host
 
 # Cumulative weights stay below 2**_WEIGHT_BITS and shares below 2**_SHARE_BITS: their product fits.
 _WEIGHT_BITS = 46
@@ -52,39 +57,41 @@ def distinct_values(
     return column[last], np.cumsum(counts[order[: len(column)]])[last]
 
 
-def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int64]:
+def limit_heavy(cumulative: Any, max_bins: int, xp: Any = np) -> Any:
     """Cut the weight of values that fill bins alone to what two shares of the rest weigh.
 
     With h heavy values and a light rest L, two of `max_bins` shares of the cut total are
     `c = 2 (L + h c) / max_bins`, so `c = 2 L / (max_bins - 2 h)`; h is the fewest that are above.
     """
-    counts, total = np.diff(cumulative, prepend=0), int(cumulative[-1])
+    counts, total = cumulative.copy(), int(cumulative[-1])
+    counts[1:] -= cumulative[:-1]
     if int(counts.max()) * max_bins <= 2 * total:
         return cumulative
     # Fill the bits there are: the cut weight is then the same for k rows and for one of weight k.
     shift = max(0, _WEIGHT_BITS - total.bit_length())
     counts, total = counts << shift, total << shift
     n_largest = (max_bins - 1) // 2 + 1
-    largest = np.sort(np.partition(counts, -n_largest)[-n_largest:])[::-1]
+    largest = xp.partition(counts, len(counts) - n_largest)[-n_largest:]
+    largest = np.sort(copy_to_host(largest))[::-1]
     rest = total - np.append(0, np.cumsum(largest[:-1]))
     shares = max_bins - 2 * np.arange(n_largest)
     n_heavy = int(np.argmax(largest * shares <= 2 * rest))
     limit = -(-2 * int(rest[n_heavy]) // int(shares[n_heavy]))
-    return np.cumsum(np.minimum(counts, limit))
+    return xp.cumsum(xp.minimum(counts, limit))
 
 
-def quantile_cuts(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.intp]:
+def quantile_cuts(cumulative: Any, max_bins: int, xp: Any = np) -> NDArray[np.intp]:
     """Index of the first value of every bin but the first, for the most bins that are allowed.
 
     `max_bins` shares never give more than `max_bins` bins but may give fewer, where several
     boundaries fall into one value; so find by bisection how many shares there is room for.
     """
-    cuts = _cuts_of_shares(cumulative, max_bins)
+    cuts = _cuts_of_shares(cumulative, max_bins, xp)
     enough, too_many = max_bins, 1 << _SHARE_BITS
     step = 1
     while len(cuts) + 1 < max_bins and too_many - enough > 1:
         n_shares = min(enough + step, (enough + too_many) // 2)
-        trial = _cuts_of_shares(cumulative, n_shares)
+        trial = _cuts_of_shares(cumulative, n_shares, xp)
         if len(trial) + 1 <= max_bins:
             enough, cuts, step = n_shares, trial, 2 * step
         else:
@@ -92,7 +99,7 @@ def quantile_cuts(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.in
     return cuts
 
 
-def _cuts_of_shares(cumulative: NDArray[np.int64], n_shares: int) -> NDArray[np.intp]:
+def _cuts_of_shares(cumulative: Any, n_shares: int, xp: Any) -> NDArray[np.intp]:
     """Cut where the boundaries between equal shares fall.
 
     The first boundary inside a value cuts before it and a second one after it::
@@ -106,7 +113,8 @@ def _cuts_of_shares(cumulative: NDArray[np.int64], n_shares: int) -> NDArray[np.
     """
     total = int(cumulative[-1])
     boundaries = np.arange(1, n_shares) * total // n_shares
-    inside = np.searchsorted(cumulative, boundaries, side="right")
+    inside = xp.searchsorted(cumulative, xp.asarray(boundaries), side="right")
+    inside = copy_to_host(inside)
     twice = inside[1:][inside[1:] == inside[:-1]]
     cuts = np.unique(np.concatenate([np.maximum(inside, 1), twice + 1]))
     return cuts[cuts < len(cumulative)]

@@ -14,12 +14,22 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, as_host_array, is_sparse, refuse_sparse
+from .arrays import (
+    Array,
+    as_host_array,
+    copy_to_host,
+    is_cupy_array,
+    is_sparse,
+    refuse_sparse,
+)
 from .validation import check_shape, feature_label
 
 _EXACT_IN_FLOAT32 = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
 _CATEGORIES = (nw.Categorical, nw.Enum)
-_CATEGORY_ADVICE = "make it a category (pandas, polars and Arrow have a type for that) or encode it"
+_CATEGORY_ADVICE = (
+    "make it a category (pandas, polars and Arrow have a type for that), name it in "
+    "categorical_features, or encode it"
+)
 
 Codes = NDArray[np.int64]
 Names = NDArray[np.object_]
@@ -42,7 +52,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ArrayTable:
-    """A 2-d array."""
+    """A 2-d array, of NumPy or of CuPy. Categories are read on the host in either case."""
 
     array: Array
     names = None
@@ -68,7 +78,7 @@ class ArrayTable:
         column = self.array[:, feature]
         if column.dtype.kind in "OUST":
             return _categories_of_objects(column.tolist(), feature_label(feature, None))
-        return _categories_of_numbers(self.numbers(feature))
+        return _categories_of_numbers(copy_to_host(self.numbers(feature)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +136,7 @@ def read_table(X: Any) -> Table:
     for is_it, convert in _FRAME_KINDS:
         if is_it(X):
             return convert(X)
-    array = as_host_array(X, "X")
+    array = X if is_cupy_array(X) else as_host_array(X, "X")
     check_shape(array)
     return ArrayTable(array)
 

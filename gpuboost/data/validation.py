@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from .advice import warn_user
-from .arrays import Array, as_host_array, is_missing_label
+from .arrays import Array, array_module, as_host_array, copy_to_host, is_missing_label
 from .class_weight import balanced_weights, check_class_weight, class_weights
 from .parameters import (
     boolean,
@@ -51,6 +51,7 @@ __all__ = [
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 _ROW_CHUNK = 1 << 16
+_DEVICE_ROW_CHUNK = 1 << 22  # every chunk is waited for
 _DENSE_RANGE = 1 << 16  # labels in a range up to this are numbered by a table, not by sorting
 
 # ---- features ----------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
     Parameters
     ----------
-    X : ndarray of float32 or float64
+    X : ndarray of float32 or float64, of NumPy or of CuPy
     names : ndarray of str, optional
         Feature names for the message.
 
@@ -101,14 +102,18 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
         For a wrong shape, or infinite values, naming the first feature that has one.
     """
     check_shape(X)
-    for start in range(0, X.shape[0], _ROW_CHUNK):
-        infinite = np.isinf(X[start : start + _ROW_CHUNK])
+    xp = array_module(X)
+    chunk = _ROW_CHUNK if xp is np else _DEVICE_ROW_CHUNK
+    for start in range(0, X.shape[0], chunk):
+        infinite = xp.isinf(X[start : start + chunk])
         if infinite.any():
+            infinite = copy_to_host(infinite)
             feature = int(np.flatnonzero(infinite.any(axis=0))[0])
             row = start + int(np.flatnonzero(infinite[:, feature])[0])
+            value = copy_to_host(X[row, feature])
             raise ValueError(
-                f"Input X contains infinity: {feature_label(feature, names)} is "
-                f"{X[row, feature]} in row {row}; clip it, or make it NaN, which means missing"
+                f"Input X contains infinity: {feature_label(feature, names)} is {value} in row "
+                f"{row}; clip it, or make it NaN, which means missing"
             )
     return X
 

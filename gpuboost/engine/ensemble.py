@@ -47,6 +47,14 @@ class Ensemble:
     weight: np.ndarray
     count: np.ndarray
 
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            getattr(self, f.name).flags.writeable = False  # views of a model do not change it
+
+    def __setstate__(self, state: dict[str, np.ndarray]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @classmethod
     def of(cls, trees: Iterable[Tree]) -> Ensemble:
         """Concatenate finished trees, column by column.

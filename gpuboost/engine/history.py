@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,22 @@ COLUMNS = (
     *("tree", "key", "count", "hessian", "rise", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
 )
+
+
+@runtime_checkable
+class SubtreeOps(Protocol):
+    """`LevelOps` that grow some nodes to their leaves outside the level loop.
+
+    To the loop such a node is one that is not split.
+    """
+
+    def with_subtrees(
+        self, whole: dict[str, np.ndarray], sizes: list[int]
+    ) -> dict[str, np.ndarray]:
+        """The nodes of all levels, ``sizes`` of each, with those below them, breadth-first.
+
+        ``whole`` are the columns of all levels, and ``left``, as `children_by_level` makes it.
+        """
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,8 @@ class History:
         whole = joined(levels)
         whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
         whole["feature"][whole["left"] == 0] = LEAF
+        if isinstance(self._ops, SubtreeOps):
+            whole = self._ops.with_subtrees(whole, [len(level["tree"]) for level in levels])
         found = []
         for nodes, local in tree_nodes(whole["tree"], self._n_trees):
             own = {name: column[nodes] for name, column in whole.items()}
@@ -119,10 +137,18 @@ def children_by_level(split: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(left)
 
 
-def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Per tree its nodes in order, and for every node of the batch its number in its tree."""
+def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
+    """Per tree its nodes in order, and for every node of the batch its number in its tree.
+
+    Nodes are indices, or slices where those of a tree lie side by side.
+    """
+    each = np.arange(n_trees + 1)
+    if (tree[1:] >= tree[:-1]).all():
+        bounds = np.searchsorted(tree, each)
+        local = np.arange(len(tree)) - bounds[tree]
+        return [(slice(a, b), local) for a, b in pairwise(bounds.tolist())]
     order = np.argsort(tree, kind="stable")
-    bounds = np.searchsorted(tree[order], np.arange(n_trees + 1))
+    bounds = np.searchsorted(tree[order], each)
     local = np.empty(len(tree), dtype=np.int64)
     parts = [order[a:b] for a, b in pairwise(bounds)]
     for nodes in parts:

@@ -12,6 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.choice import choose_backend, growth_work, prediction_work
+from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.data.arrays import working_on
+from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.parameters import thread_count
 from gpuboost.data.validation import check_flush_to_zero, check_same_length, check_weights
 from gpuboost.engine.ensemble import Ensemble
@@ -28,7 +31,6 @@ from gpuboost.estimators.views import VIEWS
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
-    from gpuboost.data.binning import BinnedMatrix
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.estimators.fitted import Batch
     from gpuboost.estimators.labels import ClassLabels, ValueLabels
@@ -154,6 +156,7 @@ class TreeModel(BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, machine: Machine, before: FittedTrees | None
     ) -> Prepared:
         """Read, check and bin; columns made from X are given up here, before trees grow."""
+        X, device = adopt_features(X, machine.device)
         table = read_training(X, self, before)
         labels = self._labels.read(y)
         n_samples, n_features = table.shape
@@ -166,7 +169,7 @@ class TreeModel(BaseEstimator):
         options = tree_options(self._tree, n_samples, seen, labels.criteria)
         target = labels.target(batch.sampler)
         size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
-        backend = choose_backend(machine.device, growth_work(*size, target.n_channels))
+        backend = choose_backend(device, growth_work(*size, target.n_channels))
         matrix = table.bin(own_weights, backend, machine.n_threads)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
 
@@ -194,9 +197,10 @@ class TreeModel(BaseEstimator):
         """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
         check_is_fitted(self)
         model: FittedTrees = self._model
+        X, device = adopt_features(X, self.device)
         data = read_prediction(X, model, type(self).__name__)
-        n_samples = len(data) if isinstance(data, np.ndarray) else data.n_samples
-        backend = choose_backend(self.device, prediction_work(n_samples, model.ensemble))
+        n_samples = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
+        backend = choose_backend(device, prediction_work(n_samples, model.ensemble))
         return work(model, data, backend, thread_count(self.n_jobs))
 
     def _mean_values(self, X: Any) -> np.ndarray:
@@ -206,7 +210,9 @@ class TreeModel(BaseEstimator):
 
     def _leaves(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree: int64 (n, T)."""
-        return self._run(X, FittedTrees.apply).astype(np.int64)
+        leaves = self._run(X, FittedTrees.apply)
+        with working_on(leaves):
+            return leaves.astype(np.int64)
 
     @property
     def _ensemble(self) -> Ensemble:

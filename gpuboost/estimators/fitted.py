@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.coded import code_blocks, on_codes
+from gpuboost.data.arrays import working_on
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import draw_features
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.binning import BinMapper
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.engine.sampling import RowSampler
-
-ROWS_PER_BLOCK = 2**15  # of binned data turned into floats at a time
 
 
 @dataclass(frozen=True)
@@ -98,47 +98,41 @@ class FittedTrees:
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str
     ) -> np.ndarray:
         """Mean over trees of leaf values, or with hard voting of votes: float64 (n, V)."""
-        ensemble = self.votes if voting == "hard" else self.ensemble
-        total = run_in_blocks(
-            ensemble, data, lambda trees, block: backend.predict(trees, block, n_threads)
-        )
-        total /= ensemble.n_trees
+        ensemble = self._trees_for(data, hard=voting == "hard")
+        total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
+        with working_on(total):
+            total /= ensemble.n_trees
         return total
 
     def apply(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
         """Leaf of each row in each tree: int32 (n, T)."""
-        return run_in_blocks(
-            self.ensemble, data, lambda trees, block: backend.apply(trees, block, n_threads)
-        )
+        ensemble = self._trees_for(data)
+        return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
+
+    def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
+        """The trees that take columns or codes, the same object every time: backends keep it."""
+        if isinstance(data, BinnedMatrix):
+            return self._coded_votes if hard else self._coded
+        return self.votes if hard else self.ensemble
+
+    @cached_property
+    def _coded(self) -> Ensemble:
+        return on_codes(self.ensemble)
+
+    @cached_property
+    def _coded_votes(self) -> Ensemble:
+        return on_codes(self.votes)
 
 
 def run_in_blocks(
-    ensemble: Ensemble,
-    data: np.ndarray | BinnedMatrix,
-    run: Callable[[Ensemble, np.ndarray], np.ndarray],
+    data: np.ndarray | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Run on all rows at once, or on binned data block by block."""
     if not isinstance(data, BinnedMatrix):
-        return run(ensemble, data)
-    coded = on_codes(ensemble)
-    return np.concatenate([run(coded, block) for _, block in code_blocks(data)])
-
-
-def on_codes(ensemble: Ensemble) -> Ensemble:
-    """The ensemble that takes codes where the given one takes values."""
-    return replace(ensemble, threshold=ensemble.code.astype(np.float64))
-
-
-def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
-    """Rows of a binned matrix as float32 codes with NaN for missing, (n, F) a block."""
-    for start in range(0, matrix.n_samples, ROWS_PER_BLOCK):
-        rows = slice(start, start + ROWS_PER_BLOCK)
-        codes = np.ascontiguousarray(matrix.codes[:, rows].T)
-        block = codes.astype(np.float32)
-        block[codes == matrix.missing_code] = np.nan
-        yield rows, block
+        return run(data)
+    return np.concatenate([run(block) for _, block in code_blocks(data)])
 
 
 def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:

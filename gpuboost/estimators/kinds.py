@@ -8,11 +8,23 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
+from gpuboost.data.arrays import (
+    array_module,
+    copy_device_array_to_host,
+    copy_to_host,
+    is_on_device,
+    working_on,
+)
 from gpuboost.data.validation import check_class_weight
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def copy_result_to_host(values: Any) -> Any:
+    """What scikit-learn's metrics take: arrays of a GPU as copies, anything else as it is."""
+    return copy_device_array_to_host(values) if is_on_device(values) else values
 
 
 class Classifier(ClassifierMixin):
@@ -38,8 +50,9 @@ class Classifier(ClassifierMixin):
 
     def predict_log_proba(self: Any, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`, minus infinity where that is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        shares = self.predict_proba(X)
+        with working_on(shares), np.errstate(divide="ignore"):
+            return array_module(shares).log(shares)
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row, the first of equals.
@@ -51,9 +64,30 @@ class Classifier(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,)
+            On the GPU if X is, unless classes are strings, which cannot be there.
         """
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_.take(best, axis=0)
+        shares = self.predict_proba(X)
+        with working_on(shares):
+            best = shares.argmax(axis=1)
+            if self.classes_.dtype.kind not in "biuf":
+                return self.classes_.take(copy_to_host(best), axis=0)
+            return array_module(best).asarray(self.classes_).take(best, axis=0)
+
+    def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
+        return float(accuracy_score(y, found, sample_weight=weight))
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows times those of their classes."""
@@ -118,6 +152,22 @@ class Regressor(RegressorMixin):
         """
         values = self._mean_values(X)
         return values[:, 0] if self.n_outputs_ == 1 else values
+
+    def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination, the mean over outputs.
+
+        Parameters
+        ----------
+        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
+        return float(r2_score(y, found, sample_weight=weight))
 
     def _out_of_bag_facts(
         self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None

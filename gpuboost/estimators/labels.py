@@ -102,7 +102,9 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
     rows = np.arange(len(y)) if inside is None else np.flatnonzero(inside)
     rows = rows[:: max(1, len(rows) // 1000)]
     for k in range(y.shape[1]):
-        before, after = (len(np.unique(x[rows, k])) for x in (y, quantised))
+        fraction, exponent = np.frexp(y[rows, k])
+        told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent)  # not by rounding errors
+        before, after = len(np.unique(told_apart)), len(np.unique(quantised[rows, k]))
         if 2 * after < before:
             warn_user(
                 f"{before} values of output {k} of y, in {len(rows)} rows looked at, count as "

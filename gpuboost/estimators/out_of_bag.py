@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.coded import on_codes
 from gpuboost.data.advice import warn_user
-from gpuboost.estimators.fitted import code_blocks, on_codes
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
@@ -34,17 +33,9 @@ def out_of_bag_means(
     float64 (n, V)
         NaN for rows that every tree saw, of which there is a warning.
     """
-    left_out = rows_left_out(model.batches, matrix.n_samples, n_threads)
-    coded, total = on_codes(ensemble), np.zeros((matrix.n_samples, ensemble.n_values))
-    count = np.zeros(matrix.n_samples, dtype=np.int64)
-    for rows, block in code_blocks(matrix):
-        leaves = backend.apply(coded, block, n_threads)
-        packed = left_out[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at whole bytes
-        for tree in range(ensemble.n_trees):
-            inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
-            nodes = leaves[inside, tree] + ensemble.offset[tree]
-            total[rows][inside] += ensemble.value[nodes]
-            count[rows] += inside
+    check_same_rows(model.batches, matrix.n_samples)
+    draws = [(batch.sampler, tree) for batch in model.batches for tree in batch.trees]
+    total, count = backend.sum_left_out(on_codes(ensemble), matrix, draws, n_threads)
     if not count.all():
         warn_user(
             "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "
@@ -55,8 +46,8 @@ def out_of_bag_means(
         return total / count[:, None]
 
 
-def rows_left_out(batches: tuple[Batch, ...], n_samples: int, n_threads: int) -> np.ndarray:
-    """Which rows each tree did not see, one bit each: uint8 (n_trees, ceil(n_samples / 8))."""
+def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:
+    """Every tree must have been grown on the rows there are."""
     for batch in batches:
         if batch.sampler.n_samples != n_samples:
             raise ValueError(
@@ -64,7 +55,3 @@ def rows_left_out(batches: tuple[Batch, ...], n_samples: int, n_threads: int) ->
                 f"some trees saw {batch.sampler.n_samples} rows and X has {n_samples}; fit with "
                 "warm_start=False or oob_score=False"
             )
-    draws = [(batch.sampler, tree) for batch in batches for tree in batch.trees]
-    with ThreadPoolExecutor(n_threads) as pool:
-        bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)
-        return np.stack(list(bits))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
+from gpuboost.data.arrays import is_cupy_array, working_on
+from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features
 from gpuboost.estimators.settings import bin_limit
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.binning import BinMapper
     from gpuboost.data.frames import FeatureSchema
@@ -43,12 +47,10 @@ class Table:
         if self.binned is not None:
             return self.binned
         assert self.columns is not None
-        mapper = self.mapper
-        if mapper is None:
-            mapper = fit_bin_mapper(
-                self.columns, self.schema.is_categorical, self.max_bins, weights, n_threads
-            )
-        return backend.bin(self.columns, mapper, n_threads)
+        if self.mapper is not None:
+            return backend.bin(self.columns, self.mapper, n_threads)
+        kinds = self.schema.is_categorical
+        return backend.fit_bins(self.columns, kinds, self.max_bins, weights, n_threads)
 
 
 def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
@@ -64,12 +66,13 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     if isinstance(X, Dataset):
         _check_dataset(X, estimator, before, max_bins)
         return Table(X.schema, None, X.binned, X.mapper, max_bins)
-    if before is None:
-        columns, schema = fit_schema(X, estimator.categorical_features)
-        return Table(schema, check_features(columns, schema.names), None, None, max_bins)
-    columns = apply_schema(X, before.schema, type(estimator).__name__)
-    check_features(columns, before.schema.names)
-    return Table(before.schema, columns, None, before.mapper, max_bins)
+    with _where_it_is(X):
+        if before is None:
+            columns, schema = fit_schema(X, estimator.categorical_features)
+            return Table(schema, check_features(columns, schema.names), None, None, max_bins)
+        columns = apply_schema(X, before.schema, type(estimator).__name__)
+        check_features(columns, before.schema.names)
+        return Table(before.schema, columns, None, before.mapper, max_bins)
 
 
 def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | BinnedMatrix:
@@ -79,9 +82,15 @@ def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | Binn
     bins alone, so a value between two bins can go the other way at a threshold that lies there.
     """
     if not isinstance(X, Dataset):
-        return check_features(apply_schema(X, model.schema, owner), model.schema.names)
+        with _where_it_is(X):
+            return check_features(apply_schema(X, model.schema, owner), model.schema.names)
     check_known_columns(X, model, owner, "those that it was fitted on")
     return X.binned
+
+
+def _where_it_is(X: Any) -> AbstractContextManager[Any]:
+    """The device of a CuPy array is the current one, while it is read."""
+    return working_on(X) if is_cupy_array(X) else nullcontext()
 
 
 def check_known_columns(data: Dataset, model: FittedTrees, owner: str, known: str) -> None:

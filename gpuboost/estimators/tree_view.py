@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from gpuboost.backends.choice import choose_backend, prediction_work
-from gpuboost.data.arrays import as_host_array
+from gpuboost.backends.device_arrays import sparse_on_device
+from gpuboost.data.arrays import as_host_array, copy_to_host, is_cupy_array, working_on
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.ensemble import Ensemble, gain_per_feature
@@ -183,6 +184,17 @@ def mask_bits(tree: Tree, node: int) -> np.ndarray:
 
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
     """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
+
+    For leaves on a GPU it is made on the host and copied there, as a matrix of CuPy in float64.
+    """
+    if not is_cupy_array(leaves):
+        return _node_paths(ensemble, leaves)
+    with working_on(leaves):
+        return sparse_on_device(_node_paths(ensemble, copy_to_host(leaves)))
+
+
+def _node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
+    """The same for leaves on the host.
 
     Nodes are numbered breadth-first, so the way down visits them in ascending order: a row of the
     matrix is, tree after tree, filled from the leaf backwards.

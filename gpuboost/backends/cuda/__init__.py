@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.runtime import Launchable, Runtime
 from gpuboost.engine.level_loop import grow_levels
 
@@ -15,17 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaLevelOps", "Launchable", "Runtime", "grow_trees"]
 
-BYTES_PER_ROW = 64  # of a tree in a batch: rows before and after a partition, and their places
-
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
     """Grow the trees of a task, as `gpuboost.backends.protocol.Backend.grow`.
 
-    As many trees share a frontier as their rows fit the memory budget.
+    As many trees share a frontier as fit the memory budget with their rows and levels.
     """
-    per_tree = task.matrix.n_samples * BYTES_PER_ROW
-    size = max(1, task.memory_budget // per_tree)
-    ops = CudaLevelOps(runtime, task)
+    size = trees_at_once(task, task.memory_budget, DeviceShape.of(runtime))
+    share = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
+    ops = CudaLevelOps(runtime, replace(task, memory_budget=share))
     for first in range(0, len(task.trees), size):
         trees = task.trees[first : first + size]
         yield from zip(trees, grow_levels(ops, task, trees), strict=True)

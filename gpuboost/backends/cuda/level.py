@@ -12,29 +12,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from gpuboost.engine.frontier import Array
 
 _ALIGNMENT = 256  # bytes; where any array may begin
 
+Columns = dict[str, tuple[Any, tuple[int, ...]]]  # dtype and shape of each array
 
-def allocate(xp: Any, columns: Mapping[str, tuple[Any, tuple[int, ...]]]) -> dict[str, Array]:
-    """Arrays cut from one piece of memory.
 
-    Parameters
-    ----------
-    xp : module
-    columns : mapping of str to (dtype, shape)
-    """
-    sizes = [np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in columns.values()]
-    room = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
-    memory = xp.empty(sum(room), dtype=xp.uint8)
+def allocate(xp: Any, columns: Columns) -> dict[str, Array]:
+    """Arrays cut from one piece of memory."""
+    return cut(one_piece(xp, columns), columns)
+
+
+def one_piece(xp: Any, columns: Columns) -> Array:
+    """Memory for `cut`."""
+    return xp.empty(sum(_room(*column) for column in columns.values()), dtype=xp.uint8)
+
+
+def cut(memory: Array, columns: Columns) -> dict[str, Array]:
+    """The arrays of a piece of memory, on the device or copied to the host as a whole."""
     arrays, at = {}, 0
-    for (name, (dtype, shape)), size, taken in zip(columns.items(), sizes, room, strict=True):
-        arrays[name] = memory[at : at + size].view(dtype).reshape(shape)
-        at += taken
+    for name, (dtype, shape) in columns.items():
+        arrays[name] = memory[at : at + _bytes(dtype, shape)].view(dtype).reshape(shape)
+        at += _room(dtype, shape)
     return arrays
+
+
+def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
+    return np.dtype(dtype).itemsize * int(np.prod(shape))
+
+
+def _room(dtype: Any, shape: tuple[int, ...]) -> int:
+    return -(-_bytes(dtype, shape) // _ALIGNMENT) * _ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class DeviceFrontier:
         Slot of the parent's histogram in the level before, -1 if it is not known.
     pieces : Pieces
         By number of the node.
+    memory : uint8
+        What the arrays of nodes are cut from.
     """
 
     size: Array
@@ -96,6 +109,7 @@ class DeviceFrontier:
     gradient: Array
     parent: Array
     pieces: Pieces
+    memory: Array
 
     @property
     def most(self) -> int:
@@ -109,7 +123,14 @@ class DeviceFrontier:
     @classmethod
     def room(cls, xp: Any, size: Array, n: int, n_channels: int, pieces: Pieces) -> DeviceFrontier:
         """Room for n nodes."""
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+        columns = cls.columns(n, n_channels)
+        memory = one_piece(xp, columns)
+        return cls(size, **cut(memory, columns), pieces=pieces, memory=memory)
+
+    @staticmethod
+    def columns(n: int, n_channels: int) -> Columns:
+        """The arrays of n nodes."""
+        return {
             "tree": (np.int32, (n,)),
             "key": (np.uint64, (n,)),
             "start": (np.int64, (n,)),
@@ -118,7 +139,11 @@ class DeviceFrontier:
             "gradient": (np.int64, (n, n_channels)),
             "parent": (np.int32, (n,)),
         }
-        return cls(size, **allocate(xp, columns), pieces=pieces)
+
+    def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
+        """The arrays of nodes on the host, by one ``copy``."""
+        n, n_channels = self.gradient.shape
+        return cut(copy(self.memory), self.columns(n, n_channels))
 
 
 @dataclass(frozen=True)
@@ -152,7 +177,7 @@ class Search:
     @classmethod
     def room(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
         """Room for n nodes and their pieces of work."""
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+        columns: Columns = {
             "slot": (np.int32, (n,)),
             "source": (np.int32, (n,)),
             "open": (np.uint8, (n,)),
@@ -173,6 +198,8 @@ class DeviceSplits:
         -1 where the node is not split.
     accepted : uint8 (m,)
         Whether it is.
+    memory : uint8
+        What the arrays are cut from.
     """
 
     rise: Array
@@ -186,11 +213,19 @@ class DeviceSplits:
     left_hessian: Array
     left_gradient: Array
     accepted: Array
+    memory: Array
 
     @classmethod
     def room(cls, xp: Any, n: int, n_channels: int, mask_words: int) -> DeviceSplits:
         """Room for the splits of n nodes."""
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+        columns = cls.columns(n, n_channels, mask_words)
+        memory = one_piece(xp, columns)
+        return cls(**cut(memory, columns), memory=memory)
+
+    @staticmethod
+    def columns(n: int, n_channels: int, mask_words: int) -> Columns:
+        """The arrays of n nodes, in the order in which pick.cu takes them."""
+        return {
             "rise": (np.float64, (n,)),
             "feature": (np.int32, (n,)),
             "bin": (np.int16, (n,)),
@@ -203,4 +238,17 @@ class DeviceSplits:
             "left_gradient": (np.int64, (n, n_channels)),
             "accepted": (np.uint8, (n,)),
         }
-        return cls(**allocate(xp, columns))
+
+    @property
+    def _columns(self) -> Columns:
+        n, n_channels = self.left_gradient.shape
+        return self.columns(n, n_channels, self.mask.shape[1])
+
+    @property
+    def arguments(self) -> tuple[Array, ...]:
+        """The arrays as kernels take them."""
+        return tuple(getattr(self, name) for name in self._columns)
+
+    def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
+        """The arrays on the host, by one ``copy``."""
+        return cut(copy(self.memory), self._columns)

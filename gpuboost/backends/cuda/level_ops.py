@@ -12,6 +12,7 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.policy import Policy
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
+from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
     HistogramBuilder,
     Searched,
@@ -47,6 +48,7 @@ class Batch:
     builder: HistogramBuilder
     search: SplitSearch
     leaf: LeafColumns | None
+    small: SmallTrees | None
 
 
 class CudaLevelOps:
@@ -78,34 +80,28 @@ class CudaLevelOps:
         rows, count, leaf, largest = self._maker.rows(trees)
         n = len(trees)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
-        policy = self._policy(count, len(rows))
-        start = xp.cumsum(count) - count
+        policy = self._policy(count, len(rows), largest)
+        pieces = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n)
+        size, n_channels = xp.full(1, n, dtype=xp.int32), self.task.target.n_channels
+        frontier = DeviceFrontier.room(xp, size, n, n_channels, pieces)
         keys = np.array([root_key(self.task.seed, tree) for tree in trees], dtype=np.uint64)
-        frontier = DeviceFrontier(
-            size=xp.full(1, n, dtype=xp.int32),
-            tree=xp.arange(n, dtype=xp.int32),
-            key=asarray(keys),
-            start=start,
-            count=count,
-            hessian=count,
-            gradient=count,
-            parent=xp.full(n, -1, dtype=xp.int32),
-            pieces=policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n),
-        )
+        frontier.tree[:], frontier.key[:] = xp.arange(n), asarray(keys)
+        frontier.start[:], frontier.count[:] = xp.cumsum(count) - count, count
+        frontier.parent.fill(-1)
         policy.cut_roots(frontier)
-        hessian, gradient = self._kernels.node_sums(rows, frontier.pieces, n)
+        self._kernels.node_sums(rows, frontier)
         fraction = self.task.options.min_weight_fraction_leaf
-        policy = replace(policy, min_hessian=smallest_hessian(xp, fraction, hessian))
-        self._batch = self._make_batch(trees, policy, hessian, leaf, largest)
+        policy = replace(policy, min_hessian=smallest_hessian(xp, fraction, frontier.hessian))
+        self._batch = self._make_batch(trees, policy, frontier.hessian, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        return rows, replace(frontier, hessian=hessian, gradient=gradient)
+        return rows, frontier
 
-    def _policy(self, min_hessian: Array, n_rows: int) -> Policy:
-        target = self.task.target
-        return Policy(
-            self.runtime, self.task.options, min_hessian, n_rows, target.n_channels, self.by_class
-        )
+    def _policy(self, min_hessian: Array, n_rows: int, max_weight: int) -> Policy:
+        n_channels, options = self.task.target.n_channels, self.task.options
+        small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
+        given = (self.runtime, options, min_hessian, n_rows, n_channels, self.by_class)
+        return Policy(*given, small_rows)
 
     def _make_batch(
         self,
@@ -138,7 +134,8 @@ class CudaLevelOps:
             root_hessian,
             by_lists,
         )
-        return Batch(len(trees), policy, builder, search, leaf)
+        small = SmallTrees(search, leaf, len(trees), policy.n_rows) if policy.small_rows else None
+        return Batch(len(trees), policy, builder, search, leaf, small)
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -181,7 +178,17 @@ class CudaLevelOps:
             batch.search.search(level, rows, splits)
         kept = not batch.search.by_lists and self._fits(3 * most)
         self._histogram = histogram if kept else None
+        self._grow_small(rows, frontier, candidates)
         return splits
+
+    def _grow_small(self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search) -> None:
+        """Grow the nodes left to small.cu, after the last histogram that is summed from their rows.
+
+        Their rows are not what they were then.
+        """
+        small, policy = self._batch.small, self._batch.policy
+        if small is not None and policy.small_rows_at(self._depth):
+            small.grow(rows, frontier, candidates, self._depth)
 
     def _fits(self, n_histograms: int) -> bool:
         return n_histograms * self._batch.builder.bytes_per_node() <= self.task.memory_budget
@@ -240,20 +247,26 @@ class CudaLevelOps:
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """Copy what `History` keeps of a level to the host."""
-        frontier, splits = level.frontier, level.splits
         host = self.runtime.to_host
-        n = int(host(frontier.size)[0])
-        parts = {**vars(frontier), **vars(splits)}
-        found = {name: host(parts[name])[:n] for name in COLUMNS if name != "sums"}
-        accepted = host(level.accepted)[:n] != 0
+        n = int(host(level.frontier.size)[0])
+        parts = level.frontier.to_host(host) | level.splits.to_host(host)
+        found = {name: parts[name][:n] for name in COLUMNS if name != "sums"}
+        accepted = parts["accepted"][:n] != 0
         found["rise"] = np.where(accepted, found["rise"], -1.0)
         found["categorical"] = found["categorical"] != 0
         if level.sums is not None:
             found["sums"] = host(level.sums)[:n]
         else:
-            gradient = host(frontier.gradient)[:n]
+            gradient = parts["gradient"][:n]
             found["sums"] = class_sums(found["hessian"], gradient, self.task.target)
         return found
+
+    def with_subtrees(
+        self, whole: dict[str, np.ndarray], sizes: list[int]
+    ) -> dict[str, np.ndarray]:
+        """The nodes of all levels with those that were grown outside the level loop."""
+        small = self._batch.small
+        return whole if small is None else small.joined(whole, sizes)
 
 
 def _counted(task: GrowTask) -> bool:

@@ -92,15 +92,14 @@ class RowKernels:
     n_channels: int
     by_class: bool
 
-    def node_sums(self, rows: DeviceRows, pieces: Pieces, n_nodes: int) -> tuple[Array, Array]:
-        """Weight int64 (nodes,) and gradients int64 (nodes, K) of nodes."""
-        xp = self.runtime.xp
-        hessian = xp.zeros(n_nodes, dtype=xp.int64)
-        gradient = xp.zeros((n_nodes, self.n_channels), dtype=xp.int64)
+    def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
+        """Sum the weights and gradients of nodes, into the frontier."""
+        frontier.hessian.fill(0)
+        frontier.gradient.fill(0)
         sizes = (np.int64(len(rows)), np.int32(self.n_channels), np.int32(self.by_class))
         given = (rows.weight, rows.target)
-        self._sum("node_sums", pieces, given, (*sizes, hessian, gradient))
-        return hessian, gradient
+        after = (*sizes, frontier.hessian, frontier.gradient)
+        self._sum("node_sums", frontier.pieces, given, after)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
         """Smallest and largest target of every node."""

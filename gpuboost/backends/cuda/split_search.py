@@ -232,7 +232,8 @@ class SplitSearch:
         self._decide(level, found, splits, level.search.open, undecided, fill=level.first)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
-            self._decide(further, walked, splits, undecided, undecided, fill=False)
+            left_over = xp.empty(level.frontier.most, dtype=xp.uint8)  # none is
+            self._decide(further, walked, splits, undecided, left_over, fill=False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
@@ -291,7 +292,7 @@ class SplitSearch:
         )
         lists = (*level.looked.arguments, level.looked.last)
         given = (*nodes, *sums, level.histogram, *these, *lists, *sizes)
-        args = (*given, *vars(found).values(), *vars(splits).values(), undecided)
+        args = (*given, *vars(found).values(), *splits.arguments, undecided)
         self._by_warps("decide_splits", frontier, args)
 
     def _walk_on(

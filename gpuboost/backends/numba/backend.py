@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.left_out import sum_left_out
 from gpuboost.backends.numba import prediction
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.channels import Channels
@@ -23,16 +24,18 @@ from gpuboost.backends.numba.layout import (
 )
 from gpuboost.backends.numba.threads import contiguous, in_order
 from gpuboost.backends.numba.words import choose_packing
+from gpuboost.data.binning import fit_bin_mapper
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.scores import SQUARES
 from gpuboost.engine.spec import GrownTree
 from gpuboost.engine.tree import gain_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrowTask, Target, TreeRows
 
 
@@ -156,6 +159,18 @@ class NumbaBackend:
 
     name = "numba"
 
+    def fit_bins(
+        self,
+        X: np.ndarray,
+        is_categorical: np.ndarray,
+        max_bins: int,
+        weights: np.ndarray | None,
+        n_threads: int,
+    ) -> BinnedMatrix:
+        """Learn the bins of ``X`` (n, F) and code it."""
+        mapper = fit_bin_mapper(X, is_categorical, max_bins, weights, n_threads)
+        return self.bin(X, mapper, n_threads)
+
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""
         return bin_matrix(X, mapper, n_threads)
@@ -167,6 +182,16 @@ class NumbaBackend:
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X, n_threads)
+
+    def sum_left_out(
+        self,
+        ensemble: Ensemble,
+        matrix: BinnedMatrix,
+        draws: Sequence[tuple[RowSampler, int]],
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Out-of-bag sums of leaf values, and of how many trees."""
+        return sum_left_out(self, ensemble, matrix, draws, n_threads)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, ``n_threads`` at a time; yields them in order."""

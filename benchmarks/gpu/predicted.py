@@ -1,0 +1,248 @@
+"""Times that the cases should take on an H200, counted before there was one to measure.
+
+``python -m benchmarks.gpu.predicted`` counts the bytes, additions and launches of each stage from
+the shapes of the trees, divides them by what the machine can do, and writes
+``benchmarks/results/gpu_predicted.json``. A stage is as slow as the slowest of its resources; what
+the kernels lose besides is what a measurement will show.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
+from benchmarks.report import markdown
+from benchmarks.results import FOLDER
+
+RESULT = FOLDER / "gpu_predicted.json"
+WIDTH, TILE, PIECE_ROWS, LEVEL_LAUNCHES = 256, 32, 1024, 14
+CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
+ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
+PLANES = 3  # of a block's shared histogram
+MOST_ROWS = 16384  # of a block
+CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
+OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
+FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
+SECTOR = 32  # bytes that one code read alone costs
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What an H200 is taken to do in a second.
+
+    Attributes
+    ----------
+    bytes : float
+        Device memory, read and written; seen in a copy.
+    additions : float
+        Lanes adding to shared memory without conflicts: 132 multiprocessors, 32 lanes, 1.98 GHz.
+    words : float
+        Words of shared memory zeroed or read, as many.
+    atomics : float
+        64-bit additions to device memory.
+    operations : float
+        float64 operations, not fused: 64 lanes a multiprocessor.
+    nodes : float
+        Nodes that one block decides about: 1024 in about 12 microseconds, over all of policy.cu.
+    blocks : float
+        Blocks that begin and end, doing nothing.
+    launches : float
+        Launches: 8 microseconds of the host each.
+    host_bytes : float
+        Copies to pageable memory of the host.
+    host_nodes : float
+        Nodes made into trees by NumPy on one core: 0.30 microseconds each, measured.
+    """
+
+    bytes: float = 4.3e12
+    additions: float = 8.4e12
+    words: float = 8.4e12
+    atomics: float = 1.6e11
+    operations: float = 1.67e13
+    nodes: float = 8.5e7
+    blocks: float = 5e8
+    launches: float = 1.25e5
+    host_bytes: float = 1e10
+    host_nodes: float = 3.3e6
+
+
+@dataclass(frozen=True)
+class Work:
+    """How often a stage needs each of `Rates`."""
+
+    bytes: float = 0.0
+    additions: float = 0.0
+    words: float = 0.0
+    atomics: float = 0.0
+    operations: float = 0.0
+    nodes: float = 0.0
+    blocks: float = 0.0
+    launches: float = 0.0
+    host_bytes: float = 0.0
+    host_nodes: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)}
+        return Work(**sums)
+
+    def seconds(self, rates: Rates) -> tuple[float, str]:
+        """Time of the slowest resource, and which it is. Shared memory has one port for both."""
+        times = {f.name: getattr(self, f.name) / getattr(rates, f.name) for f in fields(Work)}
+        times["additions"] += times.pop("words")
+        slowest = max(times, key=times.__getitem__)
+        return times[slowest], slowest
+
+
+Stages = dict[str, Work]
+
+
+def histogram_of_level(rows: float, nodes: float, slots: float, looked: int) -> Work:
+    """Histograms of ``looked`` features of nodes with so many rows, in room for ``slots``."""
+    lanes = min(TILE, 1 << (looked - 1).bit_length())
+    blocks = rows / MOST_ROWS + nodes
+    return Work(
+        bytes=rows * (SECTOR + 12) + slots * looked * WIDTH * CELL_BYTES,
+        additions=rows * lanes * ADDITIONS,
+        words=blocks * lanes * WIDTH * PLANES * 2,
+        atomics=min(rows * looked * 2, blocks * lanes * WIDTH * 2),
+        launches=2,
+    )
+
+
+def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages:
+    """Work of a fit, stage by stage.
+
+    A forest's nodes get histograms of the features they look at, all from rows; a single tree's
+    get all features, those of larger siblings by subtraction. Of trees of more than 12 levels the
+    host asks how many nodes there are; for others it launches for as many as there can be.
+    """
+    single, deep = trees == 1, len(shape.rows) > 12
+    looked, siblings = (features, 0.5) if single else (FEW, 1.0)
+    stages: Stages = {
+        "binning": binning(rows, features),
+        "drawing": Work(bytes=trees * rows * 40.0, atomics=trees * shape.rows[0], launches=6),
+        "histograms": Work(),
+        "splits": Work(),
+        "partition": Work(),
+        "policy": Work(),
+    }
+    for depth, (level_rows, searched) in enumerate(zip(shape.rows, shape.split, strict=True)):
+        slots = trees * searched * (OPEN_SLOTS if single else 1.0)
+        built = trees * level_rows * (1.0 if depth == 0 else siblings)
+        room = trees * (2.0 * searched if deep else 2.0**depth)
+        cells = slots * looked * WIDTH
+        stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
+        split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
+        stages["splits"] += split + Work(blocks=room * looked)
+        stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
+        policy = trees * (4.0 * searched + level_rows / PIECE_ROWS)
+        stages["policy"] += Work(nodes=policy, launches=LEVEL_LAUNCHES - 9)
+    nodes = float(trees * shape.n_nodes)
+    return stages | {
+        "copy to the host": Work(host_bytes=nodes * 64),
+        "trees on the host": Work(host_nodes=nodes),
+    }
+
+
+def binning(rows: int, features: int) -> Work:
+    """Edges by radix sort of float32 columns, four passes, and codes in two layouts."""
+    values = float(rows) * features
+    return Work(bytes=values * (4 * 2 * 4 + 4 + 4), launches=20.0 * features)
+
+
+def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stages:
+    """Work of a prediction: a node and a value for every step, from shared memory or L1.
+
+    Of 32 lanes that read anywhere, 3.4 on average want one bank.
+    """
+    steps = float(rows) * trees * depth
+    return {"walk": Work(bytes=rows * (4.0 * features + 16), words=steps * 2 * 3.4, launches=1)}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Stages of a case, by the name of `cases.CASES`."""
+
+    case: str
+    stages: Stages
+
+    def record(self, rates: Rates) -> dict[str, Any]:
+        """As JSON."""
+        found, total = {}, 0.0
+        for name, work in self.stages.items():
+            seconds, bound = work.seconds(rates)
+            counts = {key: value for key, value in asdict(work).items() if value}
+            found[name] = {"seconds": seconds, "bound": bound, "counts": counts}
+            total += seconds
+        return {"case": self.case, "seconds": total, "stages": found}
+
+
+def predictions() -> list[Prediction]:
+    """All cases, in the order of `cases.CASES`."""
+    million, features = 1_000_000, 28
+    whole = 11_000_000
+    fits = (
+        ("RandomForestClassifier 1M x 28, 100 trees of depth 16", "forest, depth 16", 100),
+        ("RandomForestClassifier 1M x 28, 100 trees to purity", "forest, to purity", 100),
+        ("ExtraTreesClassifier 1M x 28, 100 trees of depth 16", "extra-trees, depth 16", 100),
+        ("ExtraTreesClassifier 1M x 28, 100 trees to purity", "extra-trees, to purity", 100),
+        ("DecisionTreeClassifier 1M x 28, depth 8", "tree, depth 8", 1),
+    )
+    level = histogram_of_level(whole, 1, 1, features)
+    walk = prediction_stages(10_000_000, 500, 8, features)
+    found = [
+        Prediction("one level of histograms, 11M x 28", {"two classes, 1 node": level}),
+        Prediction("prediction of 10M x 28 by 500 trees of depth 8", walk),
+    ]
+    for case, shape, trees in fits:
+        stages = fit_stages(SHAPES[shape], trees, million, features)
+        found.append(Prediction(case, stages))
+    return found
+
+
+def content(rates: Rates) -> dict[str, Any]:
+    """What the file holds."""
+    return {
+        "benchmark": "gpu_predicted",
+        "device": "NVIDIA H200",
+        "measured": False,
+        "rates": asdict(rates),
+        "records": [prediction.record(rates) for prediction in predictions()],
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """A table of stages, and the assumptions."""
+    rows = []
+    for record in found["records"]:
+        rows.append([record["case"], "all", seconds_in_words(record["seconds"]), ""])
+        for name, stage in record["stages"].items():
+            rows.append(["", name, seconds_in_words(stage["seconds"]), stage["bound"]])
+    rates = ", ".join(f"{name} {rate:.3g}" for name, rate in found["rates"].items())
+    table = markdown(["case", "stage", "predicted", "bound by"], rows)
+    return (
+        f"{table}\n\nOn an {found['device']}, not measured. Taken to be done in a second: {rates}."
+    )
+
+
+def seconds_in_words(seconds: float) -> str:
+    """Seconds, milliseconds or microseconds."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"
+
+
+def main(path: Path = RESULT) -> int:
+    """Write the file and print the table."""
+    found = content(Rates())
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    print(text(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

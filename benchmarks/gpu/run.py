@@ -1,0 +1,181 @@
+"""``python -m benchmarks gpu``: everything on an NVIDIA GPU, beside peers and ceilings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.cases import EQUALITY, GpuCase, choose
+from benchmarks.gpu.device import CudaDevice, Device
+from benchmarks.gpu.measure import Plan, measure
+from benchmarks.gpu.text import summary
+from benchmarks.results import FOLDER, OtherMachineError, Results
+
+NAME = "gpu"
+LEAST_SECONDS = 15.0  # that are worth starting a case
+GRACE = 5.0  # seconds beyond a case's limit before its process is ended
+ROOT = Path(__file__).resolve().parents[2]
+NO_DEVICE_SAID = "no device"
+NO_DEVICE = 3  # exit status of a child that finds no GPU
+
+Say = Callable[[str], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "--budget", type=float, default=540.0, metavar="SECONDS", help="in all (default: 540)"
+    )
+    parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
+    parser.add_argument("--out", type=Path, help="result file (default: benchmarks/results/gpu)")
+    parser.add_argument("--scale", choices=("small", "full"), default="full")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--again", action="store_true", help="forget what was measured before")
+    parser.add_argument("--child", metavar="CASE", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure what is not done; 1 if a bound is missed or a model is not the same."""
+    if args.child is not None:
+        return _child(args)
+    path = open_results(args)
+    started = time.perf_counter()
+    print(f"results go to {path}", flush=True)
+    for case in choose(args.only):
+        left = args.budget - (time.perf_counter() - started)
+        if left < LEAST_SECONDS:
+            print(f"{case.name}\n  no time left; call again to go on", flush=True)
+            continue
+        print(f"{case.name}", flush=True)
+        why = _run_child(case, args, path, min(case.limit, left))
+        if why == NO_DEVICE_SAID:
+            return 2
+        if why:
+            _note_failure(case, args.scale, path, why)
+    text, missed = summary(Results(NAME, path).records)
+    print(f"\n{text}")
+    return 1 if missed else 0
+
+
+def open_results(args: argparse.Namespace) -> Path:
+    """The result file; where it is another machine's, one beside it."""
+    path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else "gpu-small.json")
+    path = path if path.suffix else path.with_suffix(".json")
+    for number in range(1, 100):
+        own = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+        try:
+            Results(NAME, own, again=args.again)
+        except OtherMachineError as error:
+            print(f"{error}", flush=True)
+            continue
+        if args.again:
+            own.unlink(missing_ok=True)
+        return own
+    raise OtherMachineError(f"{path} and 98 files beside it are of other machines; pass --out")
+
+
+# ---- a case in a process of its own ------------------------------------------------------------
+
+
+def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: float) -> str:
+    """Measure a case; why it failed, empty if it did not."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--child", case.name]
+    command += ["--out", str(path.resolve()), "--scale", args.scale, "--budget", str(seconds)]
+    command += ["--repeat", str(args.repeat), "--seed", str(args.seed)]
+    child = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    try:
+        status = child.wait(seconds + GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        return f"ended after {seconds + GRACE:.0f} s"
+    if status == NO_DEVICE:
+        return NO_DEVICE_SAID
+    return f"exit status {status}" if status else ""
+
+
+def _note_failure(case: GpuCase, scale: str, path: Path, why: str) -> None:
+    """Keep why a case's process ended; what it had finished stays."""
+    print(f"  FAILED {why}", flush=True)
+    Kept(Results(NAME, path), scale, {}).add(case, "process", {"failed": why})
+
+
+def _child(args: argparse.Namespace) -> int:
+    (case,) = (case for case in choose(args.child) if case.name == args.child)
+    try:
+        device = CudaDevice()
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return NO_DEVICE
+    keep = Kept(Results(NAME, args.out), args.scale, device.facts())
+    plan = Plan(args.budget, args.repeat, args.seed)
+    measure_case(case.sized(args.scale), device, plan, keep, _print)
+    return 0
+
+
+def measure_case(case: GpuCase, device: Device, plan: Plan, keep: Kept, say: Say) -> None:
+    """Measure a case if it fits the device."""
+    needed, free = bytes_needed(case), device.free_bytes()
+    if free is not None and needed > free:
+        say(f"  left out: needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
+        return
+    measure(case, device, plan, keep, say)
+
+
+def bytes_needed(case: GpuCase) -> int:
+    """Device memory that the data of a case take, with a copy of them in another library."""
+    return 2 * 4 * (case.rows + case.predict_rows) * (case.features + 1)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+@dataclass
+class Kept:
+    """Records of a result file, by case, scale and peer.
+
+    Parameters
+    ----------
+    results : Results
+    scale : str
+    gpu : dict
+        The device, noted in every record.
+    """
+
+    results: Results
+    scale: str
+    gpu: dict[str, Any]
+
+    def key(self, case: GpuCase, who: str) -> str:
+        """Key of a record."""
+        return f"{case.name} | {self.scale} | {who}"
+
+    def done(self, case: GpuCase, who: str) -> bool:
+        """Whether there is a record that need not be made again."""
+        record = self.results.find(self.key(case, who))
+        return record is not None and "failed" not in record and "left_out" not in record
+
+    def add(self, case: GpuCase, who: str, record: dict[str, Any]) -> None:
+        """Keep a record and write the file."""
+        own: dict[str, Any] = {
+            "case": case.name,
+            "kind": case.kind,
+            "who": who,
+            "scale": self.scale,
+        }
+        own |= {"rows": case.rows, "features": case.features, "gpu": self.gpu}
+        if case.predict_rows:
+            own["predict_rows"] = case.predict_rows
+        if case.kind != EQUALITY:
+            own["trees"] = case.setting.n_estimators
+        self.results.add(self.key(case, who), {**own, "bounds": dict(case.bounds), **record})

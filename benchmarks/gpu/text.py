@@ -1,0 +1,127 @@
+"""Results of a GPU in words: a table of times, ratios to peers and shares of ceilings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION
+from benchmarks.peers import OURS
+from benchmarks.report import markdown
+
+Record = dict[str, Any]
+
+
+def summary(records: list[Record]) -> tuple[str, list[str]]:
+    """The tables of a result file, and the bounds that were missed, as sentences."""
+    parts = [fits_table(records), histogram_table(records), waits_table(records)]
+    missed = missed_bounds(records)
+    parts += [f"MISSED: {sentence}" for sentence in missed]
+    parts += [f"FAILED: {r['case']}, {r['who']}: {r['failed']}" for r in records if "failed" in r]
+    parts.append(machine(records))
+    return "\n\n".join(part for part in parts if part), missed
+
+
+def fits_table(records: list[Record]) -> str:
+    """Seconds and score of every peer, and our time as a share of theirs."""
+    chosen = [r for r in records if r["kind"] in (FIT, PREDICTION)]
+    peers = [OURS, *sorted({r["who"] for r in chosen if "seconds" in r} - {OURS})]
+    rows = []
+    for case, own in by_case(chosen).items():
+        found = {r["who"]: r for r in own}
+        cells = [seconds_and_score(found.get(peer)) for peer in peers]
+        ratios = [ratio(found, peer) for peer in peers[1:]]
+        rows.append([case, *cells, *(("–" if r is None else f"{r:.3f}") for r in ratios)])
+    if not rows:
+        return ""
+    return markdown(["case", *peers, *(f"of {peer}'s time" for peer in peers[1:])], rows)
+
+
+def histogram_table(records: list[Record]) -> str:
+    """Every level beside what the machine can do."""
+    chosen = [r for r in records if r["kind"] == HISTOGRAM and "of_ceiling" in r]
+    rows = [
+        [
+            r["who"],
+            f"{1e6 * r['seconds']:.0f}",
+            f"{r['GB_per_s']:.0f} ({r['of_copy']:.0%})",
+            f"{r['adds_G_per_s']:.0f} ({r['of_adds']:.0%})",
+            f"{r['of_ceiling']:.0%}",
+        ]
+        for r in chosen
+    ]
+    header = ["histograms of one level", "us", "GB/s", "G additions/s", "of the ceiling"]
+    return markdown(header, rows) if rows else ""
+
+
+def waits_table(records: list[Record]) -> str:
+    """What the host asked of the device for a tree, and the memory of a fit."""
+    chosen = [r for r in records if "launches_per_tree" in r]
+    rows = [
+        [
+            r["case"],
+            f"{r['launches_per_tree']:.1f} + {r['array_calls_per_tree']:.1f}",
+            f"{r['reads_per_tree']:.1f}",
+            f"{r['waits_per_tree']:.2f}",
+            gigabytes(r.get("peak_bytes")),
+            gigabytes(r.get("estimated_bytes")),
+        ]
+        for r in chosen
+    ]
+    header = ["for each tree", "launches + array calls", "copies to host", "waits"]
+    return markdown([*header, "peak GB", "foretold GB"], rows) if rows else ""
+
+
+def missed_bounds(records: list[Record]) -> list[str]:
+    """Sentences on bounds that were not kept, and on models that are not the same."""
+    sentences = []
+    for case, own in by_case(records).items():
+        found = {r["who"]: r for r in own}
+        bounds = own[0]["bounds"]
+        for peer, bound in bounds.items():
+            reached = ratio(found, peer)
+            if reached is not None and reached > bound:
+                sentences.append(f"{case}: {reached:.3f} of {peer}'s time, {bound} allowed")
+        floor = bounds.get("floor")
+        for r in own:
+            if floor and r.get("of_ceiling", 1.0) < 1.0 / floor:
+                reached = r["of_ceiling"]
+                sentences.append(f"{case}, {r['who']}: {reached:.0%} of the ceiling")
+            if r.get("exact") is False:
+                sentences.append(f"{case}, {r['who']}: wrong sums")
+            if r["kind"] == EQUALITY and r.get("equal") is False:
+                sentences.append(f"{case}: it is not")
+    return sentences
+
+
+def by_case(records: list[Record]) -> dict[str, list[Record]]:
+    """Records of each case, full size and small ones apart."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        small = "" if record["scale"] == "full" else f" ({record['scale']})"
+        found.setdefault(record["case"] + small, []).append(record)
+    return found
+
+
+def ratio(found: dict[str, Record], peer: str) -> float | None:
+    """Our time as a share of a peer's."""
+    ours, theirs = found.get(OURS, {}).get("seconds"), found.get(peer, {}).get("seconds")
+    return None if ours is None or theirs is None else ours / theirs
+
+
+def seconds_and_score(record: Record | None) -> str:
+    """One cell."""
+    if record is None or "seconds" not in record:
+        return "–"
+    score = f" ({record['score']:.4f})" if "score" in record else ""
+    return f"{record['seconds']:.3f}{score}"
+
+
+def gigabytes(size: int | None) -> str:
+    """Bytes as GB."""
+    return "–" if size is None else f"{size / 1e9:.2f}"
+
+
+def machine(records: list[Record]) -> str:
+    """Devices and versions, one line each."""
+    seen = {str(r["gpu"]): r["gpu"] for r in records if r.get("gpu")}
+    return "\n".join(", ".join(f"{k} {v}" for k, v in facts.items()) for facts in seen.values())

@@ -1,0 +1,266 @@
+"""Nodes of few rows, grown to their leaves outside the level loop: small.cu and tiny.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.level import allocate
+from gpuboost.backends.cuda.numbering import Forest, number_nodes
+from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.history import COLUMNS
+from gpuboost.engine.spec import LEAF, NO_LIMIT
+from gpuboost.engine.tree import gain_unit
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.level import DeviceFrontier, Search
+    from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.split_search import SplitSearch
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.spec import GrowTask
+
+# Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in
+# global memory; but a block grows a subtree node after node, so there must be a few of them for
+# each multiprocessor. Nodes of at most LEAST_ROWS are grown by a warp, of which there are more.
+# MOST_ROWS is two rows for each thread of a block: 512 rows take 6 KiB of its shared memory.
+LEAST_ROWS, MOST_ROWS = 32, 512
+SUBTREES_WANTED = 8  # per multiprocessor
+BLOCKS = 64  # per multiprocessor, at most: each takes node after node
+_THREADS = {"small": ("split.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}
+STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
+
+
+def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
+    """Dynamic shared memory of a block, whose nodes have so many codes and rows: see desk.cuh."""
+    target, k = task.target, task.target.n_channels
+    by_class = target.classes is not None
+    planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
+    words = 4 * (k + 2) + planes * n_cells + (1 if by_class else k) * n_rows
+    return 8 * k + 4 * words
+
+
+def small_bytes(task: GrowTask) -> int:
+    """Dynamic shared memory of a block of small.cu: all codes, and `MOST_ROWS` as compiled."""
+    return shared_bytes(task, task.matrix.width, constant("desk.cuh", "SMALL_ROWS"))
+
+
+def tiny_bytes(task: GrowTask) -> int:
+    """Dynamic shared memory of a block of tiny.cu: a code and a row for each lane, and missing."""
+    warp = constant("common.cuh", "WARP")
+    return shared_bytes(task, warp + 1, warp)
+
+
+def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
+    """Rows of a node that is small, 0 for no node.
+
+    There is none where a histogram does not fit shared memory, as of many classes, or under
+    ``max_leaf_nodes``, which decides level by level what is grown at all.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of all trees of the batch.
+    max_weight : int
+        Largest weight of a row: sums of a code must not wrap around 2**32.
+    """
+    if task.options.max_leaf_nodes != NO_LIMIT:
+        return 0
+    if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:
+        return 0
+    spread = n_rows // (SUBTREES_WANTED * runtime.n_multiprocessors)
+    no_wrap = (2**32 - 1) // max(max_weight, 1)
+    return min(max(spread, LEAST_ROWS), MOST_ROWS, no_wrap)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Nodes below the level loop, in no order; arrays have room for as many as there can be.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+    level : int32 (m,)
+        Level of the root of a subtree, -1 for nodes below it.
+    left : int32 (m,)
+        The left child, the right one follows it; 0 in leaves.
+    count : int32 (m,)
+    rise : float64 (m,)
+        -1 in leaves. Of what follows, only `sums` counts there, and only there.
+    """
+
+    size: Array
+    level: Array
+    left: Array
+    count: Array
+    hessian: Array
+    rise: Array
+    feature: Array
+    bin: Array
+    next_bin: Array
+    draw: Array
+    missing: Array
+    mask: Array
+    sums: Array
+
+    @classmethod
+    def room(cls, xp: Any, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
+        """Room for n nodes."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "level": (np.int32, (n,)),
+            "left": (np.int32, (n,)),
+            "count": (np.int32, (n,)),
+            "hessian": (np.int64, (n,)),
+            "rise": (np.float64, (n,)),
+            "feature": (np.int32, (n,)),
+            "bin": (np.int16, (n,)),
+            "next_bin": (np.int16, (n,)),
+            "draw": (np.float64, (n if draws else 0,)),
+            "missing": (np.int8, (n,)),
+            "mask": (np.uint32, (n, mask_words)),
+            "sums": (np.int64, (n, n_sums)),
+        }
+        return cls(xp.zeros(1, dtype=xp.int32), **allocate(xp, columns))
+
+
+@dataclass(frozen=True)
+class TinyNodes:
+    """Nodes that small.cu leaves to tiny.cu; arrays have room for as many as a level can have.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+    tree, place, count, levels : int32 (m,)
+        Tree, place in the store, rows, and levels that may be below.
+    start : int64 (m,)
+    key : uint64 (m,)
+    """
+
+    size: Array
+    tree: Array
+    place: Array
+    count: Array
+    levels: Array
+    start: Array
+    key: Array
+
+    @classmethod
+    def room(cls, xp: Any, n: int) -> TinyNodes:
+        """Room for n nodes."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            **dict.fromkeys(("tree", "place", "count", "levels"), (np.int32, (n,))),
+            "start": (np.int64, (n,)),
+            "key": (np.uint64, (n,)),
+        }
+        return cls(xp.zeros(1, dtype=xp.int32), **allocate(xp, columns))
+
+
+class SmallTrees:
+    """Grows the small nodes of the levels of one batch of trees.
+
+    Parameters
+    ----------
+    search : SplitSearch
+        Of the batch.
+    leaf : LeafColumns or None
+    n_trees, n_rows : int
+        Trees of the batch, and rows of all of them.
+    """
+
+    def __init__(
+        self, search: SplitSearch, leaf: LeafColumns | None, n_trees: int, n_rows: int
+    ) -> None:
+        self._search, self._leaf = search, leaf
+        xp, target, options = search.runtime.xp, search.task.target, search.task.options
+        n_sums = leaf.n_sums if leaf else max(target.n_classes, 1)
+        least = options.min_samples_leaf
+        most = most_stored(n_trees, n_rows, options.max_depth, least)
+        words, draws = search.matrix.mask_words, options.random_thresholds
+        self._store = Store.room(xp, most, draws, words, n_sums)
+        self._node = xp.empty(most, dtype=xp.int32)  # which node of its level a root is
+        self._tiny = TinyNodes.room(xp, n_rows // least + n_trees)
+
+    def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
+        """Grow the small nodes of a level, none of which has the largest depth.
+
+        Of their rows, nothing is left in the order or number that they had.
+        """
+        task, tiny = self._search.task, self._tiny
+        tiny.size.fill(0)
+        nodes = (frontier.tree, frontier.key, frontier.start, frontier.count)
+        level = (np.int32(depth), np.int32(task.options.max_depth - depth), self._node)
+        given = (found.small, found.sizes, *nodes, *level, *vars(tiny).values())
+        self._launch("small", frontier.most, small_bytes(task), rows, given)
+        most = min(len(tiny.tree), len(rows))
+        self._launch("tiny", most, tiny_bytes(task), rows, tuple(vars(tiny).values()))
+
+    def _launch(
+        self, name: str, most: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
+    ) -> None:
+        search = self._search
+        kernel = search.runtime.kernel(f"{name}.cu", f"grow_{name}", {})
+        threads = constant(*_THREADS[name])
+        given = (rows.row, rows.weight, rows.target, np.int64(len(rows)))
+        trees = (search.min_hessian, search.root_hessian, search.allowed)
+        options = (*self._wide(), *self._options(), np.int32(search.matrix.mask_words > 0))
+        args = (*given, *nodes, *trees, *self._matrix(), *options, *vars(self._store).values())
+        n_blocks = min(most, BLOCKS * search.runtime.n_multiprocessors)
+        kernel((n_blocks,), (threads,), args, shared_mem=shared)
+
+    def _matrix(self) -> tuple[Any, ...]:
+        matrix = self._search.matrix
+        arrays = (matrix.tiles, matrix.n_bins, matrix.is_categorical, matrix.center)
+        sizes = (np.int32(matrix.tile), np.int32(matrix.n_features), np.int32(matrix.width))
+        return (*arrays, np.int64(matrix.n_samples), *sizes)
+
+    def _wide(self) -> tuple[Any, ...]:
+        leaf, target = self._leaf, self._search.task.target
+        if leaf is None:  # nothing is read of the arrays
+            sizes = (np.int32(0), np.int32(max(target.n_classes, 1)), np.int32(0))
+            return (self._search.root_hessian, self._node, *sizes)
+        sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
+        return (leaf.wide, leaf.wide_of, *sizes)
+
+    def _options(self) -> tuple[Any, ...]:
+        options, target = self._search.task.options, self._search.task.target
+        smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
+        return (
+            *(np.int32(options.score), np.int32(options.min_samples_leaf)),
+            *(np.int32(target.n_channels), np.int32(target.classes is not None)),
+            *(np.int32(options.random_thresholds), np.int64(smallest)),
+            *(np.int32(options.max_features), np.float64(gain_unit(options.score, target))),
+            np.float64(options.min_impurity_decrease),
+        )
+
+    def joined(self, whole: dict[str, np.ndarray], sizes: list[int]) -> dict[str, np.ndarray]:
+        """Nodes of all levels, ``sizes`` of each, with those of subtrees, copied to the host.
+
+        They come tree by tree, breadth-first. Keys, which levels alone need, are lost.
+        """
+        runtime, host = self._search.runtime, self._search.runtime.to_host
+        xp, n = runtime.xp, int(host(self._store.size)[0])
+        below = {name: column[:n] for name, column in vars(self._store).items() if name != "size"}
+        below["node"] = self._node[:n]
+        forest = Forest.of_levels(xp, runtime.asarray(whole["left"]), sizes, below)
+        numbered = number_nodes(xp, forest)
+        size, left = host(numbered.size), host(numbered.left)
+        found = {"tree": np.repeat(np.arange(len(size)), size), "left": left}
+        for name in set(COLUMNS) & set(below):
+            if len(below[name]) == n:
+                column = below[name].astype(whole[name].dtype)
+                both = xp.concatenate([runtime.asarray(whole[name]), column])
+                found[name] = host(both[numbered.order])
+        found["feature"] = np.where(left > 0, found["feature"], LEAF)
+        found.setdefault("draw", np.full(len(left), np.nan))
+        is_categorical = self._search.task.matrix.mapper.is_categorical
+        found["categorical"] = is_categorical[found["feature"]] & (left > 0)
+        found["key"] = np.zeros(len(left), dtype=np.uint64)
+        return found
+
+
+def most_stored(n_trees: int, n_rows: int, max_depth: int, min_samples_leaf: int) -> int:
+    """Nodes there can be: of leaves that have their least rows, or in levels that are full."""
+    by_rows = 2 * (n_rows // max(min_samples_leaf, 1)) + n_trees
+    return min(by_rows, n_trees << (max_depth + 1)) if max_depth < 31 else by_rows

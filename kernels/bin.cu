@@ -1,0 +1,128 @@
+// Codes of a matrix: how many edges of its feature are below each value.
+//
+//   X          float32 or float64 (n, F), its strides counted in values; NaN is missing
+//   edges      the same type, (F, n_edges), padded with infinity; float32 ones are rounded down
+//   n_bins     int32 (F,)       value bins, and levels of a categorical feature, whose values are
+//              codes already; one that is not among the levels counts as missing
+//   codes      uint8 (F, n_total), of which `first` and the n - 1 columns behind it are written
+//   n_missing  int64 (F,)       missing codes, added to what is there
+//
+// Launch: grid (blocks of rows, blocks of BIN_FEATURES features), BIN_THREADS threads, no dynamic
+// shared memory. A block takes `rows_per_block` rows, BIN_THREADS at a time: it copies their values
+// to shared memory, neighbours in memory by neighbours; then a thread is a row, all lanes search
+// the edges of one feature, and a warp writes 32 codes side by side.
+//
+// Before there are edges, a column is sorted by `sort_keys`: integers in the order of the values,
+// so that a radix sort will do and denormal numbers stay what they are.
+
+constexpr int32 BIN_THREADS = 256;
+constexpr int32 MOST_EDGES = 256;
+
+#ifndef DOUBLE  // 0: float32, 1: float64
+#define DOUBLE 0
+#endif
+#if DOUBLE
+typedef double Value;
+typedef int64 Key;
+#else
+typedef float Value;
+typedef int32 Key;
+#endif
+constexpr int32 BIN_BYTES = 64;  // of a row: then shared memory stays below 48 KiB
+constexpr int32 BIN_FEATURES = BIN_BYTES / sizeof(Value);
+
+// The number of edges below a value, bit by bit from `top`, a power of two.
+__device__ __forceinline__ int32 edges_below(const Value* edges, Value x, int32 top)
+{
+    int32 found = 0;
+    for (int32 step = top; step > 0; step >>= 1) {
+        found += edges[found + step - 1] < x ? step : 0;
+    }
+    return found;
+}
+
+extern "C" __global__ void __launch_bounds__(BIN_THREADS)
+bin_values(const Value* __restrict__ X, int64 n, int64 row_stride, int64 column_stride,
+           int32 n_features, const Value* __restrict__ edges, int32 n_edges,
+           const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
+           int32 missing_code, int64 rows_per_block, uint8* __restrict__ codes, int64 n_total,
+           int64 first, int64* __restrict__ n_missing)
+{
+    __shared__ Value edge[BIN_FEATURES][MOST_EDGES];
+    __shared__ Value tile[BIN_FEATURES][BIN_THREADS + 1];
+    __shared__ int32 missing_of[BIN_FEATURES];
+    const int32 f0 = blockIdx.y * BIN_FEATURES;
+    const int32 n_own = min(BIN_FEATURES, n_features - f0);
+    const int64 begin = blockIdx.x * rows_per_block;
+    const int64 end = min(begin + rows_per_block, n);
+    const bool by_row = column_stride == 1;
+    int32 top = 1;
+    while (2 * top <= n_edges) top *= 2;
+
+    for (int32 i = threadIdx.x; i < n_own * MOST_EDGES; i += BIN_THREADS) {
+        const int32 f = i / MOST_EDGES, e = i % MOST_EDGES;
+        const Value beyond = __longlong_as_double(0x7FF0000000000000ll);
+        edge[f][e] = e < n_edges ? edges[(int64)(f0 + f) * n_edges + e] : beyond;
+    }
+    if (threadIdx.x < BIN_FEATURES) missing_of[threadIdx.x] = 0;
+
+    for (int64 start = begin; start < end; start += BIN_THREADS) {
+        const int32 n_rows = (int32)min((int64)BIN_THREADS, end - start);
+        for (int32 i = threadIdx.x; i < BIN_THREADS * BIN_FEATURES; i += BIN_THREADS) {
+            const int32 r = by_row ? i / BIN_FEATURES : i % BIN_THREADS;
+            const int32 f = by_row ? i % BIN_FEATURES : i / BIN_THREADS;
+            if (r < n_rows && f < n_own) {
+                tile[f][r] = X[(start + r) * row_stride + (f0 + f) * column_stride];
+            }
+        }
+        __syncthreads();
+
+        const bool inside = (int32)threadIdx.x < n_rows;
+        uint8* own = codes + f0 * n_total + first + start + threadIdx.x;
+        for (int32 f = 0; f < n_own; ++f) {
+            const Value x = inside ? tile[f][threadIdx.x] : (Value)0;
+            bool missing = x != x;
+            int32 code;
+            if (is_categorical[f0 + f]) {
+                missing |= x >= (Value)n_bins[f0 + f];
+                code = missing ? 0 : (int32)x;
+            } else {
+                code = edges_below(edge[f], x, top);
+            }
+            if (inside) own[f * n_total] = (uint8)(missing ? missing_code : code);
+            const uint32 votes = __ballot_sync(FULL_MASK, inside && missing);
+            if (threadIdx.x % WARP == 0 && votes != 0) atomicAdd(&missing_of[f], __popc(votes));
+        }
+        __syncthreads();
+    }
+
+    if ((int32)threadIdx.x < n_own && missing_of[threadIdx.x] != 0) {
+        const uint64 count = missing_of[threadIdx.x];
+        atomicAdd((uint64*)&n_missing[f0 + threadIdx.x], count);
+    }
+}
+
+// The largest integer for NaN, the same one for both zeros.
+__device__ __forceinline__ Key sort_key(Value x)
+{
+    constexpr int32 BITS = 8 * sizeof(Key) - 1;
+    constexpr Key LARGEST = (Key)(((uint64)1 << BITS) - 1);
+    if (x != x) return LARGEST;
+#if DOUBLE
+    const Key bits = __double_as_longlong(x);
+#else
+    const Key bits = __float_as_int(x);
+#endif
+    const Key key = bits ^ (bits >> BITS & LARGEST);  // negative values descend by their bits
+    return key == -1 ? 0 : key;
+}
+
+// keys (n,): of the values x[start + row[i] * stride], with i for row[i] unless `picked`.
+// row int64 (n,).
+extern "C" __global__ void __launch_bounds__(BIN_THREADS)
+sort_keys(const Value* __restrict__ x, const int64* __restrict__ row, int32 picked, int64 n,
+          int64 stride, int64 start, Key* __restrict__ keys)
+{
+    const int64 i = (int64)blockIdx.x * BIN_THREADS + threadIdx.x;
+    if (i < n) keys[i] = sort_key(x[start + (picked ? row[i] : i) * stride]);
+}

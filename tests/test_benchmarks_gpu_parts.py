@@ -1,0 +1,164 @@
+"""The parts of the benchmark of GPUs that need no device: peers, counts, bounds, predictions."""
+
+from __future__ import annotations
+
+import sys
+import types
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu import cases, peers, predicted, text, tree_shapes
+from benchmarks.gpu.cases import CASES, CUML, EQUALITY, FIT, HISTOGRAM, PREDICTION, XGBOOST
+from benchmarks.gpu.counting import CountingRuntime, Counts
+from benchmarks.peers import EXTRA_TREES, FOREST, OURS, Setting
+from benchmarks.tables import CLASSIFICATION, REGRESSION
+from tests.shim_runtime import ShimRuntime
+
+# ---- peers -------------------------------------------------------------------------------------
+
+
+def test_xgboost_is_asked_for_the_same_forest(monkeypatch: Any) -> None:
+    asked: dict[str, Any] = {}
+    fake = types.ModuleType("xgboost")
+    fake.QuantileDMatrix = lambda X, y, max_bin: (len(X), max_bin)  # type: ignore[attr-defined]
+
+    def train(words: dict[str, Any], matrix: Any, num_boost_round: int) -> str:
+        asked.update(words, matrix=matrix, rounds=num_boost_round)
+        return "booster"
+
+    fake.train = train  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "xgboost", fake)
+    X = np.zeros((10, 28), np.float32)
+    data = peers.DeviceTable(X, X[:, 0], X, X[:, 0], CLASSIFICATION)
+    peer = peers.XGBoostOnGpu()
+    assert peer.fit(data, Setting(FOREST, CLASSIFICATION, 7, max_depth=4), 3) == "booster"
+    assert asked["num_parallel_tree"] == 7 and asked["rounds"] == 1 and asked["device"] == "cuda"
+    assert asked["colsample_bynode"] == pytest.approx(5 / 28) and asked["matrix"] == (10, 255)
+    assert "random thresholds" in str(peer.refuses(Setting(EXTRA_TREES, REGRESSION)))
+
+
+def test_cuml_is_asked_for_the_same_forest(monkeypatch: Any) -> None:
+    asked: dict[str, Any] = {}
+
+    class Forest:
+        def __init__(self, **words: Any) -> None:
+            asked.update(words)
+
+        def fit(self, X: Any, y: Any) -> Forest:
+            asked["dtype"] = y.dtype
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            return np.column_stack([X[:, 0], X[:, 0]])
+
+    fake = types.ModuleType("cuml.ensemble")
+    fake.RandomForestClassifier = Forest  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cuml.ensemble", fake)
+    X = np.zeros((10, 28), np.float32)
+    data = peers.DeviceTable(X, X[:, 0], X, X[:, 0], CLASSIFICATION)
+    peer, setting = peers.CumlOnGpu(), Setting(FOREST, CLASSIFICATION, 7)
+    model = peer.fit(data, setting, 3)
+    assert asked["max_depth"] == peers.DEEPEST and asked["dtype"] == np.int32
+    assert asked["bootstrap"] is True and "depth at most" in str(peer.remark(setting))
+    assert peer.predict(model, X).shape == (10, 2)
+
+
+def test_probabilities_of_either_form() -> None:
+    second = np.array([0.25, 1.0])
+    both = peers.as_two_columns(second, CLASSIFICATION)
+    np.testing.assert_array_equal(both, [[0.75, 0.25], [0.0, 1.0]])
+    assert peers.as_two_columns(both, CLASSIFICATION) is both
+    assert peers.as_two_columns(second, REGRESSION) is second
+
+
+# ---- counting ----------------------------------------------------------------------------------
+
+
+def test_a_wait_is_a_copy_after_work() -> None:
+    counts = Counts()
+    runtime = CountingRuntime(ShimRuntime(), counts)
+    array = runtime.xp.zeros(3)
+    runtime.to_host(array)
+    runtime.to_host(array)
+    late = runtime.read_later(array)
+    runtime.xp.full(2, 1.0)
+    runtime.xp.empty(2)
+    late()
+    runtime.asarray(np.zeros(2))
+    assert counts.of == {"array_calls": 2, "reads": 3, "waits": 2, "uploads": 1}
+    assert counts.per(2)["reads_per_tree"] == 1.5 and counts.per(2)["launches_per_tree"] == 0.0
+    counts.clear()
+    runtime.to_host(array)
+    assert counts.of == {"reads": 1}
+    assert runtime.n_multiprocessors == 4
+
+
+# ---- cases and bounds -------------------------------------------------------------------------
+
+
+def test_cases_have_names_of_their_own() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert {case.kind for case in CASES} == {EQUALITY, FIT, HISTOGRAM, PREDICTION}
+    assert [case.kind for case in cases.choose("11m")] == [HISTOGRAM]
+    with pytest.raises(ValueError, match="no case contains 'nothing'"):
+        cases.choose("nothing")
+    small = [case.sized("small") for case in CASES]
+    assert all(case.rows <= 22_000 and not case.bounds for case in small)
+    assert all(case.sized("full") is case for case in CASES)
+
+
+def test_bounds_are_judged() -> None:
+    case = next(case for case in CASES if XGBOOST in case.bounds and CUML in case.bounds)
+    common = {"case": case.name, "kind": FIT, "scale": "full", "bounds": dict(case.bounds)}
+    records = [
+        {**common, "who": OURS, "seconds": 0.6, "score": 0.5},
+        {**common, "who": XGBOOST, "seconds": 1.0, "score": 0.5},
+        {**common, "who": CUML, "seconds": 2.0, "score": 0.5},
+    ]
+    (sentence,) = text.missed_bounds(records)
+    assert f"0.600 of {XGBOOST}'s time, 0.5 allowed" in sentence
+    level = {"case": "h", "kind": HISTOGRAM, "who": "a", "scale": "full", "bounds": {"floor": 2.0}}
+    assert text.missed_bounds([{**level, "of_ceiling": 0.5, "exact": True}]) == []
+    missed = text.missed_bounds([{**level, "of_ceiling": 0.49, "exact": False}])
+    assert missed == ["h, a: 49% of the ceiling", "h, a: wrong sums"]
+
+
+# ---- what was foretold -------------------------------------------------------------------------
+
+
+def test_what_was_foretold_is_what_is_counted(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "foretold.json"
+    assert predicted.main(path) == 0
+    assert path.read_text() == predicted.RESULT.read_text(), "run benchmarks.gpu.predicted anew"
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_every_bounded_case_is_foretold() -> None:
+    foretold = {prediction.case for prediction in predicted.predictions()}
+    assert foretold <= {case.name for case in CASES}
+    assert {case.name for case in CASES if case.bounds} <= foretold
+
+
+def test_a_stage_is_as_slow_as_its_slowest_resource() -> None:
+    rates = predicted.Rates(bytes=10.0, additions=4.0, words=2.0, launches=1.0)
+    work = predicted.Work(bytes=20.0, launches=1.0)
+    assert work.seconds(rates) == (2.0, "bytes")
+    both = work + predicted.Work(additions=8.0, words=1.0)
+    assert both.seconds(rates) == (2.5, "additions")  # one port: 2 and 0.5
+    assert [predicted.seconds_in_words(s) for s in (2.0, 0.0123, 1.5e-5)] == [
+        "2 s",
+        "12.3 ms",
+        "15 us",
+    ]
+
+
+def test_shapes_of_trees_are_those_of_trees() -> None:
+    for shape in tree_shapes.SHAPES.values():
+        assert len(shape.rows) == len(shape.split)
+        assert shape.n_nodes == 2 * sum(shape.split) + 1
+        assert all(b <= a for a, b in pairwise(shape.rows))
+        assert all(b <= 2 * a for a, b in pairwise(shape.split))

@@ -1,0 +1,318 @@
+"""Features on a GPU stay there, from fit to prediction; the model is that of NumPy's arrays.
+
+The GPU is the fake of CuPy whose kernels run on the CPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import gpuboost
+from gpuboost.backends import coded, devices
+from gpuboost.data.arrays import is_on_device
+from tests import cuda_shim, fake_cupy
+from tests.device_cases import table
+from tests.estimator_cases import NAMES
+from tests.estimator_cases import make as make_for_numpy
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+FOREST = "RandomForestClassifier"
+
+
+def make(name: str, **params: Any) -> Any:
+    """An estimator that fits in an instant."""
+    return make_for_numpy(name, **{"device": "auto", **params})
+
+
+def to_gpu(array: np.ndarray, number: int = 0) -> Any:
+    """An array of CuPy on one of the devices."""
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(number):
+        return cupy.asarray(array)
+
+
+def to_cpu(array: Any) -> np.ndarray:
+    """What lies on a device, on the host."""
+    assert isinstance(array, fake_cupy.Array)
+    with array.device:
+        return array.get()
+
+
+class Tensor:
+    """An array of another library over the memory of one of CuPy's."""
+
+    def __init__(self, array: Any, kind: int | None) -> None:
+        self.array = array
+        if kind is None:
+            self.__cuda_array_interface__ = array.__cuda_array_interface__
+        else:
+            self.__dlpack_device__ = lambda: (kind, array.device.id)
+            self.__dlpack__ = lambda **_: array
+
+
+@pytest.fixture
+def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake takes `Tensor` without a copy, as CuPy does."""
+    cupy: Any = sys.modules["cupy"]
+    asarray = cupy.asarray
+
+    def adopt(value: Any, *args: Any, **words: Any) -> Any:
+        return value.array if isinstance(value, Tensor) else asarray(value, *args, **words)
+
+    monkeypatch.setattr(cupy, "asarray", adopt)
+    monkeypatch.setattr(cupy, "from_dlpack", lambda value: value.__dlpack__(), raising=False)
+
+
+@pytest.fixture
+def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of every copy to the host."""
+    sizes: list[int] = []
+    get = fake_cupy.Array.get
+
+    def counted(self: Any, *args: Any, **words: Any) -> Any:
+        sizes.append(self.nbytes)
+        return get(self, *args, **words)
+
+    monkeypatch.setattr(fake_cupy.Array, "get", counted)
+    return sizes
+
+
+# Models and predictions -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_estimator(name: str, dtype: Any, machine: fake_cupy.Machine) -> None:
+    X, y = table(name)
+    X = X.astype(dtype)
+    expected = make(name).fit(X, y)
+    given = to_gpu(np.asfortranarray(X) if dtype == np.float32 else X)
+    model = make(name).fit(given, to_gpu(y))
+    assert model.device_ == "cuda:0"
+    assert model.fingerprint() == expected.fingerprint()
+    for method in ("predict", "predict_proba", "predict_log_proba", "apply"):
+        if hasattr(expected, method):
+            found, right = to_cpu(getattr(model, method)(given)), getattr(expected, method)(X)
+            np.testing.assert_array_equal(found, right)
+            assert found.dtype == right.dtype
+    assert model.score(given, to_gpu(y)) == expected.score(X, y)
+    assert type(model.predict(X)) is np.ndarray
+
+
+def test_features_are_never_copied_to_the_host(copied: list[int]) -> None:
+    X, y = table(FOREST, 2000)
+    given = to_gpu(X)
+    model = make(FOREST, n_estimators=2, max_depth=3, max_bins=16).fit(given, y)
+    model.predict_proba(given)
+    model.apply(given)
+    assert max(copied) < X.nbytes / 20, copied
+
+
+def test_the_device_that_features_are_on(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    given = to_gpu(X, 1)
+    for device in ("auto", "cuda", "cuda:1"):
+        model = make(FOREST, device=device).fit(given, y)
+        assert model.device_ == "cuda:1"
+        assert model.predict_proba(given).device.id == 1
+        assert machine.current == 0
+    assert model.apply(given).device.id == 1
+    assert model.predict(given).device.id == 1
+    with pytest.raises(
+        ValueError, match="X is on cuda:1, but device='cuda:0'; use device=\"cuda:1\""
+    ):
+        model.set_params(device="cuda:0").predict(given)
+
+
+def test_whole_numbers_and_halves(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    X = np.nan_to_num(X * 8)
+    for dtype in (np.int16, np.int64, np.uint8, np.float16, bool):
+        with np.errstate(invalid="ignore"):
+            part = np.clip(X, 0, 200).astype(dtype)
+        model = make(FOREST).fit(to_gpu(part), y)
+        assert model.fingerprint() == make(FOREST).fit(part, y).fingerprint()
+
+
+@pytest.mark.parametrize("kind", [None, 2, 13])
+def test_arrays_of_other_libraries(kind: int | None, tensors: None) -> None:
+    X, y = table(FOREST)
+    given = Tensor(to_gpu(X), kind)
+    model = make(FOREST).fit(given, y)
+    assert model.device_ == "cuda:0"
+    np.testing.assert_array_equal(to_cpu(model.predict(given)), model.predict(X))
+
+
+def test_what_is_on_a_gpu(machine: fake_cupy.Machine) -> None:
+    X = np.eye(2)
+    on_gpu = to_gpu(X)
+    assert [is_on_device(Tensor(on_gpu, kind)) for kind in (None, 1, 2, 3, 13)] == [
+        *(True, False, True, False, True)
+    ]
+    assert is_on_device(on_gpu)
+    assert not any(map(is_on_device, (X, X.tolist(), None, "X", gpuboost.Dataset(X))))
+
+
+@pytest.mark.parametrize("budget", [1 << 14, 1 << 30])
+def test_rows_left_out_of_trees_of_two_fits(
+    budget: int, machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn again on the device, few trees and few rows at a time, in the order of the trees."""
+    monkeypatch.setattr(coded, "DEVICE_ROWS_PER_BLOCK", 64)
+    X, y = table(FOREST)
+    words = {"oob_score": True, "warm_start": True, "max_samples": 0.3, "n_estimators": 20}
+    X, y = to_gpu(X), to_gpu(y)
+    models = [make(FOREST, device=device, **words) for device in ("cuda", "numpy")]
+    for model in models:
+        on_host = model.device == "numpy"
+        given = (to_cpu(X), to_cpu(y)) if on_host else (X, y)
+        model.fit(*given)
+        machine.pool_free, machine.free = 0, budget
+        model.set_params(n_estimators=27).fit(*given)
+    found, expected = (model.oob_decision_function_ for model in models)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, expected)
+    launched = str(machine.launches).count("add_left_out")
+    assert launched > 12 if budget == 1 << 14 else launched < 12
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_categories_weights_and_rows_left_out(weights: bool, machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    weight = np.random.default_rng(2).exponential(size=len(X)) if weights else None
+    words = {"categorical_features": [1], "oob_score": True, "n_estimators": 20, "max_samples": 0.3}
+    expected = make(FOREST, **words).fit(X, y, weight)
+    given_weight = None if weight is None else to_gpu(weight)
+    model = make(FOREST, **words).fit(to_gpu(X), to_gpu(y), given_weight)
+    assert model.fingerprint() == expected.fingerprint()
+    np.testing.assert_array_equal(model.oob_decision_function_, expected.oob_decision_function_)
+    X[:3, 1] = 77  # unknown
+    np.testing.assert_array_equal(to_cpu(model.predict_proba(to_gpu(X))), expected.predict_proba(X))
+
+
+def test_trees_added_to_a_model(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    expected = make(FOREST, n_estimators=5).fit(X, y)
+    model = make(FOREST, n_estimators=2, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=5).fit(to_gpu(X), y)
+    assert model.device_ == "cuda:0"
+    assert model.fingerprint() == expected.fingerprint()
+
+
+def test_classes_that_are_strings_come_to_the_host(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    y = np.array(["a", "b", "c"])[y]
+    model = make(FOREST).fit(to_gpu(X), y)
+    np.testing.assert_array_equal(model.predict(to_gpu(X)), make(FOREST).fit(X, y).predict(X))
+    assert model.score(to_gpu(X), y) == model.score(X, y)
+
+
+def test_several_outputs(machine: fake_cupy.Machine) -> None:
+    X, y = table("RandomForestRegressor")
+    y = np.column_stack([y, X[:, 0]])
+    model = make("RandomForestRegressor").fit(to_gpu(X), to_gpu(y))
+    np.testing.assert_array_equal(to_cpu(model.predict(to_gpu(X))), model.predict(X))
+    assert model.score(to_gpu(X), to_gpu(y)) == model.score(X, y)
+
+
+def test_hard_votes(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    model = make(FOREST, voting="hard").fit(to_gpu(X), y)
+    np.testing.assert_array_equal(to_cpu(model.predict_proba(to_gpu(X))), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_paths(single: bool, machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse = types.ModuleType("cupyx.scipy.sparse")
+    sparse.csr_matrix = lambda matrix: ("copied", matrix)  # type: ignore[attr-defined]
+    for name in ("cupyx", "cupyx.scipy"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", sparse)
+    X, y = table(FOREST)
+    model = make("DecisionTreeClassifier" if single else FOREST)
+    model.fit(to_gpu(X), y)
+    found, expected = model.decision_path(to_gpu(X)), model.decision_path(X)
+    if not single:
+        (found, _), (expected, _) = found, expected
+    word, matrix = found
+    assert word == "copied"
+    assert matrix.dtype == np.float64
+    assert (matrix != expected).nnz == 0
+
+
+def test_datasets_are_made_on_the_host(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    data = gpuboost.Dataset(to_gpu(X))
+    assert type(data.binned.codes) is np.ndarray
+    assert make(FOREST).fit(data, y).fingerprint() == make(FOREST).fit(X, y).fingerprint()
+
+
+def test_binned_data_is_predicted_on_the_device(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    model = make(FOREST, device="cuda").fit(gpuboost.Dataset(X), y)
+    expected = make(FOREST, device="numpy").fit(X, y).predict_proba(X)
+    allocated = []
+    for _ in range(2):
+        before = machine.allocations
+        np.testing.assert_array_equal(model.predict_proba(gpuboost.Dataset(X)), expected)
+        allocated.append(machine.allocations - before)
+    assert allocated[0] == allocated[1] + 4  # the trees are there: nodes, offsets, masks, values
+
+
+# Errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "numpy", "numba"])
+def test_a_device_of_the_host_is_refused(device: str, machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    expected = rf"device='{device}' is not; copy .*cupy\.asnumpy.* or use device=\"cuda\""
+    with pytest.raises(TypeError, match=expected):
+        make(FOREST, device=device).fit(to_gpu(X), y)
+    model = make(FOREST).fit(X, y).set_params(device=device)
+    with pytest.raises(TypeError, match=expected):
+        model.predict(to_gpu(X))
+
+
+def test_a_gpu_that_cannot_be_used(
+    machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = table(FOREST)
+    given = to_gpu(X)
+    monkeypatch.setattr(devices, "_find", lambda process: devices.Found((), "the driver is old"))
+    for device in ("auto", "cuda"):
+        with pytest.raises(RuntimeError, match="cannot be used: the driver is old"):
+            make(FOREST, device=device).fit(given, y)
+    with pytest.raises(ValueError, match="device must be"):
+        make(FOREST, device="gpu").fit(given, y)
+    with pytest.raises(NotFittedError):
+        make(FOREST).predict(given)
+
+
+def test_input_is_judged_where_it_is(machine: fake_cupy.Machine) -> None:
+    X, y = table("RandomForestRegressor")
+    model = make("RandomForestRegressor")
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        model.fit(to_gpu(X[:, 0]), y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(to_gpu(X), y[:-1])
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        model.fit(to_gpu(X.astype(complex)), y)
+    bad = X.copy()
+    bad[7, 4] = -np.inf
+    with pytest.raises(ValueError, match=r"infinity: feature 4 is -inf in row 7; clip it"):
+        model.fit(to_gpu(bad, 1), y)
+    assert machine.current == 0
+    model.fit(to_gpu(X), y)
+    with pytest.raises(ValueError, match=r"X has 5 features, but Random.* is expecting 6"):
+        model.predict(to_gpu(X[:, :5]))
+    with pytest.raises(ValueError, match=r"infinity: feature 4"):
+        model.predict(to_gpu(bad))

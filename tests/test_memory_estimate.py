@@ -1,0 +1,357 @@
+"""What is foretold of a fit's memory is what its host code allocates, array for array."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuboost
+from gpuboost import estimate_memory
+from gpuboost.backends.cuda import CudaLevelOps
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.cuda.binning import fit_bins
+from gpuboost.backends.cuda.memory import (
+    DeviceShape,
+    binning_peak,
+    foretell,
+    nodes_at,
+    trees_at_once,
+)
+from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
+from gpuboost.engine.level_loop import grow_levels
+from gpuboost.engine.scores import ENTROPY
+from gpuboost.engine.spec import GrowTask
+from tests import cuda_shim
+from tests.harness import Problem, make_columns, make_target, make_weights
+from tests.shim_runtime import ShimRuntime
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+SHAPE = DeviceShape.of(ShimRuntime())
+
+
+# ---- What a fit on the CPU shim really allocates -----------------------------------------------
+
+
+class Tracked(np.ndarray):
+    """An array whose own memory, not that of a view, is on a meter as long as it lives."""
+
+    meter: Meter | None = None  # of all that are made
+
+    def __array_finalize__(self, source: Any) -> None:
+        self._held = 0
+        # What NumPy's functions return is seen as a view of a plain array of their own.
+        own = self.base is None or (type(self.base) is np.ndarray and self.base.base is None)
+        if own and self.meter is not None:
+            self._held = -(-self.nbytes // UNIT) * UNIT
+            self.meter.take(self._held)
+
+    def __del__(self) -> None:
+        if self._held and self.meter is not None:
+            self.meter.now -= self._held
+
+    @classmethod
+    def copy_of(cls, host: np.ndarray) -> Tracked:
+        made = cls(host.shape, host.dtype)
+        made[...] = host
+        return made
+
+
+class TrackedModule:
+    """NumPy whose arrays are tracked."""
+
+    ndarray = Tracked
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if isinstance(found, (type, np.ufunc)) or not callable(found):
+            return found
+
+        def tracked(*args: Any, **keywords: Any) -> Any:
+            made = found(*args, **keywords)
+            if type(made) is not np.ndarray:
+                return made
+            return Tracked.copy_of(made) if made.base is None else made.view(Tracked)
+
+        return tracked
+
+
+class TrackedRuntime(ShimRuntime):
+    """The shim, with its arrays on a meter."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.xp = TrackedModule()  # type: ignore[assignment]
+
+    def asarray(self, host: np.ndarray) -> np.ndarray:
+        return host if isinstance(host, Tracked) else Tracked.copy_of(np.ascontiguousarray(host))
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        return np.array(array)
+
+    def read_later(self, array: np.ndarray) -> Any:
+        copied = np.array(array)
+        return lambda: copied
+
+
+@pytest.fixture
+def meter() -> Any:
+    gc.collect()
+    Tracked.meter = Meter()
+    yield Tracked.meter
+    Tracked.meter = None
+
+
+def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
+    """Most bytes held while the first trees grow."""
+    grow_levels(CudaLevelOps(TrackedRuntime(), task), task, task.trees[:n_trees])
+    return meter.peak
+
+
+def problem(target: str = "two classes", n: int = 900, n_trees: int = 3, **given: Any) -> Problem:
+    """Five columns, two of them categorical; deep enough to fill levels."""
+    rng = np.random.default_rng(2)
+    X = make_columns(rng, n, ["normal", "heavy", "normal", "binary", "binary"], np.float32)
+    X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
+    y, classification = make_target(rng, X, target)
+    kinds = np.array([0, 0, 0, 1, 1], dtype=bool)
+    made = Problem(X, y, classification, is_categorical=kinds, max_bins=40, n_trees=n_trees)
+    return replace(made, **given).with_options(max_depth=5)
+
+
+def task_of(asked: Problem, budget: int = 1 << 26) -> GrowTask:
+    _, matrix, sampler, target = asked.prepare()
+    return asked.task(matrix, sampler, target, memory_budget=budget)
+
+
+@needs_compiler
+@pytest.mark.parametrize("method", ["all", "bootstrap", "subset"])
+@pytest.mark.parametrize("target", ["two classes", "five classes", "values", "outputs"])
+def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter) -> None:
+    task = task_of(problem(target, method=method))
+    found = foretell(task, 3, SHAPE)
+    assert found.peak == really_taken(task, 3, meter)
+    assert found.lasting > 2 * 5 * 900  # codes in both layouts
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_depth": 1},
+        {"max_features": 2},
+        {"min_samples_leaf": 20},
+        {"random_thresholds": True},
+        {"score": ENTROPY},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_every_option_is_counted(changes: dict[str, Any], meter: Meter) -> None:
+    task = task_of(problem("five classes").with_options(**changes))
+    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["integers", "real"])
+@pytest.mark.parametrize("method", ["all", "bootstrap", "subset"])
+def test_weights_are_counted(kind: str, method: str, meter: Meter) -> None:
+    weights = make_weights(np.random.default_rng(0), 900, kind)
+    task = task_of(problem("values", weights=weights, method=method))
+    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+
+
+@needs_compiler
+@pytest.mark.parametrize("balance", [False, True])
+def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> None:
+    asked = problem("five classes", is_categorical=None, balance=balance, method="bootstrap")
+    task = task_of(asked)
+    assert foretell(task, 3, SHAPE).peak == really_taken(task, 3, meter)
+
+
+@needs_compiler
+@pytest.mark.parametrize("budget", [1 << 14, 1 << 18, 1 << 21])
+def test_slices_are_counted(budget: int, meter: Meter) -> None:
+    """The host asks for the number of nodes where histograms do not fit: an estimate then."""
+    task = task_of(problem("two classes", n=2000), budget)
+    ratio = foretell(task, 3, SHAPE).peak / really_taken(task, 3, meter)
+    assert 0.95 < ratio < 1.15
+
+
+@needs_compiler
+@pytest.mark.parametrize("depth", [13, 16])
+def test_deep_trees_are_near(depth: int, meter: Meter) -> None:
+    """Levels whose size is asked for: full ones are foretold, so there is never too little."""
+    asked = problem("two classes", n=3000, method="bootstrap", is_categorical=None, n_trees=2)
+    task = task_of(asked.with_options(max_depth=depth), 1 << 22)
+    assert 0.95 < foretell(task, 2, SHAPE).peak / really_taken(task, 2, meter) < 1.3
+
+
+@needs_compiler
+@pytest.mark.parametrize("n_features", [3, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: Meter) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, n_features)).astype(dtype)
+    weights = rng.uniform(0.5, 1, len(X)) if weighted else None
+    fit_bins(TrackedRuntime(), X, np.zeros(n_features, dtype=bool), 255, weights)
+    foretold = binning_peak(n_features, len(X), X.itemsize, weighted)
+    assert abs(foretold / meter.peak - 1) < 0.05
+
+
+# ---- Trees at once -----------------------------------------------------------------------------
+
+
+def test_as_many_trees_grow_as_fit() -> None:
+    task = task_of(problem("two classes", n_trees=40, method="bootstrap"), 1 << 20)
+    for budget in (1 << 21, 1 << 22, 1 << 24):
+        n_trees = trees_at_once(task, budget, SHAPE)
+        found = [foretell(task, n, SHAPE) for n in (n_trees, n_trees + 1)]
+        assert found[0].peak - found[0].lasting <= budget
+        assert n_trees == 40 or found[1].peak - found[1].lasting > budget
+    assert trees_at_once(task, 1, SHAPE) == 1
+    assert trees_at_once(task, 1 << 40, SHAPE) == 40
+
+
+def test_nodes_of_a_tree_to_purity() -> None:
+    for rows in (1, 5, 1000, 1_000_000):
+        levels = [nodes_at(depth, rows) for depth in range(100)]
+        assert levels[0] == 1 and levels[-1] == 0
+        assert 0.3 * rows <= sum(levels) <= 2 * rows + 1
+        assert all(b <= 2 * a for a, b in pairwise(levels) if a)
+
+
+# ---- The public function -----------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("estimator", "given"),
+    [
+        (gpuboost.DecisionTreeClassifier(max_depth=6), {}),
+        (gpuboost.DecisionTreeRegressor(max_depth=6), {"n_outputs": 2}),
+        (gpuboost.RandomForestClassifier(4, max_depth=6), {"n_classes": 3}),
+        (gpuboost.RandomForestClassifier(4, max_depth=6, class_weight="balanced"), {}),
+        (gpuboost.RandomForestClassifier(4, max_depth=6, class_weight="balanced_subsample"), {}),
+        (gpuboost.RandomForestRegressor(4, max_depth=6, max_samples=0.5), {"weighted": True}),
+        (gpuboost.ExtraTreesRegressor(4, max_depth=6), {}),
+        (gpuboost.BaggingClassifier(gpuboost.DecisionTreeClassifier(max_depth=6), 3), {}),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "-".join(value),
+)
+def test_an_estimate_is_near_the_peak_of_a_fit(
+    estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
+) -> None:
+    from gpuboost.estimators import base
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 6), dtype=np.float32)
+    X[::7, 0] = np.nan
+    n_classes, n_outputs = given.get("n_classes", 2), given.get("n_outputs", 1)
+    y: Any = rng.integers(0, n_classes, 1500)
+    if not hasattr(estimator, "predict_proba"):
+        y = rng.standard_normal((1500, n_outputs)) if n_outputs > 1 else rng.standard_normal(1500)
+    weights = rng.uniform(0.5, 1, 1500) if given.get("weighted") else None
+    backend = CudaBackend(TrackedRuntime(budget=1 << 30, n_multiprocessors=132))
+    monkeypatch.setattr(base, "choose_backend", lambda device, work: backend)
+    estimator.set_params(random_state=0).fit(X, y, weights)
+    foretold = estimate_memory(estimator, 1500, 6, memory_budget=1 << 30, **given)
+    assert abs(foretold / meter.peak - 1) < 0.15
+
+
+def test_less_memory_is_enough_for_less_at_once() -> None:
+    forest = gpuboost.RandomForestClassifier(100, max_depth=12)
+    whole = estimate_memory(forest, 100_000, 28)
+    parts = [estimate_memory(forest, 100_000, 28, memory_budget=1 << b) for b in (26, 30, 33, 50)]
+    assert parts == sorted(parts) and parts[-1] == whole
+    lasting = 100_000 * (28 + 32 + 4)
+    assert all(parts[i] <= (1 << b) + 1.2 * lasting for i, b in ((1, 30), (2, 33)))
+
+
+def test_more_takes_more() -> None:
+    def estimate(rows: int = 10_000, features: int = 20, **given: Any) -> int:
+        forest = gpuboost.RandomForestClassifier(10, max_depth=8)
+        return estimate_memory(forest, rows, features, **given)
+
+    least = estimate()
+    assert estimate(rows=20_000) > least and estimate(features=80) > least
+    assert estimate(n_classes=9) > least
+    tall = gpuboost.DecisionTreeClassifier(max_depth=2)
+    sizes = [estimate_memory(tall, 10**6, 20, dtype=d) for d in (np.float32, "float64")]
+    assert sizes[1] > 1.5 * sizes[0] > 1.5 * 10**6 * 20 * 4
+    tree = gpuboost.DecisionTreeClassifier(max_depth=8)
+    assert estimate_memory(tree, 10_000, 20, weighted=True) > estimate_memory(tree, 10_000, 20)
+
+
+def test_an_estimate_leaves_the_estimator_alone() -> None:
+    state = np.random.RandomState(0)
+    tree = gpuboost.DecisionTreeClassifier(max_depth=3, random_state=state)
+    estimate_memory(tree, 100, 3)
+    assert tree.random_state is state and not hasattr(tree, "classes_")
+    assert state.randint(1000) == np.random.RandomState(0).randint(1000)
+
+
+def test_large_tables_are_foretold_without_their_memory() -> None:
+    tree = gpuboost.DecisionTreeClassifier(max_depth=6)
+    assert estimate_memory(tree, 50_000_000, 100, memory_budget=1 << 34) > 50_000_000 * 200
+
+
+def test_nonsense_is_refused() -> None:
+    tree = gpuboost.DecisionTreeClassifier()
+    with pytest.raises(TypeError, match="estimator must be an estimator of gpuboost, got int"):
+        estimate_memory(3, 10, 10)
+    with pytest.raises(ValueError, match="n_samples"):
+        estimate_memory(tree, 0, 10)
+    with pytest.raises(ValueError, match="dtype must be"):
+        estimate_memory(tree, 10, 10, dtype=np.int8)
+    with pytest.raises(ValueError, match="memory_budget"):
+        estimate_memory(tree, 10, 10, memory_budget=0)
+    with pytest.raises(ValueError, match="max_depth"):
+        estimate_memory(gpuboost.DecisionTreeClassifier(max_depth=0), 10, 10)
+
+
+def test_phantoms_have_the_shapes_of_arrays() -> None:
+    meter = Meter()
+    xp = PhantomModule(meter)
+    made = xp.zeros((6, 4), dtype=np.int32)
+    real = np.zeros((6, 4), dtype=np.int32)
+    assert meter.now == UNIT
+    for work in (
+        lambda a: a.T,
+        lambda a: a[2:5, 1],
+        lambda a: a[None, ..., 0],
+        lambda a: a.reshape(-1, 8),
+        lambda a: a.ravel()[:8].view(np.int64),
+        lambda a: a.astype(np.uint8),
+        lambda a: a + 1,
+        lambda a: 2 * a - a,
+        lambda a: a / 3,
+        lambda a: a > 3,
+        lambda a: a.sum(axis=1),
+        lambda a: a.sum(axis=-1, keepdims=True),
+        lambda a: a.sum(axis=0, keepdims=True),
+        lambda a: a[:, 0] * a[:, 1].astype(np.float64),
+        lambda a: a[a[:, 0]],
+    ):
+        phantom, array = work(made), work(real)
+        assert (phantom.shape, phantom.dtype) == (array.shape, array.dtype)
+        assert (phantom.size, phantom.nbytes, phantom.ndim) == (
+            array.size,
+            array.nbytes,
+            array.ndim,
+        )
+    view = made[1:]
+    del made, phantom
+    assert meter.now == UNIT
+    del view
+    assert meter.now == 0 and meter.peak >= 2 * UNIT
+    with pytest.raises(AttributeError, match="phantoms have no sort"):
+        xp.sort(xp.ones(3))
