@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -87,7 +88,7 @@ class History:
         self._queue[-1]["rise"] = np.where(here, known["rise"], -1.0)
         return here
 
-    def trees(self) -> list[GrownTree]:
+    def trees(self, n_threads: int) -> list[GrownTree]:
         """The trees of the batch, nodes breadth-first."""
         levels = [self._ops.to_host(level) for level in self._levels]
         whole = joined(levels)
@@ -95,15 +96,21 @@ class History:
         whole["feature"][whole["left"] == 0] = LEAF
         if isinstance(self._ops, SubtreeOps):
             whole = self._ops.with_subtrees(whole, [len(level["tree"]) for level in levels])
-        found = []
-        for nodes, local in tree_nodes(whole["tree"], self._n_trees):
+
+        def tree_of(part: tuple[Any, np.ndarray]) -> GrownTree:
+            nodes, local = part
             own = {name: column[nodes] for name, column in whole.items()}
             own["left"] = localised(own["left"], local)
             sum_children(own["left"], own["sums"])
             if self._max_leaf_nodes != NO_LIMIT:
                 own = self._pruned(own)
-            found.append(as_grown(own))
-        return found
+            return as_grown(own)
+
+        parts = tree_nodes(whole["tree"], self._n_trees)
+        if n_threads == 1 or len(parts) == 1:
+            return list(map(tree_of, parts))
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(tree_of, parts))
 
     def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Without the splits that best-first growth did not reach after all."""

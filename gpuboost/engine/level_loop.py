@@ -64,8 +64,13 @@ class LevelOps(Protocol):
         """The accepted nodes that ``chosen``, bool (m,) on the host, has too."""
 
 
-def grow_levels(ops: LevelOps, task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
-    """Grow ``trees`` together; the result does not depend on which trees share a batch."""
+def grow_levels(
+    ops: LevelOps, task: GrowTask, trees: Sequence[int], n_threads: int = 1
+) -> list[GrownTree]:
+    """Grow ``trees`` together; the result does not depend on which trees share a batch.
+
+    ``n_threads`` make trees of the levels at the end.
+    """
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     rows, frontier = ops.roots(trees)
     history = History(ops, len(trees), task.options.max_leaf_nodes)
@@ -80,4 +85,4 @@ def grow_levels(ops: LevelOps, task: GrowTask, trees: Sequence[int]) -> list[Gro
         history.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)
         depth += 1
-    return history.trees()
+    return history.trees(n_threads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +14,13 @@ from gpuboost.engine.spec import GrowTask
 from gpuboost.engine.tree import finish_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import Target, TreeOptions, TreeRows
+    from gpuboost.engine.spec import GrownTree, Target, TreeOptions, TreeRows
     from gpuboost.engine.tree import Tree
     from gpuboost.estimators.fitted import Batch
     from gpuboost.estimators.settings import Machine
@@ -66,11 +69,29 @@ def grow_trees(
         n_threads=machine.n_threads,
         sampler=sampler,
     )
-    grown_trees = with_progress(backend.grow(task), len(plan.batch.trees), machine.verbose)
-    score = plan.options.score
-    for tree, grown in grown_trees:
+
+    def finish(numbered: tuple[int, GrownTree]) -> Tree:
+        tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        yield finish_tree(grown, matrix.mapper, plan.target, sampler.brief, score)
+        return finish_tree(grown, matrix.mapper, plan.target, sampler.brief, plan.options.score)
+
+    trees = in_threads(finish, backend.grow(task), machine.n_threads)
+    yield from with_progress(trees, len(plan.batch.trees), machine.verbose)
+
+
+def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
+    """Do ``work`` on items as they come; results in order."""
+    if n_threads == 1:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:

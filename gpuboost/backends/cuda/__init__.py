@@ -28,4 +28,4 @@ def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTre
     ops = CudaLevelOps(runtime, replace(task, memory_budget=share))
     for first in range(0, len(task.trees), size):
         trees = task.trees[first : first + size]
-        yield from zip(trees, grow_levels(ops, task, trees), strict=True)
+        yield from zip(trees, grow_levels(ops, task, trees, task.n_threads), strict=True)
