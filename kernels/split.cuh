@@ -303,8 +303,7 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, 
     const int64 missing_count = cells.count(at_missing);
     const int64 hessian = left_sum(space, cells, item, 0);
     const int64 count = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : 0;
-    const bool choice = missing_hessian > 0 && node.hessian - hessian > missing_hessian;
-    const bool right = item.candidate && !(choice && directions == ONLY_LEFT)
+    const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
                        && is_valid(node, options, hessian, count);
     const bool left = item.candidate && missing_hessian > 0 && directions != ONLY_RIGHT
                       && is_valid(node, options, hessian + missing_hessian, count + missing_count);

@@ -157,9 +157,9 @@ class NaiveTree:
             other = any(c not in split.left_codes for c in occupied)
             if missing and other:
                 options.append((MISSING_LEFT, rows + bins[self.missing_code]))
-                if self.options.random_thresholds:
-                    left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
-                    options = [options[left]]
+            if missing and self.options.random_thresholds:
+                left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
+                options = options[left : left + 1]
             for direction, left in options:
                 gain = self.gain(self.sum(left), node.sums)
                 if best is None or gain > best.gain:

@@ -33,8 +33,8 @@ centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
 ``a * (1 - u) + c * u`` and b the last bin in [lo, hi - 1] whose centre is at most the draw (lo if
 none is); ``bin`` = b, ``next_bin`` = b + 1. If lo == hi (the missing bin is the other occupied
 one): b = lo, no draw, next_bin = `ONLY_MISSING_RIGHT`. The direction of missing values is drawn
-too: there is only the candidate with missing left if `randomness.missing_goes_left` is 1 (and the
-right has occupied value bins), else the one with missing right.
+too: there is only the candidate with missing left if `randomness.missing_goes_left` is 1, which is
+not valid where the right has no occupied value bins, else the one with missing right.
 
 **Categorical features.** Levels = value bins of the mapper. Random thresholds: left is every
 occupied category with `randomness.category_goes_left`; if that is none or all, the lowest occupied

@@ -188,7 +188,7 @@ def take_missing(problem, feature, m):
 
 
 @inlined
-def missing_directions(problem, node, feature, left_hessian):
+def missing_directions(problem, node, feature):
     """Whether missing values may go right, and left: both, or the one that is drawn."""
     missing_hessian = problem.scratch.missing[1]
     if missing_hessian == 0:
@@ -196,7 +196,6 @@ def missing_directions(problem, node, feature, left_hessian):
     if not problem.limits.random_thresholds:
         return True, True
     drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
-    drawn_left &= left_hessian < node.hessian - missing_hessian
     return not drawn_left, drawn_left
 
 
@@ -204,7 +203,7 @@ def missing_directions(problem, node, feature, left_hessian):
 def best_of_sums(problem, node, feature, first, last):
     """Best position in [first, last) of `Scratch.sums`, its gain, and where missing goes."""
     scratch = problem.scratch
-    may_right, may_left = missing_directions(problem, node, feature, scratch.sums[1, last - 1])
+    may_right, may_left = missing_directions(problem, node, feature)
     j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
         sums_gains(problem, node, first, last, False)

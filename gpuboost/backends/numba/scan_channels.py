@@ -296,8 +296,7 @@ def _add_channel(score, channels, terms, m, g, h, missing):
 def _best(problem, channels, node, feature, positions):
     """Best position of the range, its gain, and where missing values go."""
     scratch, none, last = problem.scratch, np.int64(0), positions[1]
-    left_hessian = channels.left_hessian[last - 1]
-    may_right, may_left = missing_directions(problem, node, feature, left_hessian)
+    may_right, may_left = missing_directions(problem, node, feature)
     node_term = _node_term(problem.limits.score, channels, np.float64(node.hessian))
     terms = channels.right_terms
     j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT

@@ -139,6 +139,9 @@ def offer_random(problem, members, feature, rank):
         low, high = code_range(gathered, rows.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
+    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
+    if (low == high) & drawn_left:  # everything would go left
+        return True
     draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
         draw, code = draw_bin(matrix.center, node.key, feature, low, high)
@@ -146,8 +149,7 @@ def offer_random(problem, members, feature, rank):
     block = packing.block if members.is_wide else rows.size
     left = sums_of_codes(gathered, words, 0, code, packing, block)
     goes = MISSING_RIGHT if is_seen else MISSING_UNSEEN
-    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
-    if is_seen and low < high and drawn_left:
+    if is_seen and drawn_left:
         missing = sums_of_codes(gathered, words, missing_code, missing_code, packing, block)
         left = (left[0] + missing[0], left[1] + missing[1], left[2] + missing[2])
         goes = MISSING_LEFT

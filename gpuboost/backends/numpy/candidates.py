@@ -81,7 +81,7 @@ def best_candidates(
     right = scorer.gains(totals, found.hessian, found.count, found.gradient)
     left = np.full(len(node), -1.0)
     values_right = totals.hessian - found.hessian > missing.hessian[node]
-    right[~missing.may_right[node] & values_right] = -1.0
+    right[~missing.may_right[node]] = -1.0
     at = np.flatnonzero(with_missing & missing.may_left[node] & values_right)
     if len(at):
         of = node[at]
