@@ -62,3 +62,18 @@ def test_out_of_bag_votes(name: str) -> None:
         for device, n_jobs in RUNS
     ]
     assert all(np.array_equal(votes[0], other, equal_nan=True) for other in votes)
+
+
+@pytest.mark.parametrize("name", ["ExtraTreeClassifier", "ExtraTreeRegressor"])
+def test_random_splits_of_small_nodes_with_missing_values(name: str) -> None:
+    """Down to two rows, one of which has a value and one has not."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 3))
+        X[rng.random(X.shape) < 0.25] = np.nan
+        y = rng.integers(0, 2 + seed % 2, 40) if "Classifier" in name else rng.normal(size=40)
+        fits = [
+            getattr(gpuboost, name)(random_state=seed, device=device, max_features=1 + seed % 3)
+            for device in ("numpy", "numba")
+        ]
+        assert len({model.fit(X, y).fingerprint() for model in fits}) == 1, seed

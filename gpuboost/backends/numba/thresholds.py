@@ -238,11 +238,14 @@ def find_pair_split(problem, members):
     feature = best & np.int64(0xFFFFFFFF)
     codes = np.int64(matrix.codes[feature, rows[0]]), np.int64(matrix.codes[feature, rows[1]])
     low, high = min(codes[0], codes[1]), max(codes[0], codes[1])
+    is_missing = matrix.has_missing[feature] & (high == matrix.missing_code)
+    if limits.random_thresholds & is_missing:  # the drawn direction may leave a side empty
+        return False
     word = words[0] if codes[0] == low else words[1]
     gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
     keep(split, node_gain(limits, node, gradient, hessian), best, feature, gradient, hessian)
     split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
-    if matrix.has_missing[feature] & (high == matrix.missing_code):
+    if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
     elif limits.random_thresholds:
         split.draw, split.bin = draw_bin(matrix.center, node.key, feature, low, high)
