@@ -75,6 +75,8 @@ __device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)
     return (hash_index(key, feature) & 0xFFFFFFFF00000000ull) | feature;
 }
 
+constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;  // beyond that of any feature
+
 // Where between the smallest and largest value a random threshold lies.
 __device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
 {
@@ -180,6 +182,18 @@ __device__ __forceinline__ double gain_of(const Terms& terms, int32 score, doubl
         return misclassification_gain(terms.left, terms.right, terms.node);
     }
     return entropy_gain(terms.left, terms.right, entropy_node(terms.node, h), hl, h - hl);
+}
+
+// ---- Sums in shared memory ---------------------------------------------------------------------
+
+// Add to a number kept in two halves.
+__device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
+{
+    const uint32 part = (uint32)value;
+    const uint32 before = atomicAdd(low, part);
+    const uint32 carry = before + part < before ? 1u : 0u;
+    const uint32 upper = (uint32)((uint64)value >> 32) + carry;
+    if (upper != 0) atomicAdd(high, upper);
 }
 
 // ---- Sums over the lanes of a warp -------------------------------------------------------------

@@ -16,7 +16,6 @@ constexpr int32 SMALL_ROWS = 512;
 constexpr int32 MOST_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
 // Nodes that wait: the smaller child goes first, so no more than MOST_ROWS can be halved, and one.
 constexpr int32 STACK = SPLIT_THREADS == WARP ? 6 : 10;
-constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;
 
 // ---- What a block works on ---------------------------------------------------------------------
 
@@ -206,16 +205,6 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 }
 
 // ---- Sums of a node ----------------------------------------------------------------------------
-
-// Add to a number kept in two halves.
-__device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
-{
-    const uint32 part = (uint32)value;
-    const uint32 before = atomicAdd(low, part);
-    const uint32 carry = before + part < before ? 1u : 0u;
-    const uint32 upper = (uint32)((uint64)value >> 32) + carry;
-    if (upper != 0) atomicAdd(high, upper);
-}
 
 // Add the rows of a node to its sums. Warps that have no rows are done at once.
 __device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared, const Sums& sums,

@@ -70,16 +70,6 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
     for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
 }
 
-// Add to a number kept in two halves.
-__device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
-{
-    const uint32 part = (uint32)value;
-    const uint32 before = atomicAdd(low, part);
-    const uint32 carry = before + part < before ? 1u : 0u;
-    const uint32 upper = (uint32)((uint64)value >> 32) + carry;
-    if (upper != 0) atomicAdd(high, upper);
-}
-
 // Where a cell of shared memory goes in the histogram; null behind the end of the list.
 __device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_looked,
                                               int32 width, int32 planes, int32 cell)

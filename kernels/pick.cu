@@ -10,8 +10,6 @@
 // Launch: grid (nodes), one warp, which stands for a node; no shared memory. Nodes whose slots are
 // not among the `n_slots` from `first_slot` on are left out.
 
-constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;
-
 // ---- Which features ----------------------------------------------------------------------------
 
 // The features that the tree of a node may look at.

@@ -17,26 +17,8 @@
 // most 65535 rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out. Static
 // shared memory only.
 
+#include "cells.cuh"
 #include "split.cuh"
-
-// The histogram of one node and feature.
-struct Cells {
-    const int64* first;
-    int32 width;
-    int32 n_channels;
-
-    __device__ __forceinline__ int64 plane(int32 code, int32 p) const
-    {
-        return first[(int64)code * (2 + n_channels) + p];
-    }
-    __device__ __forceinline__ int64 hessian(int32 code) const { return plane(code, 0); }
-    __device__ __forceinline__ int64 count(int32 code) const { return plane(code, 1); }
-    __device__ __forceinline__ int64 gradient(int32 code, int32 k) const
-    {
-        return plane(code, 2 + k);
-    }
-    __device__ __forceinline__ int32 missing_code() const { return width - 1; }
-};
 
 // Per slot and feature: gain float64, could uint8, bin and next_bin int16, draw float64,
 // missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. Where gain
@@ -83,7 +65,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
     }
 
     // Which codes are occupied. The whole block ends here if it has no choice.
-    const Cells cells = {cells_of_node, width, n_channels};
+    const GlobalCells<int64> cells = {cells_of_node, width, n_channels};
     const bool occupied = t < width && cells.hessian(t) > 0;
     const bool looks = __syncthreads_count(occupied) >= 2;  // the missing bin among them
     if (t == 0) {

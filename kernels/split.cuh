@@ -1,240 +1,33 @@
-// The best split of one node by one feature, found by one block.
-//
-// A block of SPLIT_THREADS threads. The codes stand in an order, thread t holds the item at
-// position t, and left is the items up to a position (or one item alone). Kinds of features differ
-// in nothing else:
-//
-//   kind                 order             items taken        left           candidates
-//   numeric              code              all values         up to t        occupied codes
-//   random threshold     code              all values         up to t        the drawn code
-//   few categories       code              occupied           t alone        occupied codes
-//   more categories      gradient / weight occupied           up to t        occupied codes
-//   random categories    code              drawn to go left   up to t        the last position
-//
-// Where a node has no more rows than a warp has lanes, a block may be a warp (ONE_WARP): cells are
-// those codes that the node has, in ascending order, and `Feature::codes` says which. Else a cell
-// is a code.
-//
-// Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
-// `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
+// The best split of one node by one feature, found by one block: sums and gains of the candidates
+// that orders.cuh makes.
 #ifndef GPUBOOST_SPLIT_CUH
 #define GPUBOOST_SPLIT_CUH
 
-#ifndef ONE_WARP
-constexpr int32 SPLIT_THREADS = 256;  // as many as there are codes
-#else
-constexpr int32 SPLIT_THREADS = WARP;
-#endif
-constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
-constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
-constexpr int32 NOWHERE = SPLIT_THREADS;
-constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
+#include "orders.cuh"
 
-// ---- Sets of cells: SPLIT_WARPS words, thread t owning bit t ----------------------------------
+// ---- Features in order -------------------------------------------------------------------------
 
-__device__ __forceinline__ void vote(uint32* words, bool bit)
+// The smallest rank, `least` or more, of a feature that may be looked at, else EVERY_RANK; `of_warp`
+// has room for a rank of each warp. Every thread of the block takes part, and meets another barrier
+// before the next call.
+__device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
+                                            int32 n_features, uint64 key, uint64 least)
 {
-    const uint32 votes = __ballot_sync(FULL_MASK, bit);
-    if (threadIdx.x % WARP == 0) words[threadIdx.x / WARP] = votes;
-}
-
-__device__ __forceinline__ int32 size_of(const uint32* words)
-{
-    int32 size = 0;
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) size += __popc(words[w]);
-    return size;
-}
-
-// The lowest cell of the set that is at least `from`, else -1.
-__device__ __forceinline__ int32 lowest(const uint32* words, int32 from)
-{
-    for (int32 w = from / WARP; w < SPLIT_WARPS; ++w) {
-        uint32 bits = words[w];
-        if (w == from / WARP) bits &= 0xffffffffu << (from % WARP);
-        if (bits != 0) return w * WARP + __ffs((int32)bits) - 1;
+    uint64 rank = EVERY_RANK;
+    #pragma unroll 1
+    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
+        if (allowed[f] == 0) continue;
+        const uint64 own = feature_rank(key, (uint64)f);
+        if (own >= least) rank = min(rank, own);
     }
-    return -1;
-}
-
-__device__ __forceinline__ int32 highest(const uint32* words)
-{
-    for (int32 w = SPLIT_WARPS - 1; w >= 0; --w) {
-        if (words[w] != 0) return w * WARP + 31 - __clz((int32)words[w]);
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
     }
-    return -1;
-}
-
-// ---- What a block works on ---------------------------------------------------------------------
-
-struct Workspace {
-    uint32 occupied[SPLIT_WARPS];  // values, without the missing code
-    uint32 drawn[SPLIT_WARPS];
-    int64 warp_sums[SPLIT_WARPS];
-    double warp_gain[SPLIT_WARPS];
-    int32 warp_position[SPLIT_WARPS];
-    double ratio[SPLIT_THREADS];
-    int32 order[SPLIT_THREADS];
-};
-
-struct Node {
-    const int64* __restrict__ gradient;
-    int64 hessian;
-    int64 count;
-    int64 min_hessian;
-    uint64 key;
-};
-
-struct Options {
-    int32 score;
-    int32 min_samples_leaf;
-    int32 n_channels;
-    bool by_class;
-    bool random_thresholds;
-};
-
-struct Feature {
-    int32 index;
-    int32 n_bins;
-    bool categorical;
-    const double* __restrict__ center;  // of its bins
-    const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
-
-    __device__ __forceinline__ int32 code(int32 cell) const
-    {
-        return codes == nullptr ? cell : codes[cell];
-    }
-};
-
-constexpr int32 NO_CODE = 255;  // above all codes of values
-
-// The item at this thread's position, and where this thread's cell stands.
-struct Item {
-    int32 cell;
-    bool taken;
-    bool candidate;
-    bool alone;      // left is one item, not all items up to it
-    int32 place;     // position of cell threadIdx.x, NOWHERE if it is not taken
-    int32 bin;
-    int32 next_bin;
-    double draw;
-};
-
-__device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8000000000000ll); }
-
-// ---- Orders ------------------------------------------------------------------------------------
-
-__device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missing_cell,
-                                             const Feature& feature)
-{
-    const int32 t = threadIdx.x;
-    const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    const int32 next = t + 1 < SPLIT_THREADS ? lowest(space.occupied, t + 1) : -1;
-    return {t, t < missing_cell, occupied, false, NOWHERE, feature.code(t),
-            next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw()};
-}
-
-// The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
-// thread of the block takes part.
-__device__ __forceinline__ int32 drawn_bin(Workspace& space, const double* __restrict__ center,
-                                           int32 low, int32 high, double draw)
-{
-    const int32 t = threadIdx.x;
-    int32 reached = -1;
-    if (SPLIT_THREADS > WARP) {
-        vote(space.drawn, t >= low && t < high && center[t < high ? t : low] <= draw);
-        __syncthreads();
-        reached = highest(space.drawn);
-    } else {
-        for (int32 first = low; first < high; first += WARP) {
-            const bool below = first + t < high && center[first + t] <= draw;
-            const uint32 votes = __ballot_sync(FULL_MASK, below);
-            if (votes != 0) reached = first + 31 - __clz((int32)votes);
-        }
-    }
-    return reached < 0 ? low : reached;
-}
-
-// Every thread of the block takes part.
-__device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
-                                                    const Node& node, const Feature& feature)
-{
-    const int32 t = threadIdx.x;
-    const int32 low = feature.code(lowest(space.occupied, 0));
-    const int32 high = feature.code(highest(space.occupied));
-    const double u = threshold_draw(node.key, (uint64)feature.index);
-    const double draw = feature.center[low] * (1.0 - u) + feature.center[high] * u;
-    const int32 bin = drawn_bin(space, feature.center, low, high, draw);
-    const bool last_below = feature.code(t) <= bin && feature.code(t + 1) > bin;
-    const bool one_value = low == high;
-    return {t, t < missing_cell, last_below, false, NOWHERE, bin,
-            one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw};
-}
-
-__device__ __forceinline__ Item single_category_item(const Workspace& space)
-{
-    const int32 t = threadIdx.x;
-    const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw()};
-}
-
-// Every thread of the block takes part.
-__device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
-                                                     const Feature& feature)
-{
-    const int32 t = threadIdx.x;
-    const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    bool left = occupied && category_goes_left(node.key, (uint64)feature.index,
-                                               (uint64)feature.code(t));
-    vote(space.drawn, left);
+    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
     __syncthreads();
-    const int32 n_left = size_of(space.drawn);
-    if (n_left == 0 || n_left == size_of(space.occupied)) left = t == lowest(space.occupied, 0);
-    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw()};
-}
-
-// The gradient that categories are sorted by: of the node's largest class, or of all outputs.
-template <class Cells>
-__device__ __forceinline__ int64 ordering_gradient(const Cells& cells, const Node& node,
-                                                   const Options& options)
-{
-    const int32 t = threadIdx.x;
-    if (!options.by_class) {
-        int64 sum = 0;
-        for (int32 k = 0; k < options.n_channels; ++k) sum += cells.gradient(t, k);
-        return sum;
-    }
-    int32 largest = 0;
-    for (int32 k = 1; k < options.n_channels; ++k) {
-        if (node.gradient[k] > node.gradient[largest]) largest = k;
-    }
-    return cells.gradient(t, largest);
-}
-
-// Every thread of the block takes part.
-template <class Cells>
-__device__ __forceinline__ Item sorted_category_item(Workspace& space, const Cells& cells,
-                                                     const Node& node, const Options& options)
-{
-    const int32 t = threadIdx.x;
-    const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    if (occupied) {
-        space.ratio[t] = (double)ordering_gradient(cells, node, options) / (double)cells.hessian(t);
-    }
-    __syncthreads();
-    int32 place = NOWHERE;
-    if (occupied) {
-        place = 0;
-        const double own = space.ratio[t];
-        for (int32 c = lowest(space.occupied, 0); c >= 0;
-             c = c + 1 < SPLIT_THREADS ? lowest(space.occupied, c + 1) : -1) {
-            const double other = space.ratio[c];
-            place += other < own || (other == own && c < t);
-        }
-        space.order[place] = t;
-    }
-    __syncthreads();
-    const bool taken = t < size_of(space.occupied);
-    return {taken ? space.order[t] : 0, taken, taken, false, place, 0, 0, no_draw()};
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
+    return rank;
 }
 
 // ---- Sums of the left side ---------------------------------------------------------------------

@@ -38,20 +38,7 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 __device__ __forceinline__ int32 next_feature(Desk& desk, int32 n_features, uint64 key, int32 last)
 {
     const uint64 least = last < 0 ? 0 : feature_rank(key, (uint64)last) + 1;
-    uint64 rank = EVERY_RANK;
-    #pragma unroll 1
-    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
-        if (desk.tree.allowed[f] == 0) continue;
-        const uint64 own = feature_rank(key, (uint64)f);
-        if (own >= least) rank = min(rank, own);
-    }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
-    if (threadIdx.x % WARP == 0) desk.warp_rank[threadIdx.x / WARP] = rank;
-    __syncthreads();
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, desk.warp_rank[w]);
+    const uint64 rank = next_rank(desk.warp_rank, desk.tree.allowed, n_features, key, least);
     return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
 }
 

@@ -11,28 +11,8 @@
 //
 // Launch: grid (nodes); static shared memory only.
 
+#include "cells.cuh"
 #include "split.cuh"
-
-constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;
-
-// The histogram of one feature, read past the first cache, where atomics do not arrive.
-struct Cells {
-    const volatile int64* first;
-    int32 width;
-    int32 n_channels;
-
-    __device__ __forceinline__ int64 plane(int32 code, int32 p) const
-    {
-        return first[(int64)code * (2 + n_channels) + p];
-    }
-    __device__ __forceinline__ int64 hessian(int32 code) const { return plane(code, 0); }
-    __device__ __forceinline__ int64 count(int32 code) const { return plane(code, 1); }
-    __device__ __forceinline__ int64 gradient(int32 code, int32 k) const
-    {
-        return plane(code, 2 + k);
-    }
-    __device__ __forceinline__ int32 missing_code() const { return width - 1; }
-};
 
 struct Rows {
     const uint32* __restrict__ row;
@@ -42,26 +22,6 @@ struct Rows {
     int64 start;
     int64 count;
 };
-
-// The smallest rank above `last` among the features allowed. Every thread of the block takes part,
-// and meets another barrier before the next call.
-__device__ __forceinline__ uint64 next_rank(uint64* smallest, const uint8* __restrict__ allowed,
-                                            int32 n_features, uint64 key, uint64 last)
-{
-    uint64 rank = EVERY_RANK;
-    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
-        const uint64 own = feature_rank(key, (uint64)f);
-        if (allowed[f] != 0 && own > last) rank = min(rank, own);
-    }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
-    if (threadIdx.x % WARP == 0) smallest[threadIdx.x / WARP] = rank;
-    __syncthreads();
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, smallest[w]);
-    return rank;
-}
 
 __device__ __forceinline__ void add(int64* to, int64 value)
 {
@@ -111,7 +71,7 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         int8* __restrict__ missing, uint32* __restrict__ mask)
 {
     __shared__ Workspace space;
-    __shared__ uint64 smallest[SPLIT_WARPS];
+    __shared__ uint64 of_warp[SPLIT_WARPS];
     const int32 t = threadIdx.x, n = blockIdx.x;
     if (n >= *size || undecided[n] == 0) return;
     const int32 own = slot[n] - first_slot;
@@ -121,11 +81,12 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
                              random_thresholds != 0};
     const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
     int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
-    const Cells cells = {cells_of_node, width, n_channels};
+    const GlobalCells<volatile int64> cells = {cells_of_node, width, n_channels};
     uint64 rank = last[own];
     bool occupied = false, looks = false;
     while (!looks) {
-        rank = next_rank(smallest, allowed + (int64)tree[n] * n_features, n_features, key[n], rank);
+        rank = next_rank(of_warp, allowed + (int64)tree[n] * n_features, n_features, key[n],
+                         rank + 1);
         if (rank == EVERY_RANK) break;
         const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
         build(cells_of_node, column, rows, width, options);

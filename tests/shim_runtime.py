@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cuda import grow_trees
-from gpuboost.backends.cuda.source import kernel_source
+from gpuboost.backends.cuda.source import INCLUDE, file_text, kernel_source
 from gpuboost.engine.spec import GrownTree, GrowTask
 from tests.cuda_shim import Module
 
@@ -99,3 +99,23 @@ class ShimBackend:
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
         return grow_trees(self.runtime, task)
+
+
+def with_text(name: str, text: str, kernels: Sequence[str]) -> dict[str, str]:
+    """Texts of kernel files, `ShimRuntime.sources`, where one file has another text.
+
+    Parameters
+    ----------
+    name : str
+        The file, one of ``kernels`` or one that they include.
+    text : str
+    kernels : sequence of str
+    """
+    if name in kernels:
+        return {name: text}
+
+    def expanded(file_name: str) -> str:
+        own = file_text(file_name)
+        return INCLUDE.sub(lambda m: text if m[1] == name else expanded(m[1]), own)
+
+    return {kernel: expanded(kernel) for kernel in kernels}

@@ -24,7 +24,7 @@ from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.lock_step import LockStepBackend, assert_same_fields
-from tests.shim_runtime import ShimBackend, ShimRuntime
+from tests.shim_runtime import ShimBackend, ShimRuntime, with_text
 from tests.strategies import problems
 
 pytestmark = pytest.mark.skipif(
@@ -37,8 +37,8 @@ PROPERTY = settings(
 )
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
 KERNEL_FILES = (
-    *("histogram.cu", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu", "policy.cu"),
-    "sums.cu",
+    *("histogram.cu", "orders.cuh", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu"),
+    *("policy.cu", "sums.cu"),
 )
 N = 200
 
@@ -371,10 +371,8 @@ def test_every_barrier_is_needed(
     """A race in shared memory is reported; one in global memory makes other trees."""
     if name == "policy.cu":  # several pieces for each node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    sources = {name: mutant.source_text}
-    if name.endswith(".cuh"):
-        including = file_text("split.cu").replace(f'#include "{name}"', mutant.source_text)
-        sources = {"split.cu": including}
+    kernels = [name] if name.endswith(".cu") else ["split.cu", "walk.cu"]
+    sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
         for asked in small_problems():

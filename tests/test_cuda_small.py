@@ -22,7 +22,7 @@ from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.cuda_shim.source import splice_prelude
 from tests.harness import Problem
-from tests.shim_runtime import ShimRuntime
+from tests.shim_runtime import ShimRuntime, with_text
 from tests.strategies import problems
 from tests.test_cuda_levels import PROPERTY, assert_equal_trees, problem
 
@@ -330,17 +330,6 @@ def test_there_are_mutants_of_each_kernel_with_barriers() -> None:
     assert names == set(KERNEL_FILES) - {"desk.cuh"}
 
 
-def mutated(name: str, mutant: cuda_shim.Mutant) -> dict[str, str]:
-    """Texts of the kernel files that a mutant of one of them changes."""
-    if name.endswith(".cu"):
-        return {name: mutant.source_text}
-    line = f'#include "{name}"'
-    return {
-        kernel: file_text(kernel).replace(line, mutant.source_text)
-        for kernel in ("small.cu", "tiny.cu")
-    }
-
-
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
 def test_every_barrier_is_needed(
     name: str,
@@ -349,8 +338,9 @@ def test_every_barrier_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small, "BLOCKS", 1)
-    settings = {"flavour": "race", "order_seed": 4, "n_multiprocessors": 1}
-    runtime = ShimRuntime(**settings, sources=mutated(name, mutant))
+    kernels = [name] if name.endswith(".cu") else ["small.cu", "tiny.cu"]
+    sources = with_text(name, mutant.source_text, kernels)
+    runtime = ShimRuntime("race", order_seed=4, n_multiprocessors=1, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
         for rows in (512, 100):
             small_nodes(rows)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LEAST_ROWS, MOST_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
-_THREADS = {"small": ("split.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}
+_THREADS = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}
 STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
 
 

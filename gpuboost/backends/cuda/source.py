@@ -2,7 +2,7 @@
 
 Caches of compiled kernels do not see files that a kernel includes, so the compiler meets none: the
 prelude ``common.cuh`` is put in front of the file, constants chosen at run time in front of that,
-and the line ``#include "split.cuh"`` is replaced by the text of that file.
+and a line such as ``#include "split.cuh"`` is replaced by the text of that file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PRELUDE = "common.cuh"
 _PACKAGE = Path(__file__).resolve().parents[2]
-_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 _CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
 
 
@@ -68,9 +68,9 @@ def spliced(file_name: str, text: str | None = None) -> str:
 
     def splice(match: re.Match[str]) -> str:
         line = match.string.count("\n", 0, match.end()) + 2
-        return f'#line 1 "{match[1]}"\n{file_text(match[1])}\n#line {line} "{file_name}"'
+        return f'#line 1 "{match[1]}"\n{spliced(match[1])}\n#line {line} "{file_name}"'
 
-    return _INCLUDE.sub(splice, file_text(file_name) if text is None else text)
+    return INCLUDE.sub(splice, file_text(file_name) if text is None else text)
 
 
 @cache

@@ -246,7 +246,7 @@ class SplitSearch:
         these = (np.int32(slots.start), np.int32(len(slots)), *looked.arguments)
         given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
         kernel = self.runtime.kernel("split.cu", "split_features", {})
-        threads = (constant("split.cuh", "SPLIT_THREADS"),)
+        threads = (constant("orders.cuh", "SPLIT_THREADS"),)
         sizes = (np.int32(matrix.n_features), *self._options())
         for first in range(0, looked.count, _GRID_ROWS):
             grid = (frontier.most, min(_GRID_ROWS, looked.count - first))
@@ -314,7 +314,7 @@ class SplitSearch:
             *vars(found).values(),
         )
         kernel = self.runtime.kernel("walk.cu", "walk_on", {})
-        kernel((frontier.most,), (constant("split.cuh", "SPLIT_THREADS"),), args)
+        kernel((frontier.most,), (constant("orders.cuh", "SPLIT_THREADS"),), args)
         lists = Looked(looked, 1, 1, level.looked.last)
         return replace(level, looked=lists, histogram=histogram), found
 

@@ -1,0 +1,26 @@
+// The histogram of one node and feature in global memory, as split.cuh reads it.
+#ifndef GPUBOOST_CELLS_CUH
+#define GPUBOOST_CELLS_CUH
+
+// `Plane` is int64, volatile where it must be read past the
+// first cache, in which atomics do not arrive.
+template <class Plane>
+struct GlobalCells {
+    const Plane* first;
+    int32 width;
+    int32 n_channels;
+
+    __device__ __forceinline__ int64 plane(int32 code, int32 p) const
+    {
+        return first[(int64)code * (2 + n_channels) + p];
+    }
+    __device__ __forceinline__ int64 hessian(int32 code) const { return plane(code, 0); }
+    __device__ __forceinline__ int64 count(int32 code) const { return plane(code, 1); }
+    __device__ __forceinline__ int64 gradient(int32 code, int32 k) const
+    {
+        return plane(code, 2 + k);
+    }
+    __device__ __forceinline__ int32 missing_code() const { return width - 1; }
+};
+
+#endif  // GPUBOOST_CELLS_CUH
