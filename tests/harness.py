@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.binning import BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
+from gpuboost.engine import randomness
+from gpuboost.engine.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
-from gpuboost.engine.spec import GrowTask, Target, TreeOptions
+from gpuboost.engine.spec import GrowTask, Target, TreeOptions, TreeRows
 from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.engine.tree import finish_tree
 
@@ -51,6 +53,7 @@ class Problem:
     tree_features: int | None = None
     seed: int = 0
     options: TreeOptions = field(default_factory=lambda: TreeOptions(score=0))
+    boosting: str = ""  # "whole" or "real" hessians: gradients that depend on the target
 
     def prepare(self) -> tuple[BinMapper, BinnedMatrix, RowSampler, Target]:
         """Bins, sampler and target: what is the same for every backend."""
@@ -58,6 +61,10 @@ class Problem:
         kinds = self.is_categorical
         kinds = np.zeros(n_features, bool) if kinds is None else kinds
         mapper = fit_bin_mapper(self.X, kinds, self.max_bins, self.weights)
+        if self.boosting:
+            sampler = RowSampler(self.method, n, max(1, n // 2), self.seed)
+            target = self.scale(sampler).target(self.y.reshape(n, -1).shape[1])
+            return mapper, bin_columns(self.X, mapper), sampler, target
         n_draws = n if self.method == "bootstrap" else max(1, n // 2)
         balance = self.y.astype(np.int32) if self.balance and self.method != ALL_ROWS else None
         sampler = RowSampler(self.method, n, n_draws, self.seed, self.weights, balance)
@@ -80,8 +87,55 @@ class Problem:
                 return draw_features(self.seed, tree, n_features, count, replace=False)
 
         trees = range(self.n_trees)
+        if self.boosting:
+            common = (matrix, target, self.options, self.boosted_rows(sampler), trees, self.seed)
+            return GrowTask(*common, features_of=features_of, **settings)
         common = (matrix, target, self.options, sampler.rows, trees, self.seed)
         return GrowTask(*common, features_of=features_of, sampler=sampler, **settings)
+
+    def gradients(self, sampler: RowSampler, tree: int) -> Gradients:
+        """Gradients and hessians of a tree, such as a loss might give them; half are scaled."""
+        y = np.clip(self.y.reshape(len(self.y), -1).astype(np.float64), -1e30, 1e30)
+        rng = np.random.default_rng(self.seed + tree)
+        weight = np.ones(len(y)) if self.weights is None else self.weights
+        inside = sampler.draw_counts(tree) > 0 if self.method != ALL_ROWS else None
+        if self.weights is not None:
+            inside = (weight > 0) if inside is None else inside & (weight > 0)
+        gradient = (y - np.median(y, axis=0)) * weight[:, None]
+        if self.boosting == "whole":
+            whole = rng.integers(1, 4, len(y)).astype(np.int32)
+            return Gradients(gradient, np.ones((len(y), 1)), whole, inside)
+        n_hessians = y.shape[1] if self.seed % 2 else 1
+        hessian = rng.uniform(0, 1, (len(y), n_hessians)) * weight[:, None]
+        return Gradients(gradient, hessian, None, inside)
+
+    def scale(self, sampler: RowSampler) -> Scale:
+        """One scale for all trees of a round."""
+        made = [self.gradients(sampler, tree) for tree in range(self.n_trees)]
+        gradient, hessian = (
+            np.concatenate([getattr(each, name) for each in made])
+            for name in ("gradient", "hessian")
+        )
+        return Scale.of(replace(made[0], gradient=gradient, hessian=hessian))
+
+    def boosted_rows(self, sampler: RowSampler) -> Any:
+        """What makes the rows of a tree of a boosting round."""
+        scale = self.scale(sampler)
+
+        def rows_of(tree: int) -> TreeRows:
+            key = randomness.stream_key(self.seed, randomness.ROUND_GRADIENT, tree)
+            made = self.gradients(sampler, tree)
+            return quantised(made, scale, slice(0, made.gradient.shape[1]), key)
+
+        return rows_of
+
+    def finish(self, grown: Any, mapper: BinMapper, sampler: RowSampler, target: Target) -> Any:
+        """The tree of a grown one."""
+        if not self.boosting:
+            return finish_tree(grown, mapper, target, sampler.brief, self.options.score)
+        scale = self.scale(sampler)
+        rule = LeafRule(self.options.regularisation, 0.5)
+        return finish_boosted(grown, mapper, scale, target.n_outputs, rule)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""
@@ -92,9 +146,8 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
-    score = problem.options.score
     trees = [
-        finish_tree(grown, mapper, target, sampler.brief, score) for _, grown in backend.grow(asked)
+        problem.finish(grown, mapper, sampler, target) for _, grown in backend.grow(asked)
     ]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)

@@ -50,6 +50,8 @@ class Node:
     sums: tuple[int, tuple[int, ...], int] = (0, (), 0)
     split: Split | None = None
     rise: float = -1.0
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+    path: frozenset[int] = frozenset()
     children: list[Node] = field(default_factory=list)
 
 
@@ -64,14 +66,20 @@ class NaiveTree:
         self.root = Node(inside, root_key(task.seed, tree), 0)
         self.h_root = self.sum(inside)[0]
         fraction = self.options.min_weight_fraction_leaf
-        self.min_hessian = max(1, int(np.ceil(np.float64(fraction) * np.float64(self.h_root))))
+        share = int(np.ceil(np.float64(fraction) * np.float64(self.h_root)))
+        self.min_hessian = max(self.options.min_hessian, share)
+        largest = self.options.regularisation.max_value
+        self.root.bounds = (-largest, largest)
 
     def sum(self, rows: list[int]) -> tuple[int, tuple[int, ...], int]:
         """Hessian, gradients and count of some rows."""
         target, weight = self.task.target, self.rows.weight
         g = [0] * target.n_channels
         for i in rows:
-            if target.values is not None:
+            if self.rows.gradient is not None:
+                for k in range(target.n_channels):
+                    g[k] += int(self.rows.gradient[i, k])
+            elif target.values is not None:
                 for k in range(target.n_channels):
                     g[k] += int(weight[i]) * int(target.values[i, k])
             elif target.n_channels == 1:
@@ -80,11 +88,37 @@ class NaiveTree:
                 g[int(target.classes[i])] += int(weight[i])
         return sum(int(weight[i]) for i in rows), tuple(g), len(rows)
 
-    def gain(self, left: tuple, node: tuple) -> float:
+    def value(self, g: int, h: int, bounds: tuple[float, float]) -> np.ndarray:
+        """Value of a part in one channel."""
+        l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
+        value = scores.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
+        return scores.bounded(value, *bounds)
+
+    def newton_gain(self, left: tuple, node: Node, f: int) -> float:
+        """Gain of a left part by `scores.NEWTON`, -1 if values would not be in order."""
+        regular = self.options.regularisation
+        (hl, gl, _), (h, g, _) = left, node.sums
+        sign = 0 if regular.monotonic is None else regular.monotonic[f]
+        sides = [np.zeros(1) for _ in range(3)]
+        for a, b in zip(gl, g, strict=True):
+            parts = ((a, hl), (b - a, h - hl), (b, h))
+            values = [self.value(*part, node.bounds) for part in parts]
+            if (sign > 0 and values[0] > values[1]) or (sign < 0 and values[0] < values[1]):
+                return -1.0
+            for i, ((x, y), v) in enumerate(zip(parts, values, strict=True)):
+                x, y = np.array([float(x)]), np.array([float(y)])
+                sides[i] = sides[i] + scores.newton_term(x, y, v, regular.l1, regular.l2)
+        gain = float(scores.newton_gain(*sides)[0])
+        return gain if gain >= 0 else -1.0
+
+    def gain(self, left: tuple, of: Node, f: int) -> float:
         """Gain of a left part, -1 if it is not valid."""
+        node = of.sums
         (hl, gl, cl), (h, g, c) = left, node
         if min(hl, h - hl) < self.min_hessian or min(cl, c - cl) < self.options.min_samples_leaf:
             return -1.0
+        if self.options.score == scores.NEWTON:
+            return self.newton_gain(left, of, f)
         fhl, fh = word(0).astype(float) + hl, word(0).astype(float) + h
         pairs = [(np.array([float(a)]), np.array([float(b)])) for a, b in zip(gl, g, strict=True)]
         if self.options.score == scores.SQUARES:
@@ -112,6 +146,8 @@ class NaiveTree:
         if h < 2 * self.min_hessian:
             return True
         target = self.task.target
+        if self.rows.gradient is not None:
+            return False
         if target.values is not None:
             seen = target.values[[i for i in node.rows if self.rows.weight[i] > 0]]
             return bool((seen.min(axis=0) == seen.max(axis=0)).all())
@@ -122,8 +158,10 @@ class NaiveTree:
         node.sums = self.sum(node.rows)
         if self.is_leaf(node):
             return
-        features = [int(f) for f in self.task.tree_features(self.tree)]
+        features = self.features(node)
         rank = {f: int(randomness.feature_rank(word(node.key), word(f))[0]) for f in features}
+        if not self.options.hashed_order:
+            rank = {f: f for f in features}
         could, best = False, None
         for slot, f in enumerate(sorted(features, key=rank.__getitem__)):
             if slot >= self.options.max_features and could:
@@ -137,8 +175,21 @@ class NaiveTree:
         h = np.float64(node.sums[0])
         rise = best.gain / h if self.options.score == scores.SQUARES else best.gain
         decrease = rise * gain_unit(self.options.score, self.task.target) / np.float64(self.h_root)
+        if self.options.needs_gain and rise == 0:
+            return
         if decrease + 2.0**-52 >= self.options.min_impurity_decrease:
             node.split, node.rise = best, float(rise)
+
+    def features(self, node: Node) -> list[int]:
+        """Features that the node may look at."""
+        features = [int(f) for f in self.task.tree_features(self.tree)]
+        key = randomness.level_key(word(self.root.key), word(node.depth))
+        features.sort(key=lambda f: int(randomness.feature_rank(key, word(f))[0]))
+        features = features[: self.options.level_features]
+        if self.options.interactions is None:
+            return features
+        open_groups = [set(g) for g in self.options.interactions if node.path <= set(g)]
+        return [f for f in features if any(f in g for g in open_groups)]
 
     def best_of_feature(self, node: Node, f: int) -> tuple[Split | None, bool]:
         """The best split by one feature, and whether it could split at all."""
@@ -161,7 +212,7 @@ class NaiveTree:
                 left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
                 options = options[left : left + 1]
             for direction, left in options:
-                gain = self.gain(self.sum(left), node.sums)
+                gain = self.gain(self.sum(left), node, f)
                 if best is None or gain > best.gain:
                     best = replace(split, gain=gain, missing=direction)
         return best, True
@@ -205,7 +256,7 @@ class NaiveTree:
         if self.matrix.mapper.n_bins[f] <= ONE_HOT_LEVELS:
             return [frozenset([c]) for c in occupied]
         g = node.sums[1]
-        channel = None if self.task.target.values is not None else g.index(max(g))
+        channel = None if self.task.target.classes is None else g.index(max(g))
 
         def ratio(code: int) -> tuple[float, int]:
             h, own, _ = self.sum(bins[code])
@@ -226,10 +277,24 @@ class NaiveTree:
             left = split.missing == MISSING_LEFT if missing else code in split.left_codes
             sides[not left].append(i)
         turns = (randomness.left_key, randomness.right_key)
-        for rows, turn in zip(sides, turns, strict=True):
+        for side, (rows, turn) in enumerate(zip(sides, turns, strict=True)):
             child = Node(rows, int(turn(word(node.key))[0]), node.depth + 1)
+            child.path = node.path | {split.feature}
+            child.bounds = self.child_bounds(node, sides, side)
             self.find(child)
             node.children.append(child)
+
+    def child_bounds(self, node: Node, sides: tuple, side: int) -> tuple[float, float]:
+        """A monotonic split puts a bound between its children."""
+        directions, split = self.options.regularisation.monotonic, node.split
+        sign = 0 if directions is None or split is None else directions[split.feature]
+        if sign == 0 or self.options.score != scores.NEWTON:
+            return node.bounds
+        sums = [self.sum(rows) for rows in sides]
+        values = [self.value(g[0], h, node.bounds) for h, g, _ in sums]
+        between = float(scores.middle(*values)[0])
+        above = (side == 1) == (sign > 0)
+        return (between, node.bounds[1]) if above else (node.bounds[0], between)
 
     def grow(self) -> GrownTree:
         self.find(self.root)

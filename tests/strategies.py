@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
-from gpuboost.engine.spec import NO_LIMIT, TreeOptions
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, SQUARES
+from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
 from tests.harness import (
     COLUMN_KINDS,
     TARGET_KINDS,
@@ -71,4 +73,49 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
         tree_features=draw(st.sampled_from((None, None, 1))),
         seed=seed,
         options=draw(tree_options(classification)),
+    )
+
+
+@st.composite
+def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
+    """A round of boosting: gradients and hessians, regularised or not, with constraints or not."""
+    base = draw(problems(max_rows=max_rows))
+    n_features = base.X.shape[1]
+    newton = draw(st.booleans())
+    groups = st.lists(st.integers(0, n_features - 1), min_size=1, max_size=3).map(tuple)
+    categorical = base.is_categorical
+    assert categorical is not None
+    one_output = base.y.ndim == 1
+    directions = st.sampled_from((-1, 0, 1))
+    monotonic = None
+    if newton and one_output and draw(st.booleans()):
+        monotonic = tuple(0 if c else draw(directions) for c in categorical)
+    regularisation = Regularisation(
+        l1=draw(st.sampled_from((0.0, 0.0, 2.0**22))),
+        l2=draw(st.sampled_from((0.0, 1.0, 2.0**14))),
+        max_value=draw(st.sampled_from((np.inf, np.inf, 2.0**7))),
+        monotonic=monotonic,
+    )
+    options = replace(
+        base.options,
+        score=NEWTON if newton else SQUARES,
+        random_thresholds=draw(st.sampled_from((False, False, False, True))),
+        min_hessian=draw(st.sampled_from((1, 1, 2**15))),
+        level_features=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2))),
+        interactions=draw(st.none() | st.lists(groups, min_size=1, max_size=4).map(tuple)),
+        hashed_order=draw(st.booleans()),
+        needs_gain=draw(st.booleans()),
+        regularisation=regularisation if newton else Regularisation(),
+    )
+    boosting = draw(st.sampled_from(("whole", "real")))
+    weights = None if boosting == "whole" else base.weights
+    method = "subset" if weights is None and draw(st.booleans()) else "all"
+    return replace(
+        base,
+        classification=False,
+        method=method,
+        balance=False,
+        weights=weights,
+        options=options,
+        boosting=boosting,
     )

@@ -10,12 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem
 from tests.naive import NaiveBackend
-from tests.strategies import problems
+from tests.strategies import boosting_problems, problems
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(max_rows=40))
 def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(boosting_problems(max_rows=40))
+def test_numpy_grows_rounds_of_boosting_as_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+def check_contract(problem: Problem) -> None:
     _, matrix, sampler, target = problem.prepare()
     task = problem.task(matrix, sampler, target)
     pairs = zip(NumpyBackend().grow(task), NaiveBackend().grow(task), strict=True)

@@ -6,19 +6,23 @@ affair. All statistics are integers, so sums need no order. Everything in float6
 in `gpuboost.engine.scores`, `numerics` and `randomness`.
 
 **Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
-(K > 2 classes), sum of weight where class is 1 (two classes, K = 1), or sum of
-weight * values[:, k] (regression); ``count`` = rows. A bin of a feature is *occupied* when its
-``h`` is positive.
+(K > 2 classes), sum of weight where class is 1 (two classes, K = 1), sum of
+weight * values[:, k] (regression), or sum of gradient[:, k] (boosting, where weights are hessians);
+``count`` = rows. A bin of a feature is *occupied* when its ``h`` is positive.
 
 **Leaf before any search** if depth == max_depth, count < min_samples_split,
 count < 2 * min_samples_leaf, h < 2 * min_hessian, or the node is pure (classes: one class has all
 of ``h``; regression: of every output the smallest and largest ``values`` of the rows with positive
-weight agree), where min_hessian = max(1, ceil(min_weight_fraction_leaf * h_root)).
+weight agree; boosting: never), where min_hessian is the larger of the option of that name and
+ceil(min_weight_fraction_leaf * h_root).
 
-**Features.** A node with key ``key`` looks at the tree's features in ascending
-`randomness.feature_rank`. A feature *could split* if at least two of its bins are occupied, the
-missing bin among them. The first max_features are looked at; while none of them could split, the
-next one, until one could or there is no more.
+**Features.** A node may look at the tree's features; of these, at the level_features of smallest
+`randomness.feature_rank` by `randomness.level_key` of the root's key and the depth; of these, with
+interactions, at those of the groups that hold every feature split on between the root and the node.
+A node with key ``key`` looks at them in ascending `randomness.feature_rank`, without hashed_order
+in the order of their numbers. A feature *could split* if at least two of its bins are occupied,
+the missing bin among them. The first max_features are looked at; while none of them could split,
+the next one, until one could or there is no more.
 
 **Candidates of a numeric feature.** ``(b, missing right)``: left is every value bin <= b, for every
 occupied value bin b; ``(b, missing left)``, only if the missing bin is occupied: left is that and
@@ -50,10 +54,17 @@ categories are left), validity and ties are the same with b the position in that
 
 **Gain.** SQUARES: `squares_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the classes
 in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the classes.
+NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by the node's
+bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if
+the feature is monotonic and the left value is above (1) or below (-1) the right one.
 Features compare by gain; of equal gains the one earlier in the node's order wins.
 ``rise`` = gain / h for SQUARES, gain itself for the others; it is what `GrownTree.gain` holds. No
-split if no candidate is valid, or if rise * gain_unit / h_root + 2**-52 < min_impurity_decrease
-(gain_unit: `tree.gain_unit`; a split of zero gain is allowed).
+split if no candidate is valid, if rise is zero and needs_gain, or if
+rise * gain_unit / h_root + 2**-52 < min_impurity_decrease (gain_unit: `tree.gain_unit`).
+
+**Bounds** (NEWTON) of the root are -max_value and max_value; children have those of their parent.
+A split by a monotonic feature puts `middle` of its two values between them, as the upper bound of
+the child with lower values and the lower bound of the other.
 
 **Children.** Rows go by code; keys are `randomness.left_key` and `right_key`. With max_leaf_nodes,
 the tree is the one best-first growth finds: the splittable node with the largest rise is split

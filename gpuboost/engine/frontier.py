@@ -30,6 +30,10 @@ class Frontier:
     start, count : int64 (m,)
     hessian : int64 (m,)
     gradient : int64 (m, K)
+    lower, upper : float64 (m,)
+        Bounds of the node's values, in integer units; only NEWTON looks at them.
+    groups : bool (m, G)
+        Groups of features that hold all those of the node's path; G = 0 without such groups.
     """
 
     tree: Array
@@ -38,6 +42,9 @@ class Frontier:
     count: Array
     hessian: Array
     gradient: Array
+    lower: Array
+    upper: Array
+    groups: Array
 
     def __len__(self) -> int:
         return len(self.tree)

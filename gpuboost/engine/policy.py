@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
 
 
-def smallest_hessian(xp: Any, fraction: float, root_hessian: Array) -> Array:
-    """Smallest integer weight of a child, per tree: int64 (trees,)."""
-    return xp.maximum(xp.ceil(fraction * root_hessian.astype(xp.float64)), 1.0).astype(xp.int64)
+def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, least: int = 1) -> Array:
+    """Smallest integer weight of a child, per tree and at least ``least``: int64 (trees,)."""
+    share = xp.ceil(fraction * root_hessian.astype(xp.float64)).astype(xp.int64)
+    return xp.maximum(share, least)
 
 
 def may_split(
@@ -41,7 +42,7 @@ def good_enough(
     rise: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
     """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
-    accepted = rise >= 0.0
+    accepted = rise > 0.0 if options.needs_gain else rise >= 0.0
     if options.min_impurity_decrease > 0.0:
         unit = gain_unit(options.score, target)
         decrease = rise * unit / roots[frontier.tree] + EPSILON

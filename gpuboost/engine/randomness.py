@@ -12,7 +12,7 @@ wrap-around), the Numba backend loads this module with its functions compiled, a
 import numpy as np
 
 # Purposes: the second word of every hash, one for each use of randomness.
-GROW, DRAW_ROWS, KEEP_ROWS, KEEP_FEATURES, ROUND_WEIGHT = 1, 2, 3, 4, 5
+GROW, DRAW_ROWS, KEEP_ROWS, KEEP_FEATURES, ROUND_WEIGHT, ROUND_GRADIENT = 1, 2, 3, 4, 5, 6
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive counters
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -22,6 +22,7 @@ _TURN_RIGHT = np.uint64(0x589965CC75374CC3)
 _THRESHOLD = np.uint64(0x1D8E4E27C47D124F)
 _CATEGORY = np.uint64(0xEB44ACCAB455D165)
 _MISSING = np.uint64(0xC2B2AE3D27D4EB4F)
+_LEVEL = np.uint64(0xA0761D6478BD642F)
 _HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
 _LOW_HALF = np.uint64(0x00000000FFFFFFFF)
 _ONE = np.uint64(1)
@@ -70,6 +71,11 @@ def feature_rank(key, feature):
     Smaller is earlier. The low half is the feature itself: ranks of a node never tie.
     """
     return (hash_index(key, feature) & _HIGH_HALF) | feature
+
+
+def level_key(root_key, depth):
+    """Key by which the features of a level are drawn: those of the smallest `feature_rank`."""
+    return hash_index(root_key ^ _LEVEL, depth)
 
 
 def threshold_draw(key, feature):

@@ -12,6 +12,14 @@ where equal child means give exactly zero, because equal products round equally.
 h is left to `rise`: it is the same for all candidates of a node. ENTROPY is the rise of
 sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the rise of max_k g_k.
 
+NEWTON is what boosting with regularisation needs (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1
+and bounds as in their implementation). A part with sums g, h takes the value v that maximises
+
+    sum_k 2 g_k v_k - (h + l2) v_k**2 - 2 l1 abs(v_k),    lower <= v_k <= upper,
+
+and the gain is the rise of that maximum. With l1 = l2 = 0 and no bounds it is that of SQUARES, but
+for rounding.
+
 For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
 symmetry SQUARES needs no more, the others look at both, the first class first.
 
@@ -23,7 +31,7 @@ import numpy as np
 
 from gpuboost.engine.numerics import log, select
 
-SQUARES, ENTROPY, MISCLASSIFICATION = 0, 1, 2
+SQUARES, ENTROPY, MISCLASSIFICATION, NEWTON = 0, 1, 2, 3
 
 
 def squares_term(gl, g, hl, h):
@@ -56,3 +64,29 @@ def entropy_node(terms, h):
 def misclassification_gain(left, right, node):
     """MISCLASSIFICATION gain from the largest channel of the left, the right and the node."""
     return (left + right) - node
+
+
+def newton_value(g, h, l1, l2):
+    """The best value of a part without bounds: the gradient, shrunk by l1, over h + l2."""
+    size = np.maximum(np.abs(g) - l1, 0.0)
+    return select(g < 0.0, -size, size) / (h + l2)
+
+
+def bounded(value, lower, upper):
+    """The nearest value within the bounds of a node."""
+    return np.minimum(np.maximum(value, lower), upper)
+
+
+def newton_term(g, h, value, l1, l2):
+    """What a part with this value adds to NEWTON; to be added up over channels in order."""
+    return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * np.abs(value)
+
+
+def newton_gain(left, right, node):
+    """NEWTON gain from the sums of the terms of the left, the right and the node."""
+    return (left + right) - node
+
+
+def middle(left, right):
+    """The bound between the values of two children of a monotonic split."""
+    return (left + right) * 0.5

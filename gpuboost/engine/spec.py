@@ -24,8 +24,47 @@ ONLY_MISSING_RIGHT = -1  # `next_bin` of a split that sends every value left
 
 
 @dataclass(frozen=True)
+class Regularisation:
+    """What the NEWTON score and the values of its leaves are held to, in integer units.
+
+    A value is a gradient divided by a hessian; integer units are those of the integers that a tree
+    is grown on (`Target.value_exponent`, `Target.hessian_exponent`).
+
+    Attributes
+    ----------
+    l1, l2 : float
+        Weights of abs(value) and of its square.
+    max_value : float
+        Largest absolute value.
+    monotonic : tuple of int, or None
+        Of each feature 1 (values rise with it), -1 (they fall) or 0. Only with one channel.
+    """
+
+    l1: float = 0.0
+    l2: float = 0.0
+    max_value: float = float("inf")
+    monotonic: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class TreeOptions:
-    """Limits and policy of one tree, each as scikit-learn's parameter of that name."""
+    """Limits and policy of one tree, most of them as scikit-learn's parameter of that name.
+
+    Attributes
+    ----------
+    min_hessian : int
+        Smallest integer weight of a child.
+    level_features : int
+        So many of the tree's features are drawn for each level.
+    interactions : tuple of tuple of int, or None
+        Groups of features: those a path splits on must lie in one of them together.
+    hashed_order : bool
+        Whether a node looks at features in an order of its own, not in that of their numbers.
+    needs_gain : bool
+        Whether a split must have a gain above zero.
+    regularisation : Regularisation
+        Of the NEWTON score; others do not look at it.
+    """
 
     score: int
     random_thresholds: bool = False
@@ -36,6 +75,12 @@ class TreeOptions:
     min_impurity_decrease: float = 0.0
     max_features: int = NO_LIMIT
     max_leaf_nodes: int = NO_LIMIT
+    min_hessian: int = 1
+    level_features: int = NO_LIMIT
+    interactions: tuple[tuple[int, ...], ...] | None = None
+    hashed_order: bool = True
+    needs_gain: bool = False
+    regularisation: Regularisation = Regularisation()
 
 
 @dataclass(frozen=True)
@@ -46,12 +91,15 @@ class Target:
     of class k, or for two classes the one channel of class 1.
     Regression: ``values`` int32 (n, K), the centred target times a power of two; a histogram's
     channel k is the sum of weight * values[:, k]. A node is pure when every values[:, k] agrees.
+    Boosting: neither; the rows of each tree bring gradients (`TreeRows.gradient`) for
+    ``n_outputs`` channels. No node is pure.
 
     ``wide`` int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows
     (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
     ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
     ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` is of targets divided by 2**square_unit.
+    the sum of squares in ``wide`` is of targets divided by 2**square_unit. Gradients are integers
+    divided by 2**(value_exponent + hessian_exponent), hessians by 2**hessian_exponent.
     """
 
     classes: np.ndarray | None
@@ -63,6 +111,12 @@ class Target:
     mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
     value_exponent: int = 0
     square_unit: int = 0
+    hessian_exponent: int = 0
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether gradients come with the rows of each tree."""
+        return self.classes is None and self.values is None
 
     @property
     def n_channels(self) -> int:
@@ -79,7 +133,7 @@ class TreeRows:
     Attributes
     ----------
     weight : int32 (n,)
-        Integer weight or draw count; what splits are scored with.
+        Integer weight, draw count or hessian; what splits are scored with.
     inside : bool (n,) or None
         Rows in the tree; None: those of positive ``weight``. They differ only where a small real
         weight was rounded to zero: such a row follows the splits and counts as a row.
@@ -91,6 +145,9 @@ class TreeRows:
         Those of ``wide``, in place of `Target.exponents`.
     unit : float
         The user's weights are those that leaf sums add up, times this.
+    gradient : int32 (n, K) or None
+        In place of ``weight`` times a target: what boosting fits, the direction in which raw
+        predictions are to move (Friedman's pseudo-residual; the loss's gradient times -1).
     """
 
     weight: np.ndarray
@@ -99,6 +156,7 @@ class TreeRows:
     wide: np.ndarray | None = None
     exponents: np.ndarray | None = None
     unit: float = 1.0
+    gradient: np.ndarray | None = None
 
     @property
     def mask(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.numerics import midpoint
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, SQUARES
 from gpuboost.engine.spec import (
     LEAF,
     MISSING_LEFT,
@@ -108,7 +108,7 @@ def gain_unit(score: int, target: Target) -> float:
     """
     if score == ENTROPY:
         return 1.4426950408889634  # 1 / ln 2: nats to bits
-    if score != SQUARES:
+    if score not in (SQUARES, NEWTON):
         return 1.0
     if target.classes is not None:
         return 2.0 if target.n_channels == 1 else 1.0
@@ -121,8 +121,25 @@ def finish_tree(
     grown: GrownTree, mapper: BinMapper, target: Target, rows: TreeRows, score: int
 ) -> Tree:
     """Turn the integers of a grown tree into thresholds, values and impurities."""
-    threshold, code = split_thresholds(grown, mapper)
     value, impurity, weight = node_values(grown, target, rows, score)
+    values = NodeValues(value, impurity, weight * rows.unit)
+    return with_values(grown, mapper, values, gain_unit(score, target))
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
+
+    value: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+
+
+def with_values(
+    grown: GrownTree, mapper: BinMapper, values: NodeValues, unit_of_gain: float
+) -> Tree:
+    """A tree of known values: thresholds, directions of missing values, gains per root weight."""
+    threshold, code = split_thresholds(grown, mapper)
     larger_left = np.zeros(len(grown.left), dtype=bool)
     inner = np.flatnonzero(grown.left)
     left = grown.left[inner]
@@ -133,7 +150,6 @@ def finish_tree(
     categorical = np.flatnonzero(grown.category >= 0)
     to_left = grown.category[categorical[missing_left[categorical]]]
     masks[to_left] |= ~grown.masks[to_left, 8:]  # categories the node has no rows of
-    unit = gain_unit(score, target) / float(grown.hessian[0])
     return Tree(
         feature=grown.feature,
         threshold=threshold,
@@ -142,10 +158,10 @@ def finish_tree(
         left=grown.left,
         category=grown.category,
         masks=masks,
-        value=value,
-        gain=grown.gain * unit,
-        impurity=impurity,
-        weight=weight * rows.unit,
+        value=values.value,
+        gain=grown.gain * (unit_of_gain / float(grown.hessian[0])),
+        impurity=values.impurity,
+        weight=values.weight,
         count=grown.count,
     )
 

@@ -65,28 +65,19 @@ class Best:
     missing_left: np.ndarray
 
 
-def best_candidates(
-    found: Candidates,
-    missing: Missing,
-    frontier: Frontier,
-    options: TreeOptions,
-    min_hessian: np.ndarray,
-    two_classes: bool,
-) -> Best:
+def best_candidates(found: Candidates, missing: Missing, scorer: Scorer) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best."""
     node = found.node
     with_missing = missing.hessian[node] > 0
-    scorer = Scorer(options, min_hessian, two_classes)
-    totals = frontier.take(node)
-    right = scorer.gains(totals, found.hessian, found.count, found.gradient)
+    right = scorer.gains(node, found.hessian, found.count, found.gradient)
     left = np.full(len(node), -1.0)
-    values_right = totals.hessian - found.hessian > missing.hessian[node]
+    values_right = scorer.frontier.hessian[node] - found.hessian > missing.hessian[node]
     right[~missing.may_right[node]] = -1.0
     at = np.flatnonzero(with_missing & missing.may_left[node] & values_right)
     if len(at):
         of = node[at]
         left[at] = scorer.gains(
-            totals.take(at),
+            of,
             found.hessian[at] + missing.hessian[of],
             found.count[at] + missing.count[of],
             found.gradient[at] + missing.gradient[of],
@@ -103,30 +94,70 @@ def best_candidates(
 
 @dataclass(frozen=True)
 class Scorer:
-    """Gains of splits under the options of a fit."""
+    """Gains of splits of a frontier, one feature for each node, under the options of a fit.
 
+    Attributes
+    ----------
+    frontier : Frontier
+    sign : int64 (m,)
+        Direction in which values may change with each node's feature, 0 for both.
+    options : TreeOptions
+    min_hessian : int64 (trees,)
+    two_classes : bool
+    """
+
+    frontier: Frontier
+    sign: np.ndarray
     options: TreeOptions
     min_hessian: np.ndarray
     two_classes: bool
 
     def gains(
-        self, totals: Frontier, hessian: np.ndarray, count: np.ndarray, gradient: np.ndarray
+        self, node: np.ndarray, hessian: np.ndarray, count: np.ndarray, gradient: np.ndarray
     ) -> np.ndarray:
-        """Gain of each split with the given left sums; -1 where it is not valid."""
+        """Gain of each split of the given nodes by its left sums; -1 where it is not valid."""
+        totals = self.frontier.take(node)
         least = self.min_hessian[totals.tree]
         valid = (hessian >= least) & (totals.hessian - hessian >= least)
         smallest = self.options.min_samples_leaf
         if smallest > 1:
             valid &= (count >= smallest) & (totals.count - count >= smallest)
         hl, h = hessian.astype(np.float64), totals.hessian.astype(np.float64)
-        hl = np.where(valid, hl, 1.0)
+        hl = np.where(valid, hl, 1.0)  # finite numbers for splits that are none
         h = np.where(valid, h, 2.0)
         channels = range(gradient.shape[1])
         pairs = [
             (gradient[:, k].astype(np.float64), totals.gradient[:, k].astype(np.float64))
             for k in channels
         ]
+        if self.options.score == scores.NEWTON:
+            gain, ordered = self._newton(pairs, hl, h, node)
+            valid &= ordered & (gain >= 0.0)
+            return np.where(valid, gain, -1.0)
         return np.where(valid, self._score(pairs, hl, h), -1.0)
+
+    def _newton(
+        self,
+        pairs: list[tuple[np.ndarray, np.ndarray]],
+        hl: np.ndarray,
+        h: np.ndarray,
+        node: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gains, and whether the values of the sides stand in the feature's monotonic order."""
+        l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
+        lower, upper = self.frontier.lower[node], self.frontier.upper[node]
+        sign = self.sign[node]
+        sides = np.zeros((3, len(hl)))
+        ordered = np.ones(len(hl), dtype=bool)
+        for gl, g in pairs:
+            values = []
+            for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
+                value = scores.newton_value(own_g, own_h, l1, l2)
+                value = scores.bounded(value, lower, upper)
+                sides[side] = sides[side] + scores.newton_term(own_g, own_h, value, l1, l2)
+                values.append(value)
+            ordered &= sign * values[0] <= sign * values[1]
+        return scores.newton_gain(*sides), ordered
 
     def _score(
         self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
+from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, Scorer, best_candidates
 from gpuboost.backends.numpy.groups import Groups
 from gpuboost.engine import randomness
 from gpuboost.engine.frontier import Frontier, Splits
@@ -86,11 +86,14 @@ class FeatureSplitter:
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
-        target = self.task.target
+        target, options = self.task.target, self.task.options
         two_classes = target.classes is not None and target.n_channels == 1
-        return best_candidates(
-            found, missing, asked.frontier, self.task.options, self.min_hessian, two_classes
-        )
+        directions = options.regularisation.monotonic
+        sign = np.zeros(len(asked.feature), np.int64)
+        if directions is not None:
+            sign = np.array(directions)[asked.feature]
+        scorer = Scorer(asked.frontier, sign, options, self.min_hessian, two_classes)
+        return best_candidates(found, missing, scorer)
 
     def _numeric(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits

@@ -36,11 +36,35 @@ class NumpyLevelOps(RowOps):
         """Rows and root nodes of a batch of trees."""
         rows, frontier = super().roots(trees)
         self._splitter = FeatureSplitter(self.task, self._min_hessian)
-        self._allowed = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
+        self._of_tree = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
         for position, tree in enumerate(trees):
-            self._allowed[position, self.task.tree_features(tree)] = True
-        self._n_slots = min(self.task.options.max_features, int(self._allowed.sum(axis=1).max()))
+            self._of_tree[position, self.task.tree_features(tree)] = True
+        self._root_keys = frontier.key
         return rows, frontier
+
+    def candidates(self, rows: RowBlock, frontier: Frontier, depth: int) -> np.ndarray:
+        """Nodes to be searched, ascending; and the features each of the level may look at."""
+        found = super().candidates(rows, frontier, depth)
+        self._allowed = self._features_of_nodes(frontier, depth)
+        widest = int(self._allowed[found].sum(axis=1).max(initial=0))
+        self._n_slots = min(self.task.options.max_features, widest)
+        return found
+
+    def _features_of_nodes(self, frontier: Frontier, depth: int) -> np.ndarray:
+        """Features that each node may look at: bool (m, F)."""
+        options, features = self.task.options, np.arange(self._of_tree.shape[1], dtype=np.uint64)
+        of_tree = self._of_tree
+        if options.level_features < len(features):
+            key = randomness.level_key(self._root_keys, np.array([depth], np.uint64))
+            rank = randomness.feature_rank(key[:, None], features)
+            rank = np.where(of_tree, rank, _UNUSED)
+            last = np.sort(rank, axis=1)[:, options.level_features - 1]
+            of_tree = of_tree & (rank <= last[:, None])
+        allowed = of_tree[frontier.tree]
+        if options.interactions is not None:
+            groups = np.array([np.isin(features, own) for own in options.interactions])
+            allowed &= (frontier.groups[:, :, None] & groups).any(axis=1)
+        return allowed
 
     def find_splits(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
         """Best split of every open node, in slices whose temporaries fit the memory budget."""
@@ -67,7 +91,7 @@ class NumpyLevelOps(RowOps):
 
         The first ``max_features`` count; where none of them could split, the next that could.
         """
-        ranks = self._sorted_ranks(frontier.take(nodes))
+        ranks = self._sorted_ranks(frontier.key[nodes], self._allowed[nodes])
         waiting = np.ones(len(nodes), dtype=bool)
         for slot in range(ranks.shape[1]):
             at = np.arange(len(nodes)) if slot < self._n_slots else np.flatnonzero(waiting)
@@ -78,13 +102,19 @@ class NumpyLevelOps(RowOps):
             splits.keep_better(nodes[at], found)
             waiting[at[could]] = False
 
-    def _sorted_ranks(self, frontier: Frontier) -> np.ndarray:
+    def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """Ranks of the features each node may look at, ascending: uint64 (m, F)."""
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
-        ranks = randomness.feature_rank(frontier.key[:, None], features)
-        if not self._allowed.all():
-            ranks = np.where(self._allowed[frontier.tree], ranks, _UNUSED)
+        ranks = self._ranks(key[:, None], features)
+        if not allowed.all():
+            ranks = np.where(allowed, ranks, _UNUSED)
         return np.sort(ranks, axis=1)
+
+    def _ranks(self, key: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """What features are ordered by, the low half being the feature: uint64."""
+        if self.task.options.hashed_order:
+            return randomness.feature_rank(key, features)
+        return np.broadcast_to(features, np.broadcast_shapes(key.shape, features.shape))
 
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
@@ -115,7 +145,8 @@ class NumpyLevelOps(RowOps):
         size = cells * self.task.matrix.n_features * planes * 8
         n_rows = int(frontier.count[open_nodes].sum())
         return (
-            self._n_slots == self._allowed.shape[1]
+            bool(len(open_nodes))
+            and self._n_slots == self._allowed.shape[1]
             and 2 * size <= self.task.memory_budget  # this level's and its parents'
             and cells * planes <= 4 * n_rows
         )
@@ -129,9 +160,9 @@ class NumpyLevelOps(RowOps):
         )
         node = frontier.take(open_nodes)
         for f in range(self.task.matrix.n_features):
-            at = np.flatnonzero(self._allowed[node.tree, f])
+            at = np.flatnonzero(self._allowed[open_nodes, f])
             groups = dense_groups(histogram[at, f], np.arange(len(at)))
-            rank = randomness.feature_rank(node.key[at], np.array([f], dtype=np.uint64))
+            rank = self._ranks(node.key[at], np.array([f], dtype=np.uint64))
             asked = NodeFeature(node.take(at), np.full(len(at), f, dtype=np.int64), rank)
             splits.keep_better(open_nodes[at], self._splitter.split(asked, groups)[0])
         return splits

@@ -38,7 +38,8 @@ class RowBlock:
     hessian : int64 (r,)
         Integer weight.
     gradient : int64 (r, K) or None
-        weight * value of each output, or weight * [class is 1]; None for more than two classes.
+        weight * value of each output, weight * [class is 1], or the gradients of boosting; None
+        for more than two classes.
     label : int64 (r,) or None
         Class, where there are more than two.
     """
@@ -62,6 +63,8 @@ def tree_block(target: Target, rows: TreeRows) -> RowBlock:
     """The rows of one tree, in their order in the matrix."""
     row = np.flatnonzero(rows.mask)
     hessian = rows.weight[row].astype(np.int64)
+    if rows.gradient is not None:
+        return RowBlock(row, hessian, rows.gradient[row].astype(np.int64), None)
     if target.values is not None:
         return RowBlock(row, hessian, target.values[row].astype(np.int64) * hessian[:, None], None)
     assert target.classes is not None
@@ -100,18 +103,24 @@ class RowOps:
             _concatenate([b.gradient for b in blocks]),
             _concatenate([b.label for b in blocks]),
         )
-        start = np.cumsum(count) - count
+        start, m = np.cumsum(count) - count, len(trees)
+        options = self.task.options
+        largest = np.full(m, options.regularisation.max_value)
         frontier = Frontier(
-            tree=np.arange(len(trees), dtype=np.int32),
+            tree=np.arange(m, dtype=np.int32),
             key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
             start=start,
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
             gradient=self._gradients(joined, start, count),
+            lower=-largest,
+            upper=largest,
+            groups=np.ones((m, len(options.interactions or ())), dtype=bool),
         )
         self._roots = frontier.hessian
-        fraction = self.task.options.min_weight_fraction_leaf
-        self._min_hessian = smallest_hessian(np, fraction, frontier.hessian)
+        self._min_hessian = smallest_hessian(
+            np, options.min_weight_fraction_leaf, frontier.hessian, options.min_hessian
+        )
         return joined, frontier
 
     def finished(self, frontier: Frontier, depth: int) -> bool:
@@ -155,6 +164,8 @@ class RowOps:
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
         """Nodes of one class, or whose quantised targets all agree."""
         target, gradient = self.task.target, frontier.gradient
+        if target.has_gradients:
+            return np.zeros(len(frontier), dtype=bool)
         if target.classes is not None:
             if target.n_channels == 1:
                 return (gradient[:, 0] == 0) | (gradient[:, 0] == frontier.hessian)
@@ -229,7 +240,8 @@ class RowOps:
         target = np.repeat(node.start, node.count) + np.where(left, rank_left, right_at)
         order = np.empty(len(left), dtype=np.int64)
         order[target] = np.arange(len(left))
-        return rows.take(order), children_of(node, node.start, n_left, splits, parents)
+        options = self.task.options
+        return rows.take(order), children_of(node, node.start, n_left, splits, parents, options)
 
     def _goes_left(
         self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray
