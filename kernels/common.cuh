@@ -26,7 +26,7 @@ typedef unsigned long long uint64;
 
 // ---- Words shared with the host: gpuboost/engine/scores.py and spec.py -------------------------
 
-constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2;
+constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
@@ -34,6 +34,27 @@ constexpr int32 LEAF = -1;
 constexpr double EPSILON = 2.220446049250313e-16;  // a decrease of impurity may be short by so much
 constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
 constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
+
+// ---- What a kernel is compiled for -------------------------------------------------------------
+
+#ifndef GRADIENTS
+#define GRADIENTS 0  // whether targets are gradients that come with rows, not to be weighted
+#endif
+#ifndef NEWTON_SCORE
+#define NEWTON_SCORE 0  // whether the score is NEWTON, which other kernels do not know
+#endif
+#ifndef MONOTONIC
+#define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
+#endif
+#ifndef ALLOWED_BY_NODE
+#define ALLOWED_BY_NODE 0  // whether each node has features of its own, or each tree
+#endif
+#ifndef ALLOWED_BY_LEVEL
+#define ALLOWED_BY_LEVEL 0  // whether a level may look at features that the one above did not
+#endif
+#ifndef HASHED_ORDER
+#define HASHED_ORDER 1  // whether each node looks at features in an order of its own
+#endif
 
 // ---- Random numbers: gpuboost/engine/randomness.py ---------------------------------------------
 
@@ -52,6 +73,7 @@ __device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
 
 // Purposes: the second word of a key.
 constexpr int32 GROW = 1, DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
+constexpr int32 ROUND_GRADIENT = 6;
 
 // Key of one stream; `index` is most often the number of the tree.
 __device__ __forceinline__ uint64 stream_key(uint64 seed, int32 purpose, uint64 index)
@@ -77,6 +99,24 @@ __device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)
 
 constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;  // beyond that of any feature
 
+// The same where a node may look at features in the order of their numbers.
+__device__ __forceinline__ uint64 order_rank(uint64 key, uint64 feature)
+{
+    return HASHED_ORDER ? feature_rank(key, feature) : feature;
+}
+
+// Key by which the features of a level are drawn.
+__device__ __forceinline__ uint64 level_key(uint64 root_key, uint64 depth)
+{
+    return hash_index(root_key ^ 0xA0761D6478BD642Full, depth);
+}
+
+// Which row of the features that may be looked at is that of a node.
+__device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
+{
+    return ALLOWED_BY_NODE ? node : tree;
+}
+
 // Where between the smallest and largest value a random threshold lies.
 __device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
 {
@@ -95,7 +135,7 @@ __device__ __forceinline__ bool category_goes_left(uint64 key, uint64 feature, u
     return (hash_index(hash_index(key ^ 0xEB44ACCAB455D165ull, feature), code) & 1) != 0;
 }
 
-// ---- Logarithm: gpuboost/engine/numerics.py, the same operations in the same order -------------
+// ---- Logarithm and exponential: gpuboost/engine/numerics.py, the same operations and order -----
 
 // Natural logarithm of a normal positive float64.
 __device__ __forceinline__ double natural_log(double x)
@@ -115,6 +155,29 @@ __device__ __forceinline__ double natural_log(double x)
     const double half = 0.5 * f * f;
     return exponent * 6.93147180369123816490e-01
            - ((half - (s * (half + p) + exponent * 1.90821492927058770002e-10)) - f);
+}
+
+// Exponential of a float64; results below about 3e-308 are 0, that of NaN is NaN.
+__device__ __forceinline__ double natural_exp(double x)
+{
+    constexpr double smallest = -708.0, largest = 709.782712893384, whole = 6755399441055744.0;
+    const double inside = x < smallest ? smallest : x > largest ? largest : x;
+    const double shifted = inside * 1.44269504088896338700e00 + whole;
+    const double k = shifted - whole;
+    const double high = inside - k * 6.93147180369123816490e-01;
+    const double low = k * 1.90821492927058770002e-10;
+    const double r = high - low;
+    double q = 2.5105259538448494e-08 + r * 2.0914717341716378e-09;
+    q = 2.7557255297969643e-06 + r * (2.755727357010214e-07 + r * q);
+    q = 1.984126987490126e-04 + r * (2.4801587325605324e-05 + r * q);
+    q = 8.333333333326112e-03 + r * (1.388888888888373e-03 + r * q);
+    q = 0.5 + r * (1.666666666666667e-01 + r * (4.166666666666667e-02 + r * q));
+    const double p = 1.0 + (high + (r * r * q - low));
+    const uint64 field = ((uint64)__double_as_longlong(shifted) << 52) + (1022ull << 52);
+    const double result = (p + p) * __longlong_as_double((int64)field);
+    if (x < smallest) return 0.0;
+    if (x > largest) return __longlong_as_double(0x7FF0000000000000ll);
+    return x == x ? result : __longlong_as_double(0x7FF8000000000000ll);
 }
 
 // ---- Scores: gpuboost/engine/scores.py ---------------------------------------------------------
@@ -152,12 +215,71 @@ __device__ __forceinline__ double misclassification_gain(double left, double rig
     return (left + right) - node;
 }
 
-// What the channels of a candidate add up to; squares use `left` alone.
+__device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
+{
+    const double rest = fabs(g) - l1;
+    const double size = rest > 0.0 ? rest : 0.0;
+    return (g < 0.0 ? -size : size) / (h + l2);
+}
+
+__device__ __forceinline__ double bounded(double value, double lower, double upper)
+{
+    const double raised = value < lower ? lower : value;
+    return raised > upper ? upper : raised;
+}
+
+__device__ __forceinline__ double newton_term(double g, double h, double value, double l1,
+                                              double l2)
+{
+    return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * fabs(value);
+}
+
+__device__ __forceinline__ double newton_gain(double left, double right, double node)
+{
+    return (left + right) - node;
+}
+
+// The bound between the values of the children of a monotonic split.
+__device__ __forceinline__ double middle_of(double left, double right)
+{
+    return (left + right) * 0.5;
+}
+
+// What the channels of a candidate add up to; squares use `left` alone. `ordered`: NEWTON alone.
 struct Terms {
     double left;
     double right;
     double node;
+    bool ordered;
 };
+
+// NEWTON of one channel: what values are held to, and the direction of the feature.
+struct Regular {
+    double l1;
+    double l2;
+    double lower;
+    double upper;
+    int32 sign;
+
+    __device__ __forceinline__ double value(double g, double h) const
+    {
+        return bounded(newton_value(g, h, l1, l2), lower, upper);
+    }
+    __device__ __forceinline__ double term(double g, double h, double value) const
+    {
+        return newton_term(g, h, value, l1, l2);
+    }
+};
+
+__device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular, double gl,
+                                           double g, double hl, double h)
+{
+    const double left = regular.value(gl, hl), right = regular.value(g - gl, h - hl);
+    terms.left = terms.left + regular.term(gl, hl, left);
+    terms.right = terms.right + regular.term(g - gl, h - hl, right);
+    terms.node = terms.node + regular.term(g, h, regular.value(g, h));
+    if (MONOTONIC) terms.ordered &= regular.sign * left <= regular.sign * right;
+}
 
 __device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl, double g,
                                             double hl, double h)
@@ -175,8 +297,13 @@ __device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl
     }
 }
 
+// -1 where the split is not valid.
 __device__ __forceinline__ double gain_of(const Terms& terms, int32 score, double hl, double h)
 {
+    if (NEWTON_SCORE) {
+        const double gain = newton_gain(terms.left, terms.right, terms.node);
+        return terms.ordered && gain >= 0.0 ? gain : -1.0;
+    }
     if (score == SQUARES) return squares_gain(terms.left, hl, h - hl);
     if (score == MISCLASSIFICATION) {
         return misclassification_gain(terms.left, terms.right, terms.node);

@@ -48,6 +48,12 @@ extern "C" __global__ void functions(const double* gl, const double* g, const do
     out[6 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
 }
 
+extern "C" __global__ void exponentials(const double* x, int32 n, double* out)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = natural_exp(x[i]);
+}
+
 extern "C" __global__ void sums(const int64* values, int64* out)
 {
     out[threadIdx.x] = warp_sum(values[threadIdx.x]);
@@ -143,6 +149,44 @@ def test_logarithm_and_scores() -> None:
         )
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
+
+
+def exponents() -> np.ndarray:
+    """Values of every size and sign, the ends of the range of exp, and what is no number."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-720, 720, N)
+    x[:5000] = rng.choice([-1.0, 1.0], 5000) * np.exp2(rng.uniform(-1074, 1023, 5000))
+    x[5000:10000] = rng.integers(-1025, 1026, 5000) * np.log(2.0) / 2
+    x[5000:10000] += rng.integers(-2, 3, 5000) * np.spacing(x[5000:10000])
+    ends = np.array([-708.0, 709.782712893384, 0.0, -0.0, 1.0, np.log(2.0) / 2])
+    x[:6] = ends
+    x[6:12], x[12:18] = np.nextafter(ends, np.inf), np.nextafter(ends, -np.inf)
+    x[18:21] = np.inf, -np.inf, np.nan
+    return x
+
+
+@needs_compiler
+def test_exponential() -> None:
+    x = exponents()
+    out = np.empty(N)
+    launch("exponentials", x, np.int32(N), out)
+    assert_same_bits(out, numerics.exp(x))
+
+
+def test_exponential_is_as_good_as_the_librarys() -> None:
+    x = exponents()
+    found = numerics.exp(x)
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.exp(x)
+    inside = (x >= -708.0) & (x <= 709.782712893384)
+    error = np.abs(found[inside] - expected[inside]) / np.spacing(expected[inside])
+    assert error.max() <= 1.0
+    assert (error == 0.0).mean() > 0.8
+    np.testing.assert_array_equal(found[x < -708.0], 0.0)
+    np.testing.assert_array_equal(found[x > 709.782712893384], np.inf)
+    assert np.isnan(found[np.isnan(x)]).all() and np.isnan(x).sum() == np.isnan(found).sum()
+    rising = numerics.exp(np.sort(x[np.isfinite(x)]))
+    assert (rising[1:] >= rising[:-1]).all()
 
 
 @needs_compiler

@@ -1,7 +1,8 @@
 """Floating point that decides: the same IEEE operations on every backend.
 
-NumPy's and Numba's ``log`` differ in the last bit, so what decides a split uses ours. Written
-branch-free for arrays (NumPy) and scalars (Numba); ``kernels/common.cuh`` holds a copy.
+NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so what decides a split or makes a
+gradient uses ours. Written branch-free for arrays (NumPy) and scalars (Numba);
+``kernels/common.cuh`` holds a copy.
 """
 
 import numpy as np
@@ -13,6 +14,10 @@ _MANTISSA = np.int64(0xFFFFFFFFFFFFF)
 _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
 _ONE, _ZERO = np.int64(1), np.int64(0)
+_INVERSE_LN2 = 1.44269504088896338700e00
+_TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to a whole number, in the low bits
+_EXP_SMALLEST, _EXP_LARGEST = -708.0, 709.782712893384
+_SCALE = np.int64(1022 << 52)  # the exponent field of 1/2
 
 
 def select(condition, yes, no):
@@ -49,6 +54,32 @@ def log(x):
     p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p))
     half = 0.5 * f * f
     return exponent * _LN2_HIGH - ((half - (s * (half + p) + exponent * _LN2_LOW)) - f)
+
+
+def exp(x):
+    """Exponential of float64 values, to about one unit in the last place.
+
+    x = k ln 2 + r with abs(r) <= ln(2) / 2; exp r = 1 + r + r**2 q(r), q the polynomial of degree
+    10 that interpolates (exp r - 1 - r) / r**2 in the Chebyshev points. Below -708 the result is
+    exactly 0 (the last values before that, and denormal ones, are flushed), above
+    709.782712893384 infinite; that of NaN is NaN.
+    """
+    inside = select(x < _EXP_SMALLEST, _EXP_SMALLEST, select(x > _EXP_LARGEST, _EXP_LARGEST, x))
+    shifted = inside * _INVERSE_LN2 + _TO_WHOLE
+    k = shifted - _TO_WHOLE
+    high, low = inside - k * _LN2_HIGH, k * _LN2_LOW
+    r = high - low
+    q = 2.5105259538448494e-08 + r * 2.0914717341716378e-09
+    q = 2.7557255297969643e-06 + r * (2.755727357010214e-07 + r * q)
+    q = 1.984126987490126e-04 + r * (2.4801587325605324e-05 + r * q)
+    q = 8.333333333326112e-03 + r * (1.388888888888373e-03 + r * q)
+    q = 0.5 + r * (1.666666666666667e-01 + r * (4.166666666666667e-02 + r * q))
+    p = 1.0 + (high + (r * r * q - low))
+    # 2**(k - 1) by its exponent field, which the largest k leave in range, times 2 p.
+    scale = float_of((bits_of(shifted) << _S52) + _SCALE)
+    result = select(x < _EXP_SMALLEST, 0.0, (p + p) * scale)
+    result = select(x > _EXP_LARGEST, np.inf, result)
+    return select(x == x, result, np.nan)
 
 
 def midpoint(a, b):

@@ -1,9 +1,9 @@
 """Compilation: our two decorators, and the engine's formulas compiled from their one source.
 
-`gpuboost.engine.numerics`, `randomness` and `scores` are written for arrays. Here each is loaded a
-second time with its functions compiled for scalars, callees first, so what NumPy and Numba compute
-is one text. The three functions that only arrays know (`select`, `bits_of`, `float_of`) are
-replaced by machine instructions.
+`gpuboost.engine.numerics`, `randomness`, `scores` and `gradients` are written for arrays. Here each
+is loaded a second time with its functions compiled for scalars, callees first, so what NumPy and
+Numba compute is one text. The three functions that only arrays know (`select`, `bits_of`,
+`float_of`) are replaced by machine instructions.
 """
 
 from __future__ import annotations
@@ -133,14 +133,23 @@ def select(condition, yes, no):
 
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 _FORMULAS = {
-    "numerics": ("log",),
+    "numerics": ("log", "exp"),
     "randomness": (
         *("mix", "hash_index", "uniform", "left_key", "right_key"),
-        *("feature_rank", "threshold_draw", "missing_goes_left", "category_goes_left"),
+        *("feature_rank", "level_key", "threshold_draw", "missing_goes_left"),
+        "category_goes_left",
     ),
     "scores": (
         *("squares_term", "squares_gain", "entropy_term", "entropy_gain", "entropy_node"),
-        "misclassification_gain",
+        *("misclassification_gain", "newton_value", "bounded", "newton_term", "newton_gain"),
+        "middle",
+    ),
+    "gradients": (
+        *("inside", "raised", "sigmoid", "softmax_weight", "softmax", "softmax_loss"),
+        *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
+        *("log_loss", "exponential", "squared_error_loss", "absolute_error_loss", "huber_loss"),
+        *("quantile_loss", "poisson_loss", "gamma_loss", "tweedie_loss", "log_loss_loss"),
+        "exponential_loss",
     ),
 }
 
@@ -164,5 +173,6 @@ _known: dict[str, Any] = dict(_REPLACED)
 numerics = _load_compiled("numerics", _known)
 randomness = _load_compiled("randomness", _known)
 scores = _load_compiled("scores", _known)
+formulas = _load_compiled("gradients", _known)
 
 NAN = np.float64("nan")

@@ -1,0 +1,396 @@
+"""Gradients and losses of every formula, compiled: the numbers of `engine.losses`, bit for bit.
+
+Rows are cut into chunks for threads and chunks into blocks that stay in the first cache, so that
+what a block needs twice is read from memory once. The functions of `engine.gradients` are free of
+branches; with arrays of one column the compiler makes several rows of them at a time.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import entry, formulas, helper, inlined, numerics
+from gpuboost.backends.numba.threads import contiguous, in_threads, row_chunks
+from gpuboost.engine.averages import plane_scales
+from gpuboost.engine.losses import USER
+from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.engine.losses import Loss
+
+SQUARED_ERROR, ABSOLUTE_ERROR = formulas.SQUARED_ERROR, formulas.ABSOLUTE_ERROR
+HUBER, QUANTILE = formulas.HUBER, formulas.QUANTILE
+POISSON, GAMMA, TWEEDIE = formulas.POISSON, formulas.GAMMA, formulas.TWEEDIE
+LOG_LOSS, SOFTMAX = formulas.LOG_LOSS, formulas.SOFTMAX
+
+CHUNK = 1 << 16  # rows of one task of the pool
+BLOCK = 1 << 11  # rows that are looked at twice in a row
+
+
+# ---- loops over one column ---------------------------------------------------------------------
+
+
+def _gradient_loop(pair: Any) -> Any:
+    """Gradients of a formula whose hessian is the weight."""
+
+    @helper
+    def fill(y, raw, parameter, g):
+        for i in range(raw.size):
+            g[i] = pair(y[i], raw[i], parameter)[0]
+
+    return fill
+
+
+def _pair_loop(pair: Any) -> Any:
+    """Gradients and hessians of a formula."""
+
+    @helper
+    def fill(y, raw, parameter, g, h):
+        for i in range(raw.size):
+            gradient, hessian = pair(np.float64(y[i]), raw[i], parameter)
+            g[i] = gradient
+            h[i] = hessian
+
+    return fill
+
+
+def _value_loop(value: Any) -> Any:
+    """Losses of a formula, added to ``total``."""
+
+    @helper
+    def add(y, raw, parameter, total):
+        for i in range(raw.size):
+            total[i] += value(np.float64(y[i]), raw[i], parameter)
+
+    return add
+
+
+_squared_error = _gradient_loop(formulas.squared_error)
+_absolute_error = _gradient_loop(formulas.absolute_error)
+_huber = _gradient_loop(formulas.huber)
+_quantile = _gradient_loop(formulas.quantile)
+_poisson = _pair_loop(formulas.poisson)
+_gamma = _pair_loop(formulas.gamma)
+_tweedie = _pair_loop(formulas.tweedie)
+_log_loss = _pair_loop(formulas.log_loss)
+_exponential = _pair_loop(formulas.exponential)
+
+_squared_error_loss = _value_loop(formulas.squared_error_loss)
+_absolute_error_loss = _value_loop(formulas.absolute_error_loss)
+_huber_loss = _value_loop(formulas.huber_loss)
+_quantile_loss = _value_loop(formulas.quantile_loss)
+_poisson_loss = _value_loop(formulas.poisson_loss)
+_gamma_loss = _value_loop(formulas.gamma_loss)
+_tweedie_loss = _value_loop(formulas.tweedie_loss)
+_log_loss_loss = _value_loop(formulas.log_loss_loss)
+_exponential_loss = _value_loop(formulas.exponential_loss)
+
+
+@inlined
+def _times(weights, values):
+    """Multiply by the weights, none being ones."""
+    for i in range(weights.size):
+        values[i] *= weights[i]
+
+
+# ---- loops by the number of the formula --------------------------------------------------------
+
+
+@helper
+def _plain_column(formula, y, raw, parameter, g):
+    if formula == SQUARED_ERROR:
+        _squared_error(y, raw, parameter, g)
+    elif formula == ABSOLUTE_ERROR:
+        _absolute_error(y, raw, parameter, g)
+    elif formula == HUBER:
+        _huber(y, raw, parameter, g)
+    else:
+        _quantile(y, raw, parameter, g)
+
+
+@helper
+def _mean_column(formula, y, raw, parameter, g, h):
+    if formula == POISSON:
+        _poisson(y, raw, parameter, g, h)
+    elif formula == GAMMA:
+        _gamma(y, raw, parameter, g, h)
+    else:
+        _tweedie(y, raw, parameter, g, h)
+
+
+@helper
+def _class_column(formula, y, raw, parameter, g, h):
+    if formula == LOG_LOSS:
+        _log_loss(y, raw, parameter, g, h)
+    else:
+        _exponential(y, raw, parameter, g, h)
+
+
+@helper
+def _add_target_losses(formula, y, raw, parameter, total):
+    if formula == SQUARED_ERROR:
+        _squared_error_loss(y, raw, parameter, total)
+    elif formula == ABSOLUTE_ERROR:
+        _absolute_error_loss(y, raw, parameter, total)
+    elif formula == HUBER:
+        _huber_loss(y, raw, parameter, total)
+    elif formula == QUANTILE:
+        _quantile_loss(y, raw, parameter, total)
+    elif formula == POISSON:
+        _poisson_loss(y, raw, parameter, total)
+    elif formula == GAMMA:
+        _gamma_loss(y, raw, parameter, total)
+    else:
+        _tweedie_loss(y, raw, parameter, total)
+
+
+# ---- what Python calls, for a chunk of rows ----------------------------------------------------
+#
+# Arrays hold one column after the other, y (Y, n) and raw (K, n): with one column that is the order
+# of the rows too. For softmax they hold one row after the other. No weights are ones.
+
+
+@entry
+def plain_gradients(formula, y, raw, weights, parameter, g, rows):
+    """Gradients where the hessian is the weight; column k belongs to output k modulo Y."""
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        for k in range(raw.shape[0]):
+            out = g[k, start:stop]
+            target = y[k % y.shape[0], start:stop]
+            _plain_column(formula, target, raw[k, start:stop], parameter[k], out)
+            _times(weights[start:stop], out)
+
+
+@entry
+def mean_gradients(formula, y, raw, weights, parameter, g, h, rows):
+    """Gradients and hessians of poisson, gamma and tweedie."""
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        for k in range(raw.shape[0]):
+            out, curve = g[k, start:stop], h[k, start:stop]
+            target = y[k % y.shape[0], start:stop]
+            _mean_column(formula, target, raw[k, start:stop], parameter[k], out, curve)
+            _times(weights[start:stop], out)
+            _times(weights[start:stop], curve)
+
+
+@entry
+def class_gradients(formula, classes, raw, weights, parameter, g, h, rows):
+    """Gradients and hessians of two classes."""
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        out, curve = g[0, start:stop], h[0, start:stop]
+        _class_column(formula, classes[start:stop], raw[0, start:stop], parameter[0], out, curve)
+        _times(weights[start:stop], out)
+        _times(weights[start:stop], curve)
+
+
+@inlined
+def _softmax_weights(raw, out):
+    """What the probabilities of each row are proportional to; both (rows, K)."""
+    n, n_classes = raw.shape
+    for i in range(n):
+        largest = raw[i, 0]
+        for k in range(1, n_classes):
+            largest = max(largest, raw[i, k])
+        for k in range(n_classes):
+            out[i, k] = raw[i, k] - largest
+    flat = out.reshape(-1)
+    for j in range(flat.size):  # of all rows and classes, several at a time
+        flat[j] = numerics.exp(flat[j])
+
+
+@entry
+def softmax_gradients(formula, classes, raw, weights, parameter, g, h, rows):
+    """Gradients and hessians of several classes, arrays (n, K)."""
+    n_classes, factor = raw.shape[1], parameter[0]
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        _softmax_weights(raw[start:stop], g[start:stop])
+        for i in range(start, stop):
+            total = g[i, 0]
+            for k in range(1, n_classes):
+                total += g[i, k]
+            weight = weights[i] if weights.size else 1.0
+            own = classes[i]
+            for k in range(n_classes):
+                y = 1.0 if own == k else 0.0
+                gradient, hessian = formulas.softmax(y, g[i, k] / total, factor)
+                g[i, k] = gradient * weight
+                h[i, k] = hessian * weight
+
+
+@entry
+def target_losses(formula, y, raw, parameter, total, rows):
+    """Loss of each row, the mean over columns."""
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        total[start:stop] = 0.0
+        for k in range(raw.shape[0]):
+            target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
+            _add_target_losses(formula, target, column, parameter[k], total[start:stop])
+        for i in range(start, stop):
+            total[i] /= np.float64(raw.shape[0])
+
+
+@entry
+def class_losses(formula, classes, raw, parameter, total, rows):
+    """Loss of each row, of two classes."""
+    at = slice(rows[0], rows[1])
+    total[at] = 0.0
+    if formula == LOG_LOSS:
+        _log_loss_loss(classes[at], raw[0, at], parameter[0], total[at])
+    else:
+        _exponential_loss(classes[at], raw[0, at], parameter[0], total[at])
+
+
+@entry
+def softmax_losses(formula, classes, raw, parameter, total, rows):
+    """Loss of each row, of several classes; arrays (n, K)."""
+    n_classes = raw.shape[1]
+    space = np.empty((BLOCK, n_classes))
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        _softmax_weights(raw[start:stop], space[: stop - start])
+        for i in range(start, stop):
+            largest, added = raw[i, 0], space[i - start, 0]
+            for k in range(1, n_classes):
+                largest = max(largest, raw[i, k])
+                added += space[i - start, k]
+            total[i] = formulas.softmax_loss(raw[i, classes[i]], largest, added)
+
+
+@entry
+def largest_product(values, weights, rows):
+    """Largest absolute value times weight; infinite if one is not finite."""
+    largest, is_finite = 0.0, True
+    for i in range(rows[0], rows[1]):
+        size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
+        is_finite &= size < np.inf
+        largest = size if size > largest else largest
+    return largest if is_finite else np.inf
+
+
+@entry
+def plane_sums(values, weights, scales, rows):
+    """Sums of the two planes of value times weight (`engine.statistics.two_planes`).
+
+    ``scales`` (3,) are those of `engine.averages.plane_scales`.
+    """
+    high_sum, low_sum = np.int64(0), np.int64(0)
+    for i in range(rows[0], rows[1]):
+        x = values[i] * weights[i] if weights.size else values[i]
+        scaled = x * scales[0] * scales[1]
+        high = np.rint(scaled)
+        high_sum += np.int64(high)
+        low_sum += np.int64(np.rint((scaled - high) * scales[2]))
+    return high_sum, low_sum
+
+
+# ---- drivers -----------------------------------------------------------------------------------
+
+_NO_WEIGHTS = np.zeros(0)
+
+
+def gradients(
+    loss: Loss,
+    y: np.ndarray,
+    raw: np.ndarray,
+    weights: np.ndarray | None,
+    parameter: np.ndarray,
+    n_threads: int = 1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `Loss.gradients` returns, (n, columns) each, in any memory order.
+
+    ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
+    targets; else it is copied.
+    """
+    if loss.formula == USER:
+        return loss.gradients(y, raw, weights, parameter)
+    fill, _ = _compiled(loss)
+    target, columns = _arrays(loss, y, raw)
+    w = _NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
+    given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
+    if loss.constant_hessian:
+        g = np.empty_like(columns)
+        _by_chunks(lambda rows: fill(*given, g, rows), len(raw), n_threads)
+        of_row = np.ones(1) if weights is None else w
+        return g.T, np.broadcast_to(of_row[:, None], raw.shape)
+    g, h = np.empty_like(columns), np.empty_like(columns)
+    _by_chunks(lambda rows: fill(*given, g, h, rows), len(raw), n_threads)
+    return (g, h) if loss.formula == SOFTMAX else (g.T, h.T)
+
+
+def row_losses(
+    loss: Loss, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray, n_threads: int = 1
+) -> np.ndarray:
+    """What `Loss.row_losses` returns."""
+    if loss.formula == USER:
+        return loss.row_losses(y, raw, parameter)
+    _, add = _compiled(loss)
+    given = (np.int64(loss.formula), *_arrays(loss, y, raw), contiguous(parameter, np.float64))
+    total = np.empty(len(raw))
+    _by_chunks(lambda rows: add(*given, total, rows), len(raw), n_threads)
+    return total
+
+
+def mean_loss(
+    loss: Loss,
+    y: np.ndarray,
+    raw: np.ndarray,
+    weights: np.ndarray | None,
+    parameter: np.ndarray,
+    n_threads: int = 1,
+) -> float:
+    """What `Loss.mean_loss` returns."""
+    if loss.formula == USER:
+        return loss.mean_loss(y, raw, weights, parameter)
+    values = row_losses(loss, y, raw, parameter, n_threads)
+    if weights is None:
+        return _sum(values, _NO_WEIGHTS, n_threads) / float(len(values))
+    w = contiguous(weights, np.float64)
+    return _sum(values, w, n_threads) / _sum(w, _NO_WEIGHTS, n_threads)
+
+
+def _sum(values: np.ndarray, weights: np.ndarray, n_threads: int) -> float:
+    """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
+    n = len(values)
+    largest = max(_by_chunks(lambda rows: largest_product(values, weights, rows), n, n_threads))
+    if largest == np.inf:
+        return float("inf")
+    scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
+    scales = scales[:, 0].copy()
+    parts = _by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, n_threads)
+    sums = np.array(parts, dtype=np.int64).sum(axis=0)
+    return float(planes_to_float(sums, exponents[:, 0])[0])
+
+
+def _by_chunks(work: Callable[[tuple[int, int]], Any], n: int, n_threads: int) -> list[Any]:
+    """``work`` of the first row and the end of every chunk, by threads."""
+    return in_threads(work, [(at.start, at.stop) for at in row_chunks(n, CHUNK)], n_threads)
+
+
+def _compiled(loss: Loss) -> tuple[Any, Any]:
+    """Compiled gradients and row losses."""
+    if loss.formula == SOFTMAX:
+        return softmax_gradients, softmax_losses
+    if loss.is_classifier:
+        return class_gradients, class_losses
+    return (plain_gradients if loss.constant_hessian else mean_gradients), target_losses
+
+
+def _arrays(loss: Loss, y: np.ndarray, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Target and raw predictions as compiled code takes them."""
+    if not loss.is_classifier:
+        y = contiguous(y.reshape(len(y), -1).T, np.float64)
+        return y, contiguous(raw.T, np.float64)
+    rows = raw if loss.formula == SOFTMAX else raw.T
+    return contiguous(y, np.int32), contiguous(rows, np.float64)

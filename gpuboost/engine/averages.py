@@ -1,0 +1,66 @@
+"""Weighted means by sums of integers, so in no particular order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
+
+BLOCK = 8192  # rows whose planes stay in a cache
+
+
+def weighted_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Mean of each column of ``values``, to about the precision of float64.
+
+    Parameters
+    ----------
+    values : float64 (n, K)
+    weights : float64 (n,), optional
+        At least one of them positive.
+
+    Returns
+    -------
+    float64 (K,)
+        Infinite where a value is.
+    """
+    if weights is None:
+        return _sum(values) / float(len(values))
+    column = weights[:, None]
+    return _sum(values * column) / _sum(column)
+
+
+def _sum(values: np.ndarray) -> np.ndarray:
+    """Sum of each column, as two planes of fixed-point numbers (`statistics.two_planes`)."""
+    largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+    if not np.isfinite(largest).all():
+        return np.where(np.isfinite(largest), 0.0, np.inf)
+    n = len(values)
+    bits = SUM_BITS - sum_bits(n)
+    scales, exponents = plane_scales(largest, bits)
+    sums = np.zeros((2, values.shape[1]), dtype=np.int64)
+    for start in range(0, n, BLOCK):
+        scaled = values[start : start + BLOCK] * scales[0] * scales[1]
+        high = np.rint(scaled)
+        sums[0] += high.astype(np.int64).sum(axis=0)
+        sums[1] += np.rint((scaled - high) * scales[2]).astype(np.int64).sum(axis=0)
+    return planes_to_float(sums.T.ravel(), exponents.T.ravel())
+
+
+def plane_scales(largest: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Powers of two that make fixed-point numbers of values up to ``largest``.
+
+    Parameters
+    ----------
+    largest : float64 (K,)
+
+    Returns
+    -------
+    scales : float64 (3, K)
+        Two whose product scales the first plane (their exponent may pass that of float64), and
+        that of the second one.
+    exponents : int64 (2, K)
+        Of both planes.
+    """
+    exponent = bits - np.where(largest > 0.0, np.frexp(largest)[1], 0).astype(np.int64)
+    halves = exponent // 2, exponent - exponent // 2, np.full_like(exponent, bits)
+    return np.ldexp(1.0, np.array(halves)), np.array([exponent, exponent + bits])

@@ -1,0 +1,173 @@
+"""What all losses have in common. The package's docstring says how a loss is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from gpuboost.engine import order_statistics
+from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.order_statistics import Groups, OrderStatistics
+
+if TYPE_CHECKING:
+    from gpuboost.engine.losses.links import Link
+
+USER = -1  # the formula of a loss that a user brings
+BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Those of `engine.gradients` for one formula.
+
+    ``pair`` gives gradient and hessian, ``value`` the loss, of a row and column.
+    """
+
+    pair: Callable[..., Any]
+    value: Callable[..., Any]
+
+
+def blocks(n: int) -> list[slice]:
+    """Slices of so few rows that what is made of them stays in a cache."""
+    return [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
+
+
+def as_columns(y: np.ndarray) -> np.ndarray:
+    """Targets as float64 with an axis of columns, to stand beside raw predictions."""
+    return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss for one shape of target."""
+
+    columns: int = 1
+
+    name: ClassVar[str]
+    formula: ClassVar[int] = USER
+    functions: ClassVar[Functions]
+    link: ClassVar[Link]
+    constant_hessian: ClassVar[bool] = False
+    refits_leaves: ClassVar[bool] = False
+    is_classifier: ClassVar[bool] = False
+    sums_outputs: ClassVar[bool] = False
+
+    @property
+    def refit_level(self) -> np.ndarray | None:
+        """Level of the quantile that leaves take, of each column; None for Newton leaves."""
+        return None
+
+    def check_target(self, y: np.ndarray) -> None:
+        """Refuse targets that the loss has no value for.
+
+        Raises
+        ------
+        ValueError
+        """
+
+    def baseline(
+        self,
+        y: np.ndarray,
+        weights: np.ndarray | None = None,
+        order: OrderStatistics = order_statistics,
+    ) -> np.ndarray:
+        """Raw prediction of the best constant model: float64 (columns,)."""
+        return self.link.forward(weighted_mean(as_columns(y), weights))
+
+    def round_parameter(
+        self,
+        y: np.ndarray,
+        raw: np.ndarray,
+        weights: np.ndarray | None = None,
+        order: OrderStatistics = order_statistics,
+    ) -> np.ndarray:
+        """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
+        return np.zeros(self.columns)
+
+    def gradients(
+        self,
+        y: np.ndarray,
+        raw: np.ndarray,
+        weights: np.ndarray | None = None,
+        parameter: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients and hessians times weights, float64 (n, columns) each.
+
+        Without ``parameter``, that of `round_parameter`.
+        """
+        if parameter is None:
+            parameter = self.round_parameter(y, raw, weights)
+        g = np.empty(raw.shape)
+        h = None if self.constant_hessian else np.empty(raw.shape)
+        for rows in blocks(len(raw)):
+            own_g, own_h = self._unweighted(y[rows], raw[rows], parameter)
+            weight = 1.0 if weights is None else weights[rows, None]
+            g[rows] = own_g * weight
+            if h is not None:
+                h[rows] = own_h * weight
+        if h is None:
+            h = np.broadcast_to(1.0 if weights is None else weights[:, None], raw.shape)
+        return g, h
+
+    def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
+        """Gradients and hessians of weight 1."""
+        return self.functions.pair(as_columns(y), raw, parameter)
+
+    def row_losses(
+        self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Loss of each row, float64 (n,): the mean over its columns.
+
+        In the units of scikit-learn's GradientBoosting: squared error and binary log loss are not
+        halved as there gradients are (its HistGradientBoosting reports half of these two). Poisson,
+        gamma and tweedie are half the deviance less its terms of y alone, as in both.
+        """
+        if parameter is None:
+            parameter = self.round_parameter(y, raw)
+        found = np.empty(len(raw))
+        for rows in blocks(len(raw)):
+            found[rows] = self._values(y[rows], raw[rows], parameter)
+        return found
+
+    def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
+        """Losses of some rows."""
+        values = self.functions.value(as_columns(y), raw, parameter)
+        total = np.zeros(len(raw))
+        for k in range(self.columns):
+            total = total + values[:, k]
+        return total / float(self.columns)
+
+    def mean_loss(
+        self,
+        y: np.ndarray,
+        raw: np.ndarray,
+        weights: np.ndarray | None = None,
+        parameter: np.ndarray | None = None,
+    ) -> float:
+        """Weighted mean of `row_losses`, by sums that have no order."""
+        if parameter is None:
+            parameter = self.round_parameter(y, raw, weights)
+        return float(weighted_mean(self.row_losses(y, raw, parameter)[:, None], weights)[0])
+
+    def leaf_values(
+        self,
+        y: np.ndarray,
+        raw: np.ndarray,
+        weights: np.ndarray | None,
+        groups: Groups,
+        column: int,
+        parameter: np.ndarray,
+        order: OrderStatistics = order_statistics,
+    ) -> np.ndarray:
+        """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
+
+        Only losses that refit leaves have it.
+        """
+        raise NotImplementedError(f"the leaves of {self.name} are Newton steps")
+
+    def predict(self, raw: np.ndarray) -> np.ndarray:
+        """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""
+        return self.link.inverse(raw)

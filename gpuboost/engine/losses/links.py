@@ -1,0 +1,77 @@
+"""Links: between the mean of the target, or its probabilities, and raw predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuboost.engine.gradients import inside, sigmoid, softmax_weight
+from gpuboost.engine.numerics import exp, log
+
+SMALLEST_SHARE = 2.0**-52  # of a class, so that its logarithm is finite
+
+
+@dataclass(frozen=True)
+class Link:
+    """``forward`` takes the constant prediction (columns,) to raw, ``inverse`` raw (n, columns)
+    to predictions (n, anything)."""
+
+    forward: Callable[[np.ndarray], np.ndarray]
+    inverse: Callable[[np.ndarray], np.ndarray]
+
+
+def row_largest(raw: np.ndarray) -> np.ndarray:
+    """Largest raw prediction of each row: (n, 1)."""
+    return raw.max(axis=1, keepdims=True)
+
+
+def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the probabilities of a row are proportional to (n, K), and its sum in order (n, 1)."""
+    weights = softmax_weight(raw, row_largest(raw))
+    total = weights[:, 0]
+    for k in range(1, raw.shape[1]):
+        total = total + weights[:, k]
+    return weights, total[:, None]
+
+
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _exp(raw: np.ndarray) -> np.ndarray:
+    return exp(inside(raw))
+
+
+def _shares(p: np.ndarray) -> np.ndarray:
+    return np.clip(p, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+
+
+def _logit(p: np.ndarray) -> np.ndarray:
+    p = _shares(p)
+    return log(p / (1.0 - p))
+
+
+def _centred_log(p: np.ndarray) -> np.ndarray:
+    logs = log(_shares(p))
+    total = 0.0
+    for value in logs:
+        total = total + value
+    return logs - total / float(len(logs))
+
+
+def _both_classes(p: np.ndarray) -> np.ndarray:
+    return np.column_stack([1.0 - p, p])
+
+
+def _softmax(raw: np.ndarray) -> np.ndarray:
+    weights, total = row_weights(raw)
+    return weights / total
+
+
+IDENTITY = Link(_same, _same)
+LOG = Link(log, _exp)
+LOGIT = Link(_logit, lambda raw: _both_classes(sigmoid(raw[:, 0])))
+HALF_LOGIT = Link(lambda p: 0.5 * _logit(p), lambda raw: _both_classes(sigmoid(2.0 * raw[:, 0])))
+SOFTMAX = Link(_centred_log, _softmax)

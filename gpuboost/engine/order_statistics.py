@@ -1,0 +1,164 @@
+"""Exact weighted quantiles of groups of rows, such as the residuals in each leaf.
+
+Weights are integers, so cumulative weights are exact and do not depend on the order of rows. A
+quantile minimises the pinball loss. With C(v) the weight of the values up to v, W the weight of
+the group and ``cut = level * W`` (float64, rounded once)::
+
+    lower = smallest v with C(v) >= cut         upper = smallest v with C(v) > cut
+
+Every value between is a minimum; the quantile is their midpoint, which for the median of an even
+number of equal weights is what everybody expects. (scikit-learn's boosting takes the lower one
+where rows have weights, and interpolates by position where they have none.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits, two_planes
+
+WEIGHT_BITS = 46  # cumulative weights stay below, so they are float64 values
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows by group; of groups without weight all statistics are 0.
+
+    Attributes
+    ----------
+    rows : int64 (m,)
+        Rows of the first group, of the second, and so on; within a group in any order.
+    starts : int64 (n_groups + 1,)
+        Where each group starts in ``rows``, and m.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Sums over each group of integers (m, ...) that stand in the order of ``rows``."""
+        until = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
+        np.cumsum(values, axis=0, out=until[1:])
+        return until[self.starts[1:]] - until[self.starts[:-1]]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the groups, once for each row."""
+        return np.repeat(values, np.diff(self.starts), axis=0)
+
+
+class OrderStatistics(Protocol):
+    """The functions of this module, or a backend's that find the same."""
+
+    def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
+        """See `groups_of`."""
+
+    def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
+        """See `integer_weights`."""
+
+    def weighted_quantiles(
+        self, values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+    ) -> np.ndarray:
+        """See `weighted_quantiles`."""
+
+    def mean_of_clipped(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        groups: Groups,
+        centres: np.ndarray,
+        limit: float,
+    ) -> np.ndarray:
+        """See `mean_of_clipped`."""
+
+
+def one_group(n: int) -> Groups:
+    """All rows."""
+    return Groups(np.arange(n), np.array([0, n]))
+
+
+def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
+    """Rows by the group of each, negative for rows that are in none."""
+    group = np.maximum(leaf_of_row, -1) + 1
+    starts = np.cumsum(np.bincount(group, minlength=n_groups + 1))
+    return Groups(_grouped(group)[starts[0] :], starts - starts[0])
+
+
+def _grouped(group: np.ndarray) -> np.ndarray:
+    """Positions in ascending order of their group, first ones first."""
+    narrow = group.astype(np.uint16) if group.max(initial=0) < 1 << 16 else group
+    return np.argsort(narrow, kind="stable")  # of 16 bits: a radix sort
+
+
+def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
+    """Weights in units of a power of two: int64 (n,), positive where the weight is.
+
+    The unit depends on the largest weight and the number of rows alone. Weights that are all the
+    same, or 0, are ones.
+    """
+    if weights is None:
+        return np.ones(n, dtype=np.int64)
+    if np.isin(weights, (0.0, weights.max())).all():
+        return (weights > 0.0).astype(np.int64)
+    exponent = WEIGHT_BITS - int(np.frexp(weights.max())[1]) - sum_bits(n)
+    scaled = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
+    return np.where(weights > 0.0, np.maximum(scaled, 1), 0)
+
+
+def weighted_quantiles(
+    values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+) -> np.ndarray:
+    """Quantile of the values of each group.
+
+    Parameters
+    ----------
+    values : float64 (n,)
+    weights : int64 (n,)
+        Of `integer_weights`.
+    level : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float64 (n_groups,)
+    """
+    n_groups = len(groups.starts) - 1
+    of_rows = values[groups.rows]
+    ascending = np.argsort(of_rows)
+    order = ascending[_grouped(groups.spread(np.arange(n_groups))[ascending])]
+    ordered, first, last = of_rows[order], groups.starts[:-1], groups.starts[1:] - 1
+    until = np.append(0, np.cumsum(weights[groups.rows][order]))
+    before, totals = until[first], until[groups.starts[1:]] - until[first]
+    cut = groups.spread(level * totals.astype(np.float64))
+    inside = (until[1:] - groups.spread(before)).astype(np.float64)
+    lower = ordered[np.minimum(first + groups.sum((inside < cut).astype(np.int64)), last)]
+    upper = ordered[np.minimum(first + groups.sum((inside <= cut).astype(np.int64)), last)]
+    middle = np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
+    return np.where(totals > 0, middle, 0.0) + 0.0
+
+
+def mean_of_clipped(
+    values: np.ndarray, weights: np.ndarray, groups: Groups, centres: np.ndarray, limit: float
+) -> np.ndarray:
+    """Weighted mean of ``values - centre``, cut off at -limit and limit, of each group.
+
+    Parameters
+    ----------
+    values : float64 (n,)
+    weights : int64 (n,)
+        Of `integer_weights`.
+    centres : float64 (n_groups,)
+    limit : float
+
+    Returns
+    -------
+    float64 (n_groups,)
+    """
+    of_rows = weights[groups.rows]
+    left = np.clip(values[groups.rows] - groups.spread(centres), -limit, limit)
+    terms = left * of_rows.astype(np.float64)
+    planes, exponents = two_planes(terms[:, None], SUM_BITS - sum_bits(len(terms)))
+    sums = planes_to_float(groups.sum(planes), exponents)[:, 0]
+    return sums / np.maximum(groups.sum(of_rows), 1).astype(np.float64)

@@ -1,0 +1,295 @@
+"""Exact weighted quantiles of groups of rows, and the leaves that are made of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn._loss.loss import HuberLoss
+
+from gpuboost.backends.numba.order_statistics import SAMPLE, CompiledOrder
+from gpuboost.engine import order_statistics
+from gpuboost.engine.losses import make_loss
+from gpuboost.engine.order_statistics import (
+    Groups,
+    groups_of,
+    integer_weights,
+    mean_of_clipped,
+    one_group,
+    weighted_quantiles,
+)
+
+PROPERTY = settings(deadline=None, max_examples=60, print_blob=True)
+LEVELS = (0.01, 0.25, 0.5, 0.9)
+
+
+def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
+    """Midpoint of the values that minimise the pinball loss, by trying each, in fractions."""
+    distinct = sorted({float(v) for v, w in zip(values, weights, strict=True) if w > 0})
+    share = Fraction(level).limit_denominator(1000)
+
+    def pinball(at: float) -> Fraction:
+        total = Fraction(0)
+        for v, w in zip(values, weights, strict=True):
+            left = Fraction(float(v)) - Fraction(at)
+            total += int(w) * (share * left if left > 0 else (share - 1) * left)
+        return total
+
+    losses = [pinball(v) for v in distinct]
+    best = [v for v, loss in zip(distinct, losses, strict=True) if loss == min(losses)]
+    assert len(best) <= 2
+    return 0.5 * best[0] + 0.5 * best[-1] + 0.0
+
+
+def sample(seed: int, n: int, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values with ties, whole weights some of which are 0, and a group per row, -1 for none."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-6, 7, n) / 2.0
+    values[rng.random(n) < 0.1] = -0.0
+    weights = rng.integers(0, 5, n)
+    group = np.append(np.arange(n_groups), rng.integers(-1, n_groups, n - n_groups))
+    weights[:n_groups] += 1
+    order = rng.permutation(n)
+    return values[order], weights[order], group[order]
+
+
+@PROPERTY
+@given(st.integers(0, 2**31), st.integers(1, 6), st.sampled_from(LEVELS))
+def test_quantiles_minimise_the_pinball_loss(seed: int, n_groups: int, level: float) -> None:
+    values, weights, group = sample(seed, 40, n_groups)
+    found = weighted_quantiles(values, weights, groups_of(group, n_groups), level)
+    members = [group == k for k in range(n_groups)]
+    expected = [naive_quantile(values[own], weights[own], level) for own in members]
+    np.testing.assert_array_equal(found, expected)
+    assert not np.signbit(found[found == 0.0]).any()
+
+
+@PROPERTY
+@given(st.integers(0, 2**31), st.integers(1, 6), st.sampled_from(LEVELS))
+def test_order_of_rows_does_not_matter(seed: int, n_groups: int, level: float) -> None:
+    values, weights, group = sample(seed, 60, n_groups)
+    order = np.random.default_rng(seed).permutation(60)
+    a, b = groups_of(group, n_groups), groups_of(group[order], n_groups)
+    found = weighted_quantiles(values, weights, a, level)
+    again = weighted_quantiles(values[order], weights[order], b, level)
+    np.testing.assert_array_equal(found.view(np.int64), again.view(np.int64))
+    rest = mean_of_clipped(values, weights, a, found, 1.3)
+    again = mean_of_clipped(values[order], weights[order], b, found, 1.3)
+    np.testing.assert_array_equal(rest.view(np.int64), again.view(np.int64))
+
+
+def test_a_row_twice_is_weight_two() -> None:
+    values, weights, group = sample(0, 200, 7)
+    rows = np.repeat(np.arange(200), weights)
+    for level in LEVELS:
+        found = weighted_quantiles(values, weights, groups_of(group, 7), level)
+        ones, repeated = integer_weights(None, len(rows)), groups_of(group[rows], 7)
+        np.testing.assert_array_equal(
+            found, weighted_quantiles(values[rows], ones, repeated, level)
+        )
+
+
+def test_medians_and_quantiles_of_equal_weights_are_numpy_s() -> None:
+    values = np.random.default_rng(1).normal(size=1001)
+    for n in (1, 2, 3, 10, 1000, 1001):
+        ones, groups = integer_weights(None, n), one_group(n)
+        assert weighted_quantiles(values[:n], ones, groups, 0.5) == np.median(values[:n])
+        for level in LEVELS:
+            expected = np.quantile(values[:n], level, method="averaged_inverted_cdf")
+            assert weighted_quantiles(values[:n], ones, groups, level) == expected
+
+
+def test_groups_hold_every_row_once() -> None:
+    group = np.array([2, -1, 0, 2, 1, 0, -1])
+    groups = groups_of(group, 3)
+    np.testing.assert_array_equal(groups.starts, [0, 2, 3, 5])
+    np.testing.assert_array_equal(groups.rows, [2, 5, 4, 0, 3])
+    np.testing.assert_array_equal(groups.spread(np.arange(3)), group[groups.rows])
+    np.testing.assert_array_equal(groups.sum(np.ones(5, np.int64)), [2, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (None, [1, 1, 1]),
+        ([2.5, 2.5, 2.5], [1, 1, 1]),
+        ([0.0, 7.0, 7.0], [0, 1, 1]),
+        ([1.0, 2.0, 0.0], [2**42, 2**43, 0]),
+        ([1e-300, 1.0, 0.0], [1, 2**43, 0]),
+    ],
+)
+def test_integer_weights(weights: Any, expected: list[int]) -> None:
+    found = integer_weights(None if weights is None else np.array(weights), 3)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_integer_weights_do_not_depend_on_a_power_of_two() -> None:
+    weights = np.random.default_rng(2).gamma(1.0, 1.0, 500)
+    expected = integer_weights(weights, 500)
+    for unit in (2.0**-900, 2.0**-3, 2.0**700):
+        np.testing.assert_array_equal(integer_weights(weights * unit, 500), expected)
+    assert expected.sum() < 2**46 + 500
+
+
+# ---- compiled ----------------------------------------------------------------------------------
+
+
+def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
+    assert found.dtype == expected.dtype == np.float64
+    np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+
+
+@PROPERTY
+@given(st.integers(0, 2**31), st.integers(1, 9), st.sampled_from(LEVELS), st.integers(1, 3))
+def test_numba_finds_the_same_bits(seed: int, n_groups: int, level: float, n_threads: int) -> None:
+    values, weights, group = sample(seed, 80, n_groups)
+    order, groups = CompiledOrder(n_threads), groups_of(group, n_groups)
+    own = order.groups_of(group, n_groups)
+    np.testing.assert_array_equal(own.rows, groups.rows)
+    np.testing.assert_array_equal(own.starts, groups.starts)
+    found = order.weighted_quantiles(values, weights, own, level)
+    assert_same_bits(found, weighted_quantiles(values, weights, groups, level))
+    for limit in (0.0, 0.7, 100.0):
+        expected = mean_of_clipped(values, weights, groups, found, limit)
+        assert_same_bits(order.mean_of_clipped(values, weights, own, found, limit), expected)
+
+
+@pytest.mark.parametrize("shape", ["random", "sorted", "reversed", "organ pipe", "equal", "zeros"])
+def test_numba_selects_from_any_order(shape: str) -> None:
+    n, rng = 5001, np.random.default_rng(4)
+    values = {
+        "random": rng.normal(size=n) * 10.0 ** rng.uniform(-200, 200, n),
+        "sorted": np.arange(n) * 1.5,
+        "reversed": -np.arange(n) * 1.5,
+        "organ pipe": np.abs(np.arange(n) - n / 2),
+        "equal": np.full(n, 3.25),
+        "zeros": rng.choice([0.0, -0.0], n),
+    }[shape]
+    order, groups = CompiledOrder(2), one_group(n)
+    for weights in (None, rng.gamma(1.0, 1.0, n), 10.0 ** rng.uniform(-30, 0, n)):
+        integers = order.integer_weights(weights, n)
+        np.testing.assert_array_equal(integers, integer_weights(weights, n))
+        for level in (1e-6, *LEVELS, 1.0 - 1e-6):
+            expected = weighted_quantiles(values, integers, groups, level)
+            assert_same_bits(order.weighted_quantiles(values, integers, groups, level), expected)
+
+
+def test_groups_without_weight_have_zeros() -> None:
+    values, weights = np.array([5.0, 7.0, 2.0, 9.0]), np.array([1, 3, 0, 0])
+    groups = groups_of(np.array([1, 1, 3, 3]), 5)
+    for order in (order_statistics, CompiledOrder()):
+        found = order.weighted_quantiles(values, weights, groups, 0.25)
+        np.testing.assert_array_equal(found, [0.0, 6.0, 0.0, 0.0, 0.0])
+        rest = order.mean_of_clipped(values, weights, groups, found, 10.0)
+        np.testing.assert_array_equal(rest, [0.0, 0.5, 0.0, 0.0, 0.0])
+
+
+def test_the_smallest_values_there_are() -> None:
+    values = np.array([5e-324, 5e-324, -5e-324, 15e-324])
+    for n in (1, 2, 3, 4):
+        groups, ones = one_group(n), integer_weights(None, n)
+        expected = weighted_quantiles(values, ones, groups, 0.5)
+        assert expected == 5e-324
+        assert_same_bits(CompiledOrder().weighted_quantiles(values, ones, groups, 0.5), expected)
+
+
+def test_numba_selects_where_the_sample_tells_nothing() -> None:
+    """Rows that are looked at first are all above, or all without weight."""
+    n, order = 4096, CompiledOrder()
+    values, weights = np.arange(n, 0.0, -1.0), np.ones(n, dtype=np.int64)
+    groups = one_group(n)
+    sampled = slice(None, None, n // SAMPLE)
+    values[sampled] += 1e6
+    for level in LEVELS:
+        expected = weighted_quantiles(values, weights, groups, level)
+        assert_same_bits(order.weighted_quantiles(values, weights, groups, level), expected)
+    weights[sampled] = 0
+    for level in LEVELS:
+        expected = weighted_quantiles(values, weights, groups, level)
+        assert_same_bits(order.weighted_quantiles(values, weights, groups, level), expected)
+
+
+@pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
+def test_losses_take_compiled_functions(name: str) -> None:
+    loss, order = make_loss(name, alpha=0.8), CompiledOrder(2)
+    y, raw, weights, leaf = residuals()
+    assert_same_bits(loss.baseline(y, weights, order), loss.baseline(y, weights))
+    parameter = loss.round_parameter(y, raw, weights)
+    assert_same_bits(loss.round_parameter(y, raw, weights, order), parameter)
+    groups = groups_of(leaf, 8)
+    expected = loss.leaf_values(y, raw, weights, groups, 0, parameter)
+    assert_same_bits(loss.leaf_values(y, raw, weights, groups, 0, parameter, order), expected)
+
+
+# ---- leaves ------------------------------------------------------------------------------------
+
+
+def residuals(seed: int = 3, n: int = 300, n_leaves: int = 8) -> tuple[Any, ...]:
+    """Target, raw predictions, weights and leaves."""
+    rng = np.random.default_rng(seed)
+    leaf = rng.integers(-1, n_leaves, n)
+    return rng.normal(size=n) * 3, rng.normal(size=(n, 1)), rng.gamma(1.0, 1.0, n), leaf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
+def test_leaf_values_are_line_searches(name: str, weighted: bool) -> None:
+    """No other constant in a leaf gives a smaller loss (for huber: than one step of Friedman's)."""
+    loss = make_loss(name, alpha=0.8)
+    y, raw, weights, leaf = residuals()
+    w = weights if weighted else None
+    parameter = loss.round_parameter(y, raw, w)
+    values = loss.leaf_values(y, raw, w, groups_of(leaf, 8), 0, parameter)
+    assert values.shape == (8,)
+    for k, value in enumerate(values):
+        own = np.flatnonzero(leaf == k)
+        of_leaf = None if w is None else w[own]
+        best = loss.mean_loss(y[own], raw[own] + value, of_leaf, parameter)
+        if name == "huber":
+            oracle = HuberLoss(delta=float(parameter[0]))
+            theirs = oracle.fit_intercept_only(y[own] - raw[own, 0], sample_weight=of_leaf)
+            other = loss.mean_loss(y[own], raw[own] + theirs, of_leaf, parameter)
+            assert abs(best - other) < 0.02 * other
+            continue
+        for move in (-0.5, -1e-3, -1e-9, 1e-9, 1e-3, 0.5):
+            moved = raw[own] + (value + move)
+            assert loss.mean_loss(y[own], moved, of_leaf, parameter) >= best * (1 - 1e-14)
+
+
+def test_huber_leaves_are_scikit_learn_s_without_weights() -> None:
+    loss = make_loss("huber", alpha=0.8)
+    y, raw, _, leaf = residuals()
+    parameter = loss.round_parameter(y, raw)
+    values = loss.leaf_values(y, raw, None, groups_of(leaf, 8), 0, parameter)
+    oracle = HuberLoss(delta=float(parameter[0]))
+    for k, value in enumerate(values):
+        own = leaf == k
+        theirs = oracle.fit_intercept_only(y[own] - raw[own, 0])
+        assert value == pytest.approx(theirs, rel=1e-12, abs=1e-13)
+
+
+def test_quantile_levels_refit_their_own_columns() -> None:
+    loss = make_loss("quantile", alpha=(0.2, 0.7))
+    y, raw, weights, leaf = residuals()
+    raw = np.column_stack([raw, raw - 1.0])
+    parameter = loss.round_parameter(y, raw, weights)
+    np.testing.assert_array_equal(parameter, loss.refit_level)
+    groups = groups_of(leaf, 8)
+    for k, level in enumerate((0.2, 0.7)):
+        one = make_loss("quantile", alpha=level)
+        expected = one.leaf_values(y, raw[:, [k]], weights, groups, 0, np.array([level]))
+        found = loss.leaf_values(y, raw, weights, groups, k, parameter)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_newton_leaves_have_no_line_search() -> None:
+    loss = make_loss("poisson")
+    assert loss.refit_level is None and not loss.refits_leaves
+    groups = Groups(np.arange(1), np.array([0, 1]))
+    with pytest.raises(NotImplementedError, match="leaves of poisson are Newton steps"):
+        loss.leaf_values(np.ones(1), np.ones((1, 1)), None, groups, 0, np.zeros(1))

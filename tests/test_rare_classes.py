@@ -1,0 +1,48 @@
+"""Many classes, some of a handful of rows: boosting stays at the level of a forest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from gpuboost import GradientBoostingClassifier, RandomForestClassifier
+from gpuboost.engine import gradients
+
+N_CLASSES = 15
+
+
+def table(seed: int, times: int) -> tuple[np.ndarray, np.ndarray]:
+    """Clouds of 500 down to 4 rows, ``times`` over, in 6 of 8 columns."""
+    sizes = np.maximum(500 * 0.7 ** np.arange(N_CLASSES), 4).astype(int) * times
+    centres = np.random.default_rng(0).normal(size=(N_CLASSES, 6)) * 1.6
+    rng, y = np.random.default_rng(seed), np.repeat(np.arange(N_CLASSES), sizes)
+    X = np.hstack([centres[y] + rng.normal(size=(len(y), 6)), rng.normal(size=(len(y), 2))])
+    return X.astype(np.float32), y
+
+
+def scores(model: object) -> tuple[float, float]:
+    """Accuracy and log loss on other rows."""
+    X, y = table(2, 4)
+    probabilities = model.fit(*table(1, 1)).predict_proba(X)  # type: ignore[attr-defined]
+    loss = log_loss(y, np.clip(probabilities, 1e-15, 1.0), labels=range(N_CLASSES))
+    return float((probabilities.argmax(axis=1) == y).mean()), float(loss)
+
+
+def boosting() -> GradientBoostingClassifier:
+    return GradientBoostingClassifier(n_estimators=40, random_state=0, device="numpy")
+
+
+def test_boosting_is_as_good_as_a_forest() -> None:
+    accuracy, loss = scores(boosting())
+    of_forest, its_loss = scores(RandomForestClassifier(random_state=0, device="numpy"))
+    assert accuracy > of_forest - 0.01
+    assert loss < its_loss
+
+
+def test_without_a_bound_of_the_steps_it_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = scores(boosting())
+    monkeypatch.setattr(gradients, "MAX_STEP", 1e300)
+    free = scores(boosting())
+    assert free[1] > 1.2 * bounded[1]
+    assert free[0] < bounded[0]
