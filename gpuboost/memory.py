@@ -13,12 +13,11 @@ from gpuboost.backends.cuda.memory import (
     HISTOGRAM_SHARE,
     DeviceShape,
     binning_peak,
-    foretell,
-    trees_at_once,
+    fit_peak,
 )
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.data.bins import BinMapper, BinnedMatrix
-from gpuboost.data.parameters import integer_at_least, one_of
+from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.engine.spec import GrowTask, Target
 from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.estimators.base import TreeModel
@@ -39,16 +38,16 @@ def estimate_memory(
     *,
     n_classes: int = 2,
     n_outputs: int = 1,
+    n_categorical: int | None = None,
     weighted: bool = False,
     dtype: Any = np.float32,
     memory_budget: int | None = None,
 ) -> int:
     """Most bytes that a fit of an estimator will hold on a CUDA device.
 
-    X is taken to come from the host, and its features to be numbers. Trees of bounded depth are
-    taken to be full, others to have about as many nodes as rows; for trees of more than a dozen
-    levels that is more than most data ask for. Not counted is what CUDA itself takes, some hundred
-    MB for each process.
+    X is taken to come from the host. Trees of bounded depth are taken to be full, others to have
+    about as many nodes as rows; for trees of more than a dozen levels that is more than most data
+    ask for. Not counted is what CUDA itself takes, some hundred MB for each process.
 
     Parameters
     ----------
@@ -60,6 +59,9 @@ def estimate_memory(
         Classes of a classification.
     n_outputs : int
         Outputs of a regression.
+    n_categorical : int, optional
+        Features that are categories: their splits are masks. None: as many as the estimator's
+        ``categorical_features`` lists; none if that is "from_dtype" or None.
     weighted : bool
         Whether real sample weights are given.
     dtype : float32 or float64
@@ -87,27 +89,39 @@ def estimate_memory(
     >>> estimate_memory(forest, 1_000_000, 28, memory_budget=4 * 2**30) < 5 * 2**30
     True
     """
+    if not isinstance(estimator, TreeModel):
+        raise TypeError(
+            f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
+        )
     table = _Table(
         integer_at_least("n_samples", n_samples, 1),
         integer_at_least("n_features", n_features, 1),
         integer_at_least("n_classes", n_classes, 1),
         integer_at_least("n_outputs", n_outputs, 1),
+        _categorical_count(estimator.categorical_features, n_categorical, n_features),
         bool(weighted),
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
-    if not isinstance(estimator, TreeModel):
-        raise TypeError(
-            f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
-        )
     task, shape = _task(clone(estimator).set_params(random_state=0), table), DeviceShape()
     if memory_budget is None:
         budget, shape = _current_device(task)
     else:
         budget = integer_at_least("memory_budget", memory_budget, 1)
     task = replace(task, memory_budget=int(HISTOGRAM_SHARE * budget))
-    growing = foretell(task, trees_at_once(task, budget, shape), shape).peak
+    growing = fit_peak(task, budget, shape)
     itemsize = table.dtype.itemsize
     return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
+
+
+def _categorical_count(listed: Any, given: int | None, n_features: int) -> int:
+    """Features that are categories, by number, or by the mask, places or names of an estimator."""
+    if given is not None:
+        return integer_between("n_categorical", given, 0, n_features)
+    if listed is None or isinstance(listed, str):
+        return 0
+    chosen = np.asarray(listed)
+    count = np.count_nonzero(chosen) if chosen.dtype == bool else chosen.size
+    return min(int(count), n_features)
 
 
 def _current_device(task: GrowTask) -> tuple[int, DeviceShape]:
@@ -128,6 +142,7 @@ class _Table:
     n_features: int
     n_classes: int
     n_outputs: int
+    n_categorical: int
     weighted: bool
     dtype: np.dtype
 
@@ -152,7 +167,7 @@ class _Table:
             low=center,
             high=center,
             center=center,
-            is_categorical=np.zeros(self.n_features, dtype=bool),
+            is_categorical=np.arange(self.n_features) < self.n_categorical,
         )
         codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))
         return BinnedMatrix(codes, mapper, np.zeros(self.n_features, dtype=np.int64))
@@ -196,7 +211,7 @@ def _task(estimator: Any, table: _Table) -> GrowTask:
         table.target(labels, batch.sampler),
         options,
         rows_of=batch.sampler.rows,
-        trees=batch.trees,
+        trees=batch.trees[:1] if estimator._in_turn else batch.trees,
         seed=0,
         sampler=batch.sampler,
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gpuboost.backends import choice, cost, cuda, devices
 from tests import fake_cupy
+from tests.gpu_arrays import Tensor
 from tests.sizes import largest_files, largest_functions
 
 
@@ -36,6 +38,33 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[fake_cupy.Mac
     for cache in caches:
         cache.cache_clear()
     _forget_runtime()
+
+
+@pytest.fixture
+def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake takes `Tensor` without a copy, as CuPy does."""
+    cupy: Any = sys.modules["cupy"]
+    asarray = cupy.asarray
+
+    def adopt(value: Any, *args: Any, **words: Any) -> Any:
+        return value.array if isinstance(value, Tensor) else asarray(value, *args, **words)
+
+    monkeypatch.setattr(cupy, "asarray", adopt)
+    monkeypatch.setattr(cupy, "from_dlpack", lambda value: value.__dlpack__(), raising=False)
+
+
+@pytest.fixture
+def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Entries of every copy to the host."""
+    sizes: list[int] = []
+    get = fake_cupy.Array.get
+
+    def counted(self: Any, *args: Any, **words: Any) -> Any:
+        sizes.append(self.size)
+        return get(self, *args, **words)
+
+    monkeypatch.setattr(fake_cupy.Array, "get", counted)
+    return sizes
 
 
 def _forget_runtime() -> None:

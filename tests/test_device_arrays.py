@@ -1,4 +1,4 @@
-"""Features on a GPU stay there, from fit to prediction; the model is that of NumPy's arrays.
+"""What is on a GPU stays there, from fit to prediction; the model is that of NumPy's arrays.
 
 The GPU is the fake of CuPy whose kernels run on the CPU.
 """
@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
 import gpuboost
 from gpuboost.backends import coded, devices
 from gpuboost.data.arrays import is_on_device
+from gpuboost.estimators import tree_view
 from tests import cuda_shim, fake_cupy
 from tests.device_cases import table
 from tests.estimator_cases import NAMES
 from tests.estimator_cases import make as make_for_numpy
+from tests.gpu_arrays import Tensor, to_cpu, to_gpu
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -31,59 +34,6 @@ FOREST = "RandomForestClassifier"
 def make(name: str, **params: Any) -> Any:
     """An estimator that fits in an instant."""
     return make_for_numpy(name, **{"device": "auto", **params})
-
-
-def to_gpu(array: np.ndarray, number: int = 0) -> Any:
-    """An array of CuPy on one of the devices."""
-    cupy = sys.modules["cupy"]
-    with cupy.cuda.Device(number):
-        return cupy.asarray(array)
-
-
-def to_cpu(array: Any) -> np.ndarray:
-    """What lies on a device, on the host."""
-    assert isinstance(array, fake_cupy.Array)
-    with array.device:
-        return array.get()
-
-
-class Tensor:
-    """An array of another library over the memory of one of CuPy's."""
-
-    def __init__(self, array: Any, kind: int | None) -> None:
-        self.array = array
-        if kind is None:
-            self.__cuda_array_interface__ = array.__cuda_array_interface__
-        else:
-            self.__dlpack_device__ = lambda: (kind, array.device.id)
-            self.__dlpack__ = lambda **_: array
-
-
-@pytest.fixture
-def tensors(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake takes `Tensor` without a copy, as CuPy does."""
-    cupy: Any = sys.modules["cupy"]
-    asarray = cupy.asarray
-
-    def adopt(value: Any, *args: Any, **words: Any) -> Any:
-        return value.array if isinstance(value, Tensor) else asarray(value, *args, **words)
-
-    monkeypatch.setattr(cupy, "asarray", adopt)
-    monkeypatch.setattr(cupy, "from_dlpack", lambda value: value.__dlpack__(), raising=False)
-
-
-@pytest.fixture
-def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of every copy to the host."""
-    sizes: list[int] = []
-    get = fake_cupy.Array.get
-
-    def counted(self: Any, *args: Any, **words: Any) -> Any:
-        sizes.append(self.nbytes)
-        return get(self, *args, **words)
-
-    monkeypatch.setattr(fake_cupy.Array, "get", counted)
-    return sizes
 
 
 # Models and predictions -----------------------------------------------------------------------
@@ -109,12 +59,57 @@ def test_every_estimator(name: str, dtype: Any, machine: fake_cupy.Machine) -> N
 
 
 def test_features_are_never_copied_to_the_host(copied: list[int]) -> None:
-    X, y = table(FOREST, 2000)
+    X, y = table(FOREST, 6000)
     given = to_gpu(X)
     model = make(FOREST, n_estimators=2, max_depth=3, max_bins=16).fit(given, y)
     model.predict_proba(given)
     model.apply(given)
-    assert max(copied) < X.nbytes / 20, copied
+    assert max(copied) < len(X) / 2, copied
+
+
+COUNTED = {
+    "DecisionTreeClassifier": [{}, {"class_weight": {0: 2.0, 1: 1.0, 2: 3.0}}],
+    "RandomForestClassifier": [
+        {"n_estimators": 2},
+        {"n_estimators": 2, "class_weight": "balanced"},
+        {"n_estimators": 2, "class_weight": "balanced_subsample", "max_samples": 0.9},
+    ],
+    "RandomForestRegressor": [{"n_estimators": 2, "max_samples": 0.9}],
+    "ExtraTreesRegressor": [{"n_estimators": 2}],
+    "BaggingClassifier": [
+        {
+            "n_estimators": 2,
+            "max_samples": 300,
+            "bootstrap": False,
+            "estimator": gpuboost.DecisionTreeClassifier(max_depth=3, class_weight="balanced"),
+        }
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore:With weights and bootstrap=False")
+@pytest.mark.parametrize("weights", ["", "whole", "real"])
+@pytest.mark.parametrize(
+    ("name", "words"), [(name, words) for name, found in COUNTED.items() for words in found]
+)
+def test_nothing_as_long_as_the_data_is_copied_to_the_host(
+    name: str, words: dict[str, Any], weights: str, copied: list[int]
+) -> None:
+    """From features, targets and weights on the device to the fitted model and its paths."""
+    n = 6000
+    X, y = table(name, n)
+    if weights:
+        weight = np.arange(n) % 5 + (weights == "real") * np.linspace(0, 0.5, n)
+    if "estimator" not in words:
+        words = {**words, "max_depth": 3}
+    model, expected = make(name, max_bins=16, **words), make_for_numpy(name, max_bins=16, **words)
+    given = [X, y, *([weight] if weights else [])]
+    on_device = [to_gpu(array, 1) for array in given]
+    model.fit(*on_device)
+    model.predict(on_device[0])
+    model.apply(on_device[0])
+    assert copied and max(copied) < n / 2, sorted(copied)[-5:]
+    assert model.fingerprint() == expected.fit(*given).fingerprint()
 
 
 def test_the_device_that_features_are_on(machine: fake_cupy.Machine) -> None:
@@ -230,23 +225,48 @@ def test_hard_votes(machine: fake_cupy.Machine) -> None:
     np.testing.assert_array_equal(to_cpu(model.predict_proba(to_gpu(X))), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_paths(single: bool, machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    sparse = types.ModuleType("cupyx.scipy.sparse")
-    sparse.csr_matrix = lambda matrix: ("copied", matrix)  # type: ignore[attr-defined]
+@pytest.fixture
+def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``cupyx.scipy.sparse``: matrices whose parts lie on the device."""
+    module: Any = types.ModuleType("cupyx.scipy.sparse")
+
+    def csr_matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
+        assert all(isinstance(part, fake_cupy.Array) and part.number == 1 for part in parts)
+        data, indices, indptr = map(to_cpu, parts)
+        assert data.dtype.char in "?fdFD" and indices.dtype == indptr.dtype
+        return "on the device", scipy.sparse.csr_matrix((data, indices, indptr), shape=shape)
+
+    module.csr_matrix = csr_matrix
     for name in ("cupyx", "cupyx.scipy"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", sparse)
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", module)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_paths(single: bool, machine: fake_cupy.Machine, sparse: None) -> None:
     X, y = table(FOREST)
     model = make("DecisionTreeClassifier" if single else FOREST)
-    model.fit(to_gpu(X), y)
-    found, expected = model.decision_path(to_gpu(X)), model.decision_path(X)
+    model.fit(to_gpu(X, 1), y)
+    found, expected = model.decision_path(to_gpu(X, 1)), model.decision_path(X)
     if not single:
-        (found, _), (expected, _) = found, expected
-    word, matrix = found
-    assert word == "copied"
-    assert matrix.dtype == np.float64
-    assert (matrix != expected).nnz == 0
+        (found, ends), (expected, right) = found, expected
+        np.testing.assert_array_equal(ends, right)
+    place, matrix = found
+    assert place == "on the device" and machine.current == 0
+    assert matrix.dtype == np.float64 and matrix.has_canonical_format
+    assert matrix.shape == expected.shape and (matrix != expected).nnz == 0
+
+
+def test_paths_are_made_where_leaves_are(sparse: None, copied: list[int]) -> None:
+    X, y = table(FOREST, 2000)
+    model = make(FOREST, n_estimators=3, max_depth=4).fit(X, y)
+    leaves = to_gpu(model.apply(X), 1)
+    copied.clear()
+    with leaves.device:
+        indices, indptr = tree_view._columns_of_paths(model._ensemble, leaves)
+    assert copied == []  # but for how many there are, which the host must know
+    assert indices.number == indptr.number == 1
+    assert len(to_cpu(indices)) == to_cpu(indptr)[-1] > 3 * len(X)
 
 
 def test_datasets_are_made_on_the_host(machine: fake_cupy.Machine) -> None:

@@ -244,6 +244,12 @@ def test_nodes_of_a_tree_to_purity() -> None:
         (gpuboost.RandomForestRegressor(4, max_depth=6, max_samples=0.5), {"weighted": True}),
         (gpuboost.ExtraTreesRegressor(4, max_depth=6), {}),
         (gpuboost.BaggingClassifier(gpuboost.DecisionTreeClassifier(max_depth=6), 3), {}),
+        (gpuboost.DecisionTreeRegressor(max_depth=9, categorical_features=[1, 4]), {}),
+        (gpuboost.ExtraTreesClassifier(6, max_depth=9, categorical_features=[1, 4]), {}),
+        (
+            gpuboost.RandomForestClassifier(9, max_depth=9, categorical_features=[1, 4]),
+            {"n_categorical": 2, "n_classes": 3},
+        ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "-".join(value),
 )
@@ -255,6 +261,7 @@ def test_an_estimate_is_near_the_peak_of_a_fit(
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 6), dtype=np.float32)
     X[::7, 0] = np.nan
+    X[:, 1], X[:, 4] = rng.integers(0, 4, 1500), rng.integers(0, 90, 1500)
     n_classes, n_outputs = given.get("n_classes", 2), given.get("n_outputs", 1)
     y: Any = rng.integers(0, n_classes, 1500)
     if not hasattr(estimator, "predict_proba"):
@@ -289,6 +296,19 @@ def test_more_takes_more() -> None:
     assert sizes[1] > 1.5 * sizes[0] > 1.5 * 10**6 * 20 * 4
     tree = gpuboost.DecisionTreeClassifier(max_depth=8)
     assert estimate_memory(tree, 10_000, 20, weighted=True) > estimate_memory(tree, 10_000, 20)
+
+
+def test_masks_of_categories_take_memory() -> None:
+    tree = gpuboost.DecisionTreeClassifier(max_depth=11)
+    numbers = estimate_memory(tree, 20_000, 6)
+    found = estimate_memory(tree, 20_000, 6, n_categorical=2)
+    assert found > numbers + 2**11 * 64
+    for listed in ([0, 3], ["a", "b"], [True, False, False, True, False, False]):
+        tree.set_params(categorical_features=listed)
+        assert estimate_memory(tree, 20_000, 6) == found
+        assert estimate_memory(tree, 20_000, 6, n_categorical=0) == numbers
+    with pytest.raises(ValueError, match="n_categorical must be an integer from 0 to 6, got 7"):
+        estimate_memory(tree, 20_000, 6, n_categorical=7)
 
 
 def test_an_estimate_leaves_the_estimator_alone() -> None:

@@ -1,17 +1,17 @@
-"""Features that lie on a GPU already: they are worked on where they are."""
+"""What lies on a GPU already: it is worked on where it is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gpuboost.backends.choice import check_device
-from gpuboost.backends.devices import why_no_cuda
-from gpuboost.data.arrays import is_cupy_array, is_on_device
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.data.arrays import (
+    array_module,
+    copy_device_array_to_host,
+    is_cupy_array,
+    is_on_device,
+)
 
 _ADVICE = "copy it to the host, as cupy.asnumpy(X) does,"
 
@@ -62,6 +62,30 @@ def adopt_features(X: Any, device: Any) -> tuple[Any, Any]:
     return array, own
 
 
+def adopt_targets(values: Any, device: Any) -> Any:
+    """Targets or weights where a fit works on them; those of the host as they are.
+
+    On the device that the fit will run on they become CuPy's array over the same memory. What lies
+    on a GPU and is wanted elsewhere is copied to the host: the fit runs on the host or on another
+    GPU, or with features of the host and device="auto", where that is not yet decided.
+
+    Parameters
+    ----------
+    values : object
+        Anything, None as well.
+    device : str
+        As `adopt_features` returns it.
+    """
+    if not is_on_device(values):
+        return values
+    if not (isinstance(device, str) and device.startswith("cuda")):
+        return copy_device_array_to_host(values)
+    check_device(device)
+    array = values if is_cupy_array(values) else _as_cupy_array(values)
+    here = array.device.id == device_number(device)
+    return array if here else copy_device_array_to_host(array)
+
+
 def _as_cupy_array(X: Any) -> Any:
     """Another library's array over the same memory."""
     import cupy
@@ -70,8 +94,27 @@ def _as_cupy_array(X: Any) -> Any:
     return cupy.asarray(X) if by_interface else cupy.from_dlpack(X)
 
 
-def sparse_on_device(matrix: csr_matrix) -> Any:
-    """Copy a sparse matrix to the current device, whose kind of it holds no integers: float64."""
-    from cupyx.scipy.sparse import csr_matrix as device_matrix
+def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """A sparse matrix with ones at some places of each row, where ``indices`` are.
 
-    return device_matrix(matrix.astype(np.float64))
+    Parameters
+    ----------
+    indices : int32 or int64 (nnz,), of NumPy or of CuPy
+        Columns, row after row.
+    indptr : int32 or int64 (n + 1,)
+        Where the rows begin.
+    shape : tuple of int
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix of int64, or cupyx.scipy.sparse.csr_matrix of float64
+        CuPy's holds no integers.
+    """
+    xp: Any = array_module(indices)
+    if is_cupy_array(indices):
+        from cupyx.scipy.sparse import csr_matrix
+    else:
+        from scipy.sparse import csr_matrix
+
+    ones = xp.ones(len(indices), dtype=xp.float64 if is_cupy_array(indices) else xp.int64)
+    return csr_matrix((ones, indices, indptr), shape=shape)

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from gpuboost.engine.modules import array_module, copy_to_host, is_cupy_array, working_on
+
+__all__ = [
+    "Array",
+    "array_module",
+    "as_host_array",
+    "beside",
+    "copy_device_array_to_host",
+    "copy_to_host",
+    "is_cupy_array",
+    "is_missing_label",
+    "is_on_device",
+    "is_sparse",
+    "refuse_sparse",
+    "to_float64",
+    "widen_float32",
+    "working_on",
+]
+
 Array = np.ndarray[Any, Any]
 
 _CUDA_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged of DLPack
+_SMALLEST_FLOAT32 = 2.0**-149  # the unit of denormal ones
+_NORMAL_FLOAT32 = 0x00800000  # bits of the smallest that is not denormal
 
 
 def as_host_array(values: Any, name: str) -> Array:
@@ -58,7 +77,7 @@ def copy_device_array_to_host(values: Any) -> Array:
     if hasattr(values, "copy_to_host"):  # Numba
         return values.copy_to_host()
     if hasattr(values, "get"):  # CuPy
-        return values.get()
+        return copy_to_host(values) if is_cupy_array(values) else values.get()
     return np.from_dlpack(values, device="cpu", copy=True)
 
 
@@ -72,24 +91,32 @@ def is_on_device(values: Any) -> bool:
     return callable(where) and int(where()[0]) in _CUDA_DEVICES
 
 
-def array_module(array: Any) -> Any:
-    """Return NumPy, or CuPy for its arrays, which whoever made one has imported."""
-    return np if isinstance(array, np.ndarray) else sys.modules["cupy"]
+def to_float64(values: Any) -> Any:
+    """Return numbers of NumPy or CuPy as float64, where they are.
+
+    CuPy compiles its own conversion so that it takes denormal float32 for zero. Those are made from
+    their bits here.
+    """
+    if isinstance(values, np.ndarray) or values.dtype != np.float32:
+        return values.astype(np.float64, copy=False)
+    return widen_float32(values)
 
 
-def working_on(array: Any) -> AbstractContextManager[Any]:
-    """Return a context in which the device of an array is the current one."""
-    return nullcontext() if isinstance(array, np.ndarray) else array.device
+def widen_float32(values: Any) -> Any:
+    """Return float32 as float64; denormal ones without arithmetic of float32."""
+    xp = array_module(values)
+    bits = values.view(np.int32)
+    magnitude = bits & np.int32(0x7FFFFFFF)
+    small = magnitude.astype(np.float64) * _SMALLEST_FLOAT32
+    small = xp.where(bits < 0, -small, small)
+    return xp.where(magnitude < _NORMAL_FLOAT32, small, values.astype(np.float64))
 
 
-def is_cupy_array(values: Any) -> bool:
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(values, cupy.ndarray)
-
-
-def copy_to_host(array: Any) -> Array:
-    """Return an array of NumPy as it is, one of CuPy as a copy on the host."""
-    return array.get() if hasattr(array, "get") else array
+def beside(array: Any, other: Any) -> Any:
+    """Return an array where another one is: as it is, or copied from the host to its GPU."""
+    if isinstance(array, np.ndarray) and not isinstance(other, np.ndarray):
+        return array_module(other).asarray(array)
+    return array
 
 
 def _masked_to_array(values: np.ma.MaskedArray[Any, Any]) -> Array:
@@ -111,7 +138,7 @@ _ARRAY_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Array]]] = [
     (lambda values: isinstance(values, np.ma.MaskedArray), _masked_to_array),
     (lambda values: isinstance(values, np.ndarray), np.asarray),
     (is_sparse, refuse_sparse),
-    (lambda values: hasattr(values, "__cuda_array_interface__"), copy_device_array_to_host),
+    (is_on_device, copy_device_array_to_host),
     (lambda values: hasattr(values, "__array__"), np.asarray),
     (lambda values: hasattr(values, "__dlpack__"), np.from_dlpack),
     (lambda values: isinstance(values, (list, tuple, range)), np.asarray),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array
+from .arrays import Array, array_module, copy_to_host
 from .parameters import number_between
 
 
@@ -39,7 +39,7 @@ def class_weights(
     class_weight : None, "balanced" or dict
         "balanced" is `n_samples / (n_classes * count)`, as in scikit-learn. A label that a dict
         lacks weighs 1.
-    codes : ndarray of int32 of shape (n_samples,)
+    codes : ndarray of int32 of shape (n_samples,), of NumPy or of CuPy
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -56,7 +56,8 @@ def class_weights(
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        return balanced_weights(np.bincount(codes, minlength=len(classes)))
+        counts = array_module(codes).bincount(codes, minlength=len(classes))
+        return balanced_weights(copy_to_host(counts))
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     without = [label for label in labels if label not in class_weight]

@@ -34,7 +34,7 @@ class Dataset:
     Parameters
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
-        NaN is missing. What is on a GPU is copied to the host.
+        NaN is missing. What is on a GPU, weights as well, is copied to the host.
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which features are categories: those of a categorical type, none, or by mask, place or name.
     max_bins : int
@@ -78,8 +78,10 @@ class Dataset:
         n_jobs: int | None = None,
     ) -> None:
         n_threads = thread_count(n_jobs)
-        if is_on_device(X):
-            X = copy_device_array_to_host(X)
+        X, sample_weight = (
+            copy_device_array_to_host(given) if is_on_device(given) else given
+            for given in (X, sample_weight)
+        )
         if reference is None:
             max_bins = integer_between("max_bins", max_bins, 2, MAX_BINS)
             matrix, self.schema = fit_schema(X, categorical_features)

@@ -1,7 +1,7 @@
 """Exact quantiles of a column: integer weights, equal shares, no order of the rows in the result.
 
-`limit_heavy` and `quantile_cuts` take arrays of any array module ``xp``; arrays as long as the data
-stay where they are.
+`weighted_rows`, `limit_heavy` and `quantile_cuts` take arrays of any array module; arrays as long
+as the data stay where they are.
 
 The quantiles do not depend on the unit of the weights if it is a power of two, so rows given k
 times and rows of weight k have the same ones.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import copy_to_host
+from .arrays import array_module, copy_to_host
 
 # Cumulative weights stay below 2**_WEIGHT_BITS and shares below 2**_SHARE_BITS: their product fits.
 _WEIGHT_BITS = 46
@@ -29,14 +29,16 @@ def weighted_rows(weights: Floats) -> tuple[NDArray[np.intp] | None, NDArray[np.
     The unit is a power of two that depends on nothing but the largest weight and the number of
     rows, so sums are exact, free of order and below 2**_WEIGHT_BITS. No weight rounds to 0.
     """
-    rows = np.flatnonzero(weights > 0)
-    positive = np.asarray(weights, dtype=np.float64)[rows]
+    xp = array_module(weights)
+    rows = xp.flatnonzero(weights > 0)
+    positive = weights.astype(np.float64, copy=False)[rows]
     kept = None if len(rows) == len(weights) else rows
-    if positive.min() == positive.max():
+    largest = float(positive.max())
+    if float(positive.min()) == largest:
         return kept, None
-    exponent = _WEIGHT_BITS - int(np.frexp(positive.max())[1]) - len(rows).bit_length()
-    scaled = np.rint(np.ldexp(positive, exponent))
-    return kept, np.maximum(scaled, 1.0).astype(np.int64)
+    exponent = _WEIGHT_BITS - int(np.frexp(largest)[1]) - len(rows).bit_length()
+    scaled = xp.rint(xp.ldexp(positive, np.int32(exponent)))
+    return kept, xp.maximum(scaled, 1.0).astype(np.int64)
 
 
 def distinct_values(

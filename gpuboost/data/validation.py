@@ -1,5 +1,8 @@
 """The only place that judges user input; everything after it trusts what it gets.
 
+Targets and weights, like features, are judged where they are: of what lies on a GPU as an array of
+CuPy, classes and a few numbers come to the host. Arrays of other libraries are copied there.
+
 Every message says what was given, what is allowed and what to do. Where scikit-learn has a known
 wording for an error, its key phrase is kept.
 """
@@ -15,7 +18,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from .advice import warn_user
-from .arrays import Array, array_module, as_host_array, copy_to_host, is_missing_label
+from .arrays import (
+    Array,
+    array_module,
+    as_host_array,
+    copy_to_host,
+    is_cupy_array,
+    is_missing_label,
+    to_float64,
+)
 from .class_weight import balanced_weights, check_class_weight, class_weights
 from .parameters import (
     boolean,
@@ -119,7 +130,7 @@ def check_features(X: NDArray[np.floating[Any]], names: Any = None) -> NDArray[n
 
 
 def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
-    """Return sample weights as float64 of shape (n_samples,), None for None.
+    """Return sample weights as float64 of shape (n_samples,) where they are, None for None.
 
     Raises
     ------
@@ -130,7 +141,7 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
         return None
     if isinstance(weights, Real):
         weights = np.full(n_samples, float(weights))
-    weights = _to_numbers(as_host_array(weights, "sample_weight"), "sample_weight")
+    weights = _to_numbers(_where_it_is(weights, "sample_weight"), "sample_weight")
     if weights.shape != (n_samples,):
         raise ValueError(
             f"sample_weight must have shape ({n_samples},), one weight per row of X, "
@@ -139,9 +150,9 @@ def check_weights(weights: Any, n_samples: int) -> NDArray[np.float64] | None:
     _check_finite(weights, "sample_weight")
     largest = float(weights.max())
     if weights.min() < 0:
-        row = int(np.argmin(weights))
+        row = int(weights.argmin())
         raise ValueError(
-            f"sample_weight must not be negative, got {weights[row]} in row {row}; "
+            f"sample_weight must not be negative, got {float(weights[row])} in row {row}; "
             "weight 0 leaves a row out"
         )
     if largest == 0:
@@ -167,7 +178,9 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     Returns
     -------
     codes : ndarray of int32 of shape (n_samples,)
+        On the GPU if y is an array of CuPy.
     classes : ndarray of shape (n_classes,)
+        On the host.
 
     Raises
     ------
@@ -177,9 +190,11 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
     y = _labels_as_vector(_read_target(y))
     if y.dtype.kind == "O":
         return _code_objects(y)
+    xp, numbers = array_module(y), y
     if y.dtype.kind == "f":
-        _check_finite(y, "Input y")
-        if np.any(y != np.floor(y)):
+        numbers = y if xp is np else to_float64(y)
+        _check_finite(numbers, "Input y")
+        if (numbers != xp.floor(numbers)).any():
             raise ValueError(
                 "Unknown label type: continuous. A classifier needs classes: whole numbers, bools "
                 "or strings; use a regressor for continuous targets, or bin them first"
@@ -189,17 +204,17 @@ def check_classes(y: Any) -> tuple[NDArray[np.int32], Array]:
             f"Unknown label type: {y.dtype}. Labels must be whole numbers, bools or strings"
         )
     if y.dtype.kind in "biuf":
-        lowest, largest = float(y.min()), float(y.max())
+        lowest, largest = float(numbers.min()), float(numbers.max())
         if largest - lowest < _DENSE_RANGE and max(-lowest, largest) < 2**53:
-            return _code_dense(y)
-    classes, codes = np.unique(y, return_inverse=True)
-    return codes.astype(np.int32), classes
+            return _code_dense(numbers, int(lowest), y.dtype)
+    classes, codes = xp.unique(numbers, return_inverse=True)
+    return codes.astype(np.int32), copy_to_host(classes).astype(y.dtype, copy=False)
 
 
 def check_targets(y: Any) -> NDArray[np.float64]:
     """Return regression targets as float64 of shape (n_samples,) or (n_samples, n_outputs).
 
-    A single column becomes a vector.
+    They stay where they are. A single column becomes a vector.
 
     Raises
     ------
@@ -212,7 +227,7 @@ def check_targets(y: Any) -> NDArray[np.float64]:
             "y should be a 1d array, or a 2d array of one column per output, "
             f"got an array of shape {y.shape} instead"
         )
-    y = np.ascontiguousarray(_to_numbers(y, "y"))
+    y = array_module(y).ascontiguousarray(_to_numbers(y, "y"))
     _check_finite(y, "Input y")
     return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
 
@@ -229,10 +244,15 @@ def check_same_length(X: Any, y: Any) -> None:
 def _read_target(y: Any) -> Array:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
-    y = as_host_array(y, "y")
+    y = _where_it_is(y, "y")
     if y.dtype.kind == "c":
         raise ValueError("Complex data not supported: y must be real, whole numbers or strings")
     return y
+
+
+def _where_it_is(values: Any, name: str) -> Array:
+    """An array of CuPy as it is, anything else as an array of the host."""
+    return values if is_cupy_array(values) else as_host_array(values, name)
 
 
 def _labels_as_vector(y: Array) -> Array:
@@ -257,13 +277,13 @@ def _labels_as_vector(y: Array) -> Array:
     return y
 
 
-def _code_dense(y: Array) -> tuple[NDArray[np.int32], Array]:
-    """Number labels of a small range without sorting the rows."""
-    lowest = int(y.min())
+def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:
+    """Number labels of a small range without sorting the rows; the classes are of a type."""
+    xp = array_module(y)
     place = y.astype(np.int64) - lowest
-    present = np.bincount(place) > 0
-    number = (np.cumsum(present) - 1).astype(np.int32)
-    return number[place], (np.flatnonzero(present) + lowest).astype(y.dtype)
+    present = xp.bincount(place) > 0
+    number = xp.cumsum(present.astype(np.int32)).astype(np.int32) - np.int32(1)
+    return number[place], (copy_to_host(xp.flatnonzero(present)) + lowest).astype(dtype)
 
 
 def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
@@ -297,10 +317,10 @@ def _code_objects(y: Array) -> tuple[NDArray[np.int32], Array]:
 
 
 def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
-    """float64 of any array that is numeric or converts."""
+    """float64 of any array that is numeric or converts, where it is."""
     if values.dtype.kind in "fbiuOUST":
         try:
-            return values.astype(np.float64, copy=False)
+            return to_float64(values)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"{name} must be numeric, got a value that is not ({error}); convert it to numbers"
@@ -309,10 +329,11 @@ def _to_numbers(values: Array, name: str) -> NDArray[np.float64]:
 
 
 def _check_finite(values: Array, name: str) -> None:
-    finite = np.isfinite(values)
+    xp = array_module(values)
+    finite = xp.isfinite(values)
     if not finite.all():
-        row = int(np.argwhere(~finite)[0, 0])
-        what = "NaN" if np.isnan(values).any() else "infinity"
+        row = int(xp.argwhere(~finite)[0, 0])
+        what = "NaN" if xp.isnan(values).any() else "infinity"
         raise ValueError(
             f"{name} contains {what}. (The first row that is not finite is {row}; drop such rows.)"
         )

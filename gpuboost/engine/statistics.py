@@ -7,14 +7,20 @@ range count as equal (so beside an outlier of 1e9 times the rest, the rest is on
 rows or with real weights bits are fewer, so that sums fit (see `_value_bits`). *Leaf sums*
 (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its
 value to about the precision of float64, whatever the range of targets and weights.
+
+Arrays as long as the data stay where they are, on the host or on a GPU; what is one number per
+column lies on the host. Floating point here is one operation an element, and its only reductions
+are largest and smallest, so all devices find the same bits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from gpuboost.engine.modules import array_module, copy_to_host
 from gpuboost.engine.spec import Target
 
 VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
@@ -28,7 +34,7 @@ LEAST_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """What a target must know of the weights of a fit.
+    """What a target must know of the weights of a fit, on the host or where they are.
 
     Attributes
     ----------
@@ -55,8 +61,18 @@ def sum_bits(total: float) -> int:
 
 def exponent_of(x: np.ndarray) -> np.ndarray:
     """Per column, the smallest e with max abs(x) < 2**e (0 for a column of zeros)."""
-    largest = np.max(np.abs(x), axis=0, initial=0.0)
+    largest = np.zeros(x.shape[1:])
+    if len(x):
+        largest = np.maximum(copy_to_host(x.max(axis=0)), -copy_to_host(x.min(axis=0)))
     return np.where(largest > 0, np.frexp(largest)[1], 0).astype(np.int64)
+
+
+def scale_by_power(x: np.ndarray, exponent: np.ndarray | int) -> np.ndarray:
+    """``x * 2**exponent``, where ``x`` is; one exponent, or one for each column."""
+    xp = array_module(x)
+    if np.ndim(exponent) == 0:
+        return xp.ldexp(x, np.int32(exponent))
+    return xp.ldexp(x, xp.asarray(np.asarray(exponent, dtype=np.int32)))
 
 
 def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,17 +86,17 @@ def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    planes : int64 (n, 2 K)
+    planes : int64 (n, 2 K), where ``x`` is
         Column 2k holds the leading bits of column k, column 2k + 1 what they leave.
     exponents : int64 (2 K,)
         x[:, k] = planes[:, 2k] * 2**-exponents[2k] + planes[:, 2k+1] * 2**-exponents[2k+1]
     """
-    high_exponent = bits - exponent_of(x)
-    scaled = np.ldexp(x, high_exponent)
-    high = np.rint(scaled)
-    low = np.rint(np.ldexp(scaled - high, bits))
-    planes = np.empty((len(x), 2 * x.shape[1]), dtype=np.int64)
-    planes[:, 0::2], planes[:, 1::2] = high, low
+    xp, high_exponent = array_module(x), bits - exponent_of(x)
+    scaled = scale_by_power(x, high_exponent)
+    high = xp.rint(scaled)
+    low = xp.rint(scale_by_power(scaled - high, bits))
+    planes = xp.empty((len(x), 2 * x.shape[1]), dtype=np.int64)
+    planes[:, 0::2], planes[:, 1::2] = high.astype(np.int64), low.astype(np.int64)
     exponents = np.empty(2 * x.shape[1], dtype=np.int64)
     exponents[0::2], exponents[1::2] = high_exponent, high_exponent + bits
     return planes, exponents
@@ -95,12 +111,23 @@ def planes_to_float(sums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 def exact_mean(y: np.ndarray) -> np.ndarray:
     """Mean of each column of ``y`` (n, K) by an integer sum, so in no particular order."""
     exponent = SUM_BITS - sum_bits(len(y)) - exponent_of(y)
-    total = np.rint(np.ldexp(y, exponent)).astype(np.int64).sum(axis=0)
-    return np.ldexp(total / len(y), -exponent)
+    total = array_module(y).rint(scale_by_power(y, exponent)).astype(np.int64).sum(axis=0)
+    return np.ldexp(copy_to_host(total) / len(y), -exponent)
+
+
+def total_of(x: np.ndarray) -> float:
+    """Sum of ``x`` (n,) in no particular order, to the last bit or nearly so.
+
+    Entries that are smaller by far than the largest are rounded before they are added.
+    """
+    planes, exponents = two_planes(x[:, None], SUM_BITS - sum_bits(len(x)))
+    high, low = copy_to_host(planes.sum(axis=0)).tolist()
+    whole = (high << int(exponents[1] - exponents[0])) + low
+    return float(whole * Fraction(2) ** -int(exponents[1]))
 
 
 def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Target:
-    """Target of a classification.
+    """Target of a classification, where the classes and weights are.
 
     Parameters
     ----------
@@ -110,11 +137,12 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Tar
     wide, exponents = None, np.zeros(0, np.int64)
     if facts.real is not None:
         wide, exponents = two_planes(facts.real[:, None], SUM_BITS - sum_bits(len(facts.real)))
-    return Target(classes.astype(np.int32), None, n_classes, 1, wide, exponents)
+    classes = classes.astype(np.int32, copy=False)
+    return Target(classes, None, n_classes, 1, wide, exponents)
 
 
 def value_target(y: np.ndarray, facts: WeightFacts) -> Target:
-    """Target of a regression.
+    """Target of a regression, where the values and weights are.
 
     Parameters
     ----------
@@ -125,32 +153,37 @@ def value_target(y: np.ndarray, facts: WeightFacts) -> Target:
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())
-    bits = _value_bits(facts)
-    values = np.rint(np.ldexp(centred, bits - unit)).astype(np.int32)
-    scaled = np.ldexp(centred, -unit)
-    squares = np.zeros(len(y))
-    for k in range(y.shape[1]):
-        squares = squares + scaled[:, k] * scaled[:, k]
-    columns = np.column_stack([centred, squares])
+    xp, bits = array_module(y), _value_bits(facts)
+    values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
+    columns = xp.concatenate([centred, _sum_of_squares(scale_by_power(centred, -unit))], axis=1)
     multiplicity = float(len(y))
     if facts.real is None:
         multiplicity = max(facts.total, multiplicity)
     else:
-        columns = np.column_stack([columns * facts.real[:, None], facts.real])
+        real = facts.real[:, None]
+        columns = xp.concatenate([columns * real, real], axis=1)
     wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))
     return Target(None, values, 0, y.shape[1], wide, exponents, mean, bits - unit, unit)
 
 
+def _sum_of_squares(x: np.ndarray) -> np.ndarray:
+    """Of each row, from the first column to the last: float64 (n, 1)."""
+    total = x[:, :1] * x[:, :1]
+    for k in range(1, x.shape[1]):
+        total = total + x[:, k : k + 1] * x[:, k : k + 1]
+    return total
+
+
 def _centre(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Targets less their mean, 0 for rows that are in no tree; and the mean."""
-    mean = exact_mean(y if inside is None else y[inside])
-    centred = y - mean
+    xp, mean = array_module(y), exact_mean(y if inside is None else y[inside])
+    centred = y - xp.asarray(mean)
     if inside is not None:
-        centred[~inside] = 0.0
-    if not np.isfinite(centred).all():
+        centred = xp.where(inside[:, None], centred, 0.0)
+    if not xp.isfinite(centred).all():
         raise ValueError(
-            "y spans more than float64 can hold around its mean; "
-            f"its values run from {y.min():g} to {y.max():g}. Scale the target down."
+            "y spans more than float64 can hold around its mean; its values run from "
+            f"{float(y.min()):g} to {float(y.max()):g}. Scale the target down."
         )
     return centred, mean
 

@@ -12,15 +12,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.choice import choose_backend, growth_work, prediction_work
-from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.data.arrays import working_on
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.parameters import thread_count
-from gpuboost.data.validation import check_flush_to_zero, check_same_length, check_weights
+from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.estimators.constraints import with_monotonic
 from gpuboost.estimators.fitted import FittedTrees
 from gpuboost.estimators.growing import GrowPlan, grow_trees, memory_advice
-from gpuboost.estimators.reading import read_prediction, read_training
+from gpuboost.estimators.reading import (
+    read_prediction,
+    read_targets,
+    read_training,
+    where_they_are,
+)
 from gpuboost.estimators.settings import (
     Machine,
     machine_of,
@@ -64,6 +70,7 @@ class TreeModel(BaseEstimator):
     categorical_features: Any = "from_dtype"
 
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
+    _in_turn: ClassVar[bool] = False  # whether each tree waits for the one before
     _model: ClassVar[Any] = None
 
     # ---- what a kind of estimator says -------------------------------------------------------
@@ -134,16 +141,11 @@ class TreeModel(BaseEstimator):
         check_flush_to_zero()
         machine, before = machine_of(self), self._model_to_extend()
         prepared = self._prepare(X, y, sample_weight, machine, before)
-        matrix, batch = prepared.matrix, prepared.plan.batch
-        grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
-        ensemble = Ensemble.of(chain(before.ensemble.trees if before else (), grown))
-        batch = replace(batch, sampler=replace(batch.sampler, balance=None, row_factor=None))
-        batches = (*before.batches, batch) if before else (batch,)
-        model = FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
+        model = self._grown_model(prepared, machine, before)
         facts = {
             "_model": model,
             "_binning": (self.max_bins, self.categorical_features),
-            "n_features_in_": matrix.n_features,
+            "n_features_in_": prepared.matrix.n_features,
             "device_": prepared.backend.name,
             **prepared.labels.attributes(),
             **self._further_facts(model, prepared),
@@ -152,24 +154,38 @@ class TreeModel(BaseEstimator):
             facts["feature_names_in_"] = prepared.schema.names
         return facts
 
+    def _grown_model(
+        self, prepared: Prepared, machine: Machine, before: FittedTrees | None
+    ) -> FittedTrees:
+        """Grow the trees, after those of a model that is extended."""
+        matrix, batch = prepared.matrix, prepared.plan.batch
+        grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        ensemble = Ensemble.of(chain(before.ensemble.trees if before else (), grown))
+        batch = replace(batch, sampler=batch.sampler.drawing_only())
+        batches = (*before.batches, batch) if before else (batch,)
+        return FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
+
     def _prepare(
         self, X: Any, y: Any, sample_weight: Any, machine: Machine, before: FittedTrees | None
     ) -> Prepared:
         """Read, check and bin; columns made from X are given up here, before trees grow."""
         X, device = adopt_features(X, machine.device)
         table = read_training(X, self, before)
-        labels = self._labels.read(y)
+        y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
         n_samples, n_features = table.shape
-        check_same_length(range(n_samples), labels)
-        if before is not None:
-            self._check_same_labels(labels)
-        own_weights = check_weights(sample_weight, n_samples)
-        batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
-        seen = n_features if batch.feature_draw is None else batch.feature_draw.count
-        options = tree_options(self._tree, n_samples, seen, labels.criteria)
-        target = labels.target(batch.sampler)
-        size = n_samples, min(options.max_features, seen), len(batch.trees), options.max_depth
-        backend = choose_backend(device, growth_work(*size, target.n_channels))
+        with where_they_are(y, sample_weight):
+            labels, own_weights = read_targets(self._labels, y, sample_weight, n_samples)
+            if before is not None:
+                self._check_same_labels(labels)
+            batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
+            seen = n_features if batch.feature_draw is None else batch.feature_draw.count
+            options = tree_options(self._tree, n_samples, seen, labels.criteria)
+            options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
+            target = labels.target(batch.sampler)
+        n_rounds, at_once = (len(batch.trees), 1) if self._in_turn else (1, len(batch.trees))
+        size = n_samples, min(options.max_features, seen), at_once, options.max_depth
+        work = growth_work(*size, target.n_channels).repeated(n_rounds)
+        backend = choose_backend(device, work)
         matrix = table.bin(own_weights, backend, machine.n_threads)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
 

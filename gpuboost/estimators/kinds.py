@@ -30,7 +30,7 @@ def copy_result_to_host(values: Any) -> Any:
 class Classifier(ClassifierMixin):
     """What all classifiers share."""
 
-    _labels = ClassLabels
+    _labels: ClassVar[Any] = ClassLabels
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
     def predict_proba(self: Any, X: Any) -> np.ndarray:
@@ -68,10 +68,13 @@ class Classifier(ClassifierMixin):
         """
         shares = self.predict_proba(X)
         with working_on(shares):
-            best = shares.argmax(axis=1)
-            if self.classes_.dtype.kind not in "biuf":
-                return self.classes_.take(copy_to_host(best), axis=0)
-            return array_module(best).asarray(self.classes_).take(best, axis=0)
+            return self._labels_at(shares.argmax(axis=1))
+
+    def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
+        """Labels of classes by their number; strings are on the host."""
+        if self.classes_.dtype.kind not in "biuf":
+            return self.classes_.take(copy_to_host(places), axis=0)
+        return array_module(places).asarray(self.classes_).take(places, axis=0)
 
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.
@@ -111,10 +114,10 @@ class Classifier(ClassifierMixin):
         factor = labels.row_weights(choice)
         if factor is not None:
             product = factor if weights is None else factor * weights
-            if not (np.isfinite(product).all() and product.any()):
+            if not (array_module(product).isfinite(product).all() and product.any()):
                 raise ValueError(
                     "class_weight times sample_weight must be finite and positive for some row, "
-                    f"but is at most {product.max()}; change one of them"
+                    f"but is at most {float(product.max())}; change one of them"
                 )
         return factor
 
@@ -129,7 +132,7 @@ class Classifier(ClassifierMixin):
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
         if seen.any():
-            truth, found = labels.codes[seen], means[seen].argmax(axis=1)
+            truth, found = copy_to_host(labels.codes)[seen], means[seen].argmax(axis=1)
             facts["oob_score_"] = (score or accuracy_score)(truth, found)
         return facts
 
@@ -137,7 +140,7 @@ class Classifier(ClassifierMixin):
 class Regressor(RegressorMixin):
     """What all regressors share."""
 
-    _labels = ValueLabels
+    _labels: ClassVar[Any] = ValueLabels
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Mean over the trees of the value of a row's leaf.
@@ -151,7 +154,8 @@ class Regressor(RegressorMixin):
         ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
         """
         values = self._mean_values(X)
-        return values[:, 0] if self.n_outputs_ == 1 else values
+        with working_on(values):
+            return values[:, 0] if self.n_outputs_ == 1 else values
 
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, the mean over outputs.
@@ -177,7 +181,8 @@ class Regressor(RegressorMixin):
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
         if seen.sum() > 1:
-            facts["oob_score_"] = (score or r2_score)(labels.values[seen], found[seen])
+            truth = copy_to_host(labels.values)[seen]
+            facts["oob_score_"] = (score or r2_score)(truth, found[seen])
         return facts
 
     def __sklearn_tags__(self) -> Any:

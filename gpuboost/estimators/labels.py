@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import array_module, beside, copy_to_host
 from gpuboost.data.validation import check_classes, check_targets, class_weights
 from gpuboost.engine.statistics import (
     CLASS_WEIGHT_BITS,
@@ -28,8 +29,8 @@ class ClassLabels:
 
     Attributes
     ----------
-    codes : int32 (n,)
-    classes : ndarray (n_classes,)
+    codes : int32 (n,), of NumPy or of CuPy
+    classes : ndarray (n_classes,), on the host
     """
 
     codes: np.ndarray
@@ -46,6 +47,20 @@ class ClassLabels:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @property
+    def rows(self) -> np.ndarray:
+        """What there is of every row."""
+        return self.codes
+
+    def beside(self, weights: np.ndarray) -> ClassLabels:
+        """These labels where the weights are, if that is a GPU."""
+        return replace(self, codes=beside(self.codes, weights))
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers that tell the value of a leaf: one share for two classes."""
+        return 1 if len(self.classes) <= 2 else len(self.classes)
+
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
         _warn_of_small_weights(sampler)
@@ -54,7 +69,9 @@ class ClassLabels:
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
         """Weight of each row from that of its class."""
         of_class = class_weights(class_weight, self.codes, self.classes)
-        return None if of_class is None else of_class[self.codes]
+        if of_class is None:
+            return None
+        return array_module(self.codes).asarray(of_class)[self.codes]
 
     def attributes(self) -> dict[str, Any]:
         """What scikit-learn's classifiers tell about the labels."""
@@ -64,7 +81,7 @@ class ClassLabels:
 
 @dataclass(frozen=True, eq=False)
 class ValueLabels:
-    """The values of each row: float64 (n,) or (n, n_outputs)."""
+    """The values of each row: float64 (n,) or (n, n_outputs), of NumPy or of CuPy."""
 
     values: np.ndarray
 
@@ -79,14 +96,28 @@ class ValueLabels:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def rows(self) -> np.ndarray:
+        """What there is of every row."""
+        return self.values
+
+    def beside(self, weights: np.ndarray) -> ValueLabels:
+        """These labels where the weights are, if that is a GPU."""
+        return replace(self, values=beside(self.values, weights))
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers that tell the value of a leaf."""
+        return 1 if self.values.ndim == 1 else self.values.shape[1]
+
     def target(self, sampler: RowSampler) -> Target:
         """The target in integers."""
         _warn_of_small_weights(sampler)
-        columns = self.values.reshape(len(self.values), -1)
+        columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            target = value_target(columns, sampler.weight_facts)
+            target = value_target(columns, facts)
         assert target.values is not None
-        _warn_of_outliers(columns, target.values, sampler.weight_facts.inside)
+        _warn_of_outliers(columns, target.values, facts.inside)
         return target
 
     def attributes(self) -> dict[str, Any]:
@@ -99,19 +130,31 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
 
     Asked of some thousand rows: how many values an output has before and after.
     """
-    rows = np.arange(len(y)) if inside is None else np.flatnonzero(inside)
-    rows = rows[:: max(1, len(rows) // 1000)]
+    values, integers = _some_rows_on_host((y, quantised), inside)
     for k in range(y.shape[1]):
-        fraction, exponent = np.frexp(y[rows, k])
-        told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent)  # not by rounding errors
-        before, after = len(np.unique(told_apart)), len(np.unique(quantised[rows, k]))
+        fraction, exponent = np.frexp(values[:, k])
+        # Not by rounding errors; halved, so that the largest numbers stay numbers.
+        told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
+        before, after = len(np.unique(told_apart)), len(np.unique(integers[:, k]))
         if 2 * after < before:
             warn_user(
-                f"{before} values of output {k} of y, in {len(rows)} rows looked at, count as "
-                f"{after} in the choice of splits, because y spans {y[:, k].min():g} to "
-                f"{y[:, k].max():g}; take outliers out, or fit a transform of y, such as its "
-                "logarithm"
+                f"{before} values of output {k} of y, in {len(values)} rows looked at, count as "
+                f"{after} in the choice of splits, because y spans {float(y[:, k].min()):g} to "
+                f"{float(y[:, k].max()):g}; take outliers out, or fit a transform of y, such as "
+                "its logarithm"
             )
+
+
+def _some_rows_on_host(
+    arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
+) -> list[np.ndarray]:
+    """One or two thousand rows of arrays, of those inside, where there are more."""
+    if inside is None:
+        step = max(1, len(arrays[0]) // 1000)
+        return [copy_to_host(array[::step]) for array in arrays]
+    rows = array_module(inside).flatnonzero(inside)
+    rows = rows[:: max(1, len(rows) // 1000)]
+    return [copy_to_host(array[rows]) for array in arrays]
 
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
@@ -120,7 +163,7 @@ def _warn_of_small_weights(sampler: RowSampler) -> None:
         assert sampler.weights is not None
         positive = sampler.weights[sampler.weights > 0]
         warn_user(
-            f"sample_weight spans {positive.min():g} to {positive.max():g}: a tree chooses its "
-            f"splits without {sampler.lost:.0%} of the rows, whose weights round to 0 (another "
-            "choice of them for each tree); make large weights smaller"
+            f"sample_weight spans {float(positive.min()):g} to {float(positive.max()):g}: a tree "
+            f"chooses its splits without {sampler.lost:.0%} of the rows, whose weights round to 0 "
+            "(another choice of them for each tree); make large weights smaller"
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuboost.data.arrays import is_cupy_array, working_on
+from gpuboost.data.arrays import beside, is_cupy_array, working_on
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, check_names, fit_schema
-from gpuboost.data.validation import check_features
+from gpuboost.data.validation import check_features, check_same_length, check_weights
 from gpuboost.estimators.settings import bin_limit
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuboost.data.binning import BinMapper
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.estimators.fitted import FittedTrees
+    from gpuboost.estimators.labels import ClassLabels, ValueLabels
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     if isinstance(X, Dataset):
         _check_dataset(X, estimator, before, max_bins)
         return Table(X.schema, None, X.binned, X.mapper, max_bins)
-    with _where_it_is(X):
+    with where_they_are(X):
         if before is None:
             columns, schema = fit_schema(X, estimator.categorical_features)
             return Table(schema, check_features(columns, schema.names), None, None, max_bins)
@@ -75,25 +76,58 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
         return Table(before.schema, columns, None, before.mapper, max_bins)
 
 
-def read_prediction(X: Any, model: FittedTrees, owner: str) -> np.ndarray | BinnedMatrix:
+class KnowsColumns(Protocol):
+    """A model, or training data: what says which columns X must have."""
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """Names and categories."""
+
+    @property
+    def mapper(self) -> BinMapper:
+        """Bins."""
+
+
+def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | BinnedMatrix:
     """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
     On the rows of the training data both give the same leaves. Of other rows a `Dataset` knows the
     bins alone, so a value between two bins can go the other way at a threshold that lies there.
     """
     if not isinstance(X, Dataset):
-        with _where_it_is(X):
+        with where_they_are(X):
             return check_features(apply_schema(X, model.schema, owner), model.schema.names)
     check_known_columns(X, model, owner, "those that it was fitted on")
     return X.binned
 
 
-def _where_it_is(X: Any) -> AbstractContextManager[Any]:
-    """The device of a CuPy array is the current one, while it is read."""
-    return working_on(X) if is_cupy_array(X) else nullcontext()
+def where_they_are(*given: Any) -> AbstractContextManager[Any]:
+    """The device of the arrays of CuPy is the current one, while they are read; all are on one."""
+    for values in given:
+        if is_cupy_array(values):
+            return working_on(values)
+    return nullcontext()
 
 
-def check_known_columns(data: Dataset, model: FittedTrees, owner: str, known: str) -> None:
+def read_targets(
+    kind: Any, y: Any, sample_weight: Any, n_samples: int
+) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
+    """Labels and weights to fit on: both on the GPU if one is there (`adopt_targets`).
+
+    Parameters
+    ----------
+    kind : type
+        `ClassLabels` or `ValueLabels`.
+    """
+    labels = kind.read(y)
+    check_same_length(range(n_samples), labels)
+    weights = check_weights(sample_weight, n_samples)
+    if weights is None:
+        return labels, None
+    return labels.beside(weights), beside(weights, labels.rows)
+
+
+def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:
     """A `Dataset` must have the names, bins and categories of the model's columns."""
     check_names(data.schema.names, model.schema.names, owner)
     if data.n_features != model.schema.n_features:

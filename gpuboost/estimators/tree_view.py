@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from gpuboost.backends.choice import choose_backend, prediction_work
-from gpuboost.backends.device_arrays import sparse_on_device
-from gpuboost.data.arrays import as_host_array, copy_to_host, is_cupy_array, working_on
+from gpuboost.backends.device_arrays import matrix_of_ones
+from gpuboost.data.arrays import array_module, as_host_array, working_on
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.ensemble import Ensemble, gain_per_feature
@@ -19,6 +18,8 @@ from gpuboost.engine.tree import Tree, levels
 from gpuboost.estimators.fitted import select_columns
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from gpuboost.data.frames import FeatureSchema
 
 NO_CHILD = -1  # scikit-learn's TREE_LEAF
@@ -185,34 +186,42 @@ def mask_bits(tree: Tree, node: int) -> np.ndarray:
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
     """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
 
-    For leaves on a GPU it is made on the host and copied there, as a matrix of CuPy in float64.
+    It is made where the leaves are; on a GPU it is a matrix of CuPy in float64.
     """
-    if not is_cupy_array(leaves):
-        return _node_paths(ensemble, leaves)
     with working_on(leaves):
-        return sparse_on_device(_node_paths(ensemble, copy_to_host(leaves)))
+        indices, indptr = _columns_of_paths(ensemble, leaves)
+        return matrix_of_ones(indices, indptr, (len(leaves), int(ensemble.offset[-1])))
 
 
-def _node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
-    """The same for leaves on the host.
+def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes on the ways to the leaves of each row, and where rows begin among them.
 
     Nodes are numbered breadth-first, so the way down visits them in ascending order: a row of the
-    matrix is, tree after tree, filled from the leaf backwards.
+    matrix is, tree after tree, filled from the leaf backwards; all rows and trees take a step at a
+    time.
     """
-    depths = [tree.depths() for tree in ensemble.trees]
-    lengths = np.column_stack([d[leaves[:, t]] + 1 for t, d in enumerate(depths)])
-    stops = np.cumsum(lengths).reshape(lengths.shape)
-    indices = np.empty(stops[-1, -1], dtype=np.int32 if stops[-1, -1] < 2**31 else np.int64)
-    for t, tree in enumerate(ensemble.trees):
-        parent = np.zeros(tree.node_count, dtype=np.int64)
-        inner = np.flatnonzero(tree.left)
-        parent[tree.left[inner]] = parent[tree.left[inner] + 1] = inner
-        node, place = leaves[:, t].astype(np.int64), stops[:, t] - 1
-        remaining = lengths[:, t]
-        while len(node):
-            indices[place] = node + ensemble.offset[t]
-            more = remaining > 1
-            node, place, remaining = parent[node[more]], place[more] - 1, remaining[more] - 1
-    indptr = np.concatenate([[0], stops[:, -1]])
-    ones = np.ones(len(indices), dtype=np.int64)
-    return csr_matrix((ones, indices, indptr), shape=(len(leaves), int(ensemble.offset[-1])))
+    xp, n_trees = array_module(leaves), ensemble.n_trees
+    node = (leaves + xp.asarray(ensemble.offset[:-1].astype(np.int64))).ravel()
+    depth = np.concatenate([tree.depths() for tree in ensemble.trees])
+    above = xp.asarray(depth.astype(np.int64))[node]
+    stops = xp.cumsum(above + 1)
+    n_ones = int(stops[-1])
+    kind: Any = np.int32 if max(n_ones, len(depth)) < 2**31 else np.int64
+    parent, node = xp.asarray(_parents(ensemble).astype(kind)), node.astype(kind)
+    indices, place = xp.empty(n_ones, dtype=kind), stops - 1
+    while len(node):
+        indices[place] = node
+        more = xp.flatnonzero(above > 0)
+        node, place, above = parent[node[more]], place[more] - 1, above[more] - 1
+    ends = stops[n_trees - 1 :: n_trees]
+    return indices, xp.concatenate([xp.zeros(1, dtype=kind), ends.astype(kind)])
+
+
+def _parents(ensemble: Ensemble) -> np.ndarray:
+    """Parent of every node of an ensemble, in its numbering; 0 for roots."""
+    start = np.repeat(ensemble.offset[:-1], np.diff(ensemble.offset))
+    inner = np.flatnonzero(ensemble.left)
+    child = start[inner] + ensemble.left[inner]
+    parent = np.zeros(len(start), dtype=np.int64)
+    parent[child] = parent[child + 1] = inner
+    return parent

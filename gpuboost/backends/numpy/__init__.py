@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from gpuboost.backends.left_out import sum_left_out
+from gpuboost.backends.host import HostBackend
 from gpuboost.backends.numpy import predict as prediction
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.level_loop import grow_levels
 
 if TYPE_CHECKING:
@@ -18,28 +18,15 @@ if TYPE_CHECKING:
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
 
 ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
 
 
-class NumpyBackend:
+class NumpyBackend(HostBackend):
     """See `gpuboost.backends.protocol.Backend`."""
 
     name = "numpy"
-
-    def fit_bins(
-        self,
-        X: np.ndarray,
-        is_categorical: np.ndarray,
-        max_bins: int,
-        weights: np.ndarray | None,
-        n_threads: int,
-    ) -> BinnedMatrix:
-        """Learn the bins of ``X`` (n, F) and code it."""
-        mapper = fit_bin_mapper(X, is_categorical, max_bins, weights, n_threads)
-        return self.bin(X, mapper, n_threads)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F)."""
@@ -69,13 +56,3 @@ class NumpyBackend:
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X)
-
-    def sum_left_out(
-        self,
-        ensemble: Ensemble,
-        matrix: BinnedMatrix,
-        draws: Sequence[tuple[RowSampler, int]],
-        n_threads: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and of how many trees."""
-        return sum_left_out(self, ensemble, matrix, draws, n_threads)

@@ -1,0 +1,83 @@
+"""What the backends that work on the host's arrays share: learning bins, and out-of-bag sums."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.boosting import HostBooster
+from gpuboost.backends.coded import code_blocks
+from gpuboost.data.binning import fit_bin_mapper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpuboost.backends.protocol import Booster
+    from gpuboost.data.binning import BinMapper, BinnedMatrix
+    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.spec import GrownTree, GrowTask
+
+
+class HostBackend(ABC):
+    """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
+
+    @abstractmethod
+    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F) by bins that are known."""
+
+    @abstractmethod
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+
+    @abstractmethod
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree."""
+
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+        return HostBooster(self, task)
+
+    def fit_bins(
+        self,
+        X: np.ndarray,
+        is_categorical: np.ndarray,
+        max_bins: int,
+        weights: np.ndarray | None,
+        n_threads: int,
+    ) -> BinnedMatrix:
+        """Learn the bins of ``X`` (n, F) and code it."""
+        mapper = fit_bin_mapper(X, is_categorical, max_bins, weights, n_threads)
+        return self.bin(X, mapper, n_threads)
+
+    def sum_left_out(
+        self,
+        ensemble: Ensemble,
+        matrix: BinnedMatrix,
+        draws: Sequence[tuple[RowSampler, int]],
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Out-of-bag sums of leaf values, and of how many trees."""
+        left_out = _rows_left_out(draws, n_threads)
+        total = np.zeros((matrix.n_samples, ensemble.n_values))
+        count = np.zeros(matrix.n_samples, dtype=np.int64)
+        for rows, block in code_blocks(matrix):
+            leaves = self.apply(ensemble, block, n_threads)
+            packed = left_out[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at bytes
+            for tree in range(ensemble.n_trees):
+                inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
+                nodes = leaves[inside, tree] + ensemble.offset[tree]
+                total[rows][inside] += ensemble.value[nodes]
+                count[rows] += inside
+        return total, count
+
+
+def _rows_left_out(draws: Sequence[tuple[RowSampler, int]], n_threads: int) -> np.ndarray:
+    """Which rows each tree did not see, one bit each: uint8 (n_trees, ceil(n_samples / 8))."""
+    with ThreadPoolExecutor(n_threads) as pool:
+        bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)
+        return np.stack(list(bits))
