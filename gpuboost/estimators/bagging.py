@@ -11,14 +11,13 @@ from sklearn.base import clone
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT
+from gpuboost.estimators.base_learners import checked_tree
 from gpuboost.estimators.documentation import documented
 from gpuboost.estimators.ensembles import TreeEnsemble
 from gpuboost.estimators.fitted import FeatureDraw
 from gpuboost.estimators.kinds import Classifier, Regressor
 from gpuboost.estimators.settings import draw_count, whole_or_share
 from gpuboost.estimators.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
-
-OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -34,26 +33,9 @@ class Bagging(TreeEnsemble):
 
     @property
     def _tree(self) -> Any:
-        return self._tree_class() if self.estimator is None else self._checked_estimator()
-
-    def _checked_estimator(self) -> SingleTree:
-        """The base estimator, if it is one of the trees there are."""
-        tree, name = self.estimator, type(self).__name__
-        if not isinstance(tree, self._tree_class):
-            trees = [self._tree_class, *self._tree_class.__subclasses__()]
-            allowed = " or ".join(tree_class.__name__ for tree_class in trees)
-            raise TypeError(
-                f"estimator must be None or a gpuboost {allowed}, got {tree!r:.80}; "
-                f"for other base learners use sklearn.ensemble.{name}"
-            )
-        for parameter in OF_THE_ENSEMBLE:
-            given, default = getattr(tree, parameter), getattr(self._tree_class(), parameter)
-            if given is not default and given != default:
-                raise ValueError(
-                    f"estimator has {parameter}={given!r:.80}, which belongs to the whole ensemble;"
-                    f" give it to {name}"
-                )
-        return tree
+        if self.estimator is None:
+            return self._tree_class()
+        return checked_tree(self.estimator, self._tree_class, type(self).__name__)
 
     def _empty_tree(self) -> SingleTree:
         return clone(self._tree)
