@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpuboost.data.dataset import Dataset
     from gpuboost.estimators import (
+        AdaBoostClassifier,
+        AdaBoostRegressor,
         BaggingClassifier,
         BaggingRegressor,
         DecisionTreeClassifier,
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
         ExtraTreeRegressor,
         ExtraTreesClassifier,
         ExtraTreesRegressor,
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
         RandomForestClassifier,
         RandomForestRegressor,
     )
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaBoostClassifier",
+    "AdaBoostRegressor",
     "BaggingClassifier",
     "BaggingRegressor",
     "Dataset",
@@ -33,6 +39,8 @@ __all__ = [
     "ExtraTreeRegressor",
     "ExtraTreesClassifier",
     "ExtraTreesRegressor",
+    "GradientBoostingClassifier",
+    "GradientBoostingRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
     "__version__",

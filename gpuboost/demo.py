@@ -232,9 +232,9 @@ def compare(job: Job, options: DemoOptions, step: Progress) -> Line:
 def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
     from sklearn import ensemble, tree
 
-    if job.is_ensemble:
-        return getattr(ensemble, job.estimator)(n_jobs=-1, **words)
-    return getattr(tree, job.estimator)(**words)
+    module = ensemble if job.is_ensemble else tree
+    model = getattr(module, job.estimator)(**words)
+    return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
 
 
 def _train(make: Callable[[], Any], job: Job) -> Outcome:

@@ -19,6 +19,10 @@ TREE_COST = {
     "RandomForestRegressor": 0.9,
     "ExtraTreesClassifier": 0.1,
     "ExtraTreesRegressor": 0.35,
+    "AdaBoostClassifier": 0.15,  # those below have one thread
+    "AdaBoostRegressor": 0.35,
+    "GradientBoostingClassifier": 0.35,
+    "GradientBoostingRegressor": 0.35,
 }
 
 
@@ -48,7 +52,7 @@ class Job:
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether it has several trees, and threads to give to scikit-learn."""
+        """Whether it has several trees."""
         return self.estimator in TREE_COST
 
 

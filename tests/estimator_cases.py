@@ -9,6 +9,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import gpuboost
 
+ONE_OUTPUT = {"AdaBoostRegressor"}
 NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
 
 
@@ -17,6 +18,8 @@ def make(name: str, **params):
     estimator = getattr(gpuboost, name)(device="numpy", n_jobs=1, random_state=0)
     if hasattr(estimator, "n_estimators"):
         estimator.set_params(n_estimators=5)
+    if name.startswith("GradientBoosting"):
+        estimator.set_params(learning_rate=0.5)
     return estimator.set_params(**params)
 
 

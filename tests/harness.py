@@ -132,7 +132,7 @@ class Problem:
     def finish(self, grown: Any, mapper: BinMapper, sampler: RowSampler, target: Target) -> Any:
         """The tree of a grown one."""
         if not self.boosting:
-            return finish_tree(grown, mapper, target, sampler.brief, self.options.score)
+            return finish_tree(grown, mapper, target, sampler.brief, self.options)
         scale = self.scale(sampler)
         rule = LeafRule(self.options.regularisation, 0.5)
         return finish_boosted(grown, mapper, scale, target.n_outputs, rule)

@@ -17,12 +17,15 @@ from scipy.sparse import csr_matrix
 
 import gpuboost
 from gpuboost import (
+    AdaBoostClassifier,
     BaggingClassifier,
     BaggingRegressor,
     Dataset,
     DecisionTreeClassifier,
     DecisionTreeRegressor,
     ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -37,6 +40,9 @@ forest = partial(RandomForestClassifier, n_estimators=3, device="numpy")
 values = partial(RandomForestRegressor, n_estimators=3, device="numpy")
 tree = partial(DecisionTreeClassifier, device="numpy")
 bagging = partial(BaggingClassifier, n_estimators=3, device="numpy")
+ada = partial(AdaBoostClassifier, n_estimators=3, device="numpy")
+boosting = partial(GradientBoostingRegressor, n_estimators=3, device="numpy")
+boosted_classes = partial(GradientBoostingClassifier, n_estimators=3, device="numpy")
 
 
 def with_value(value: float) -> np.ndarray:
@@ -150,7 +156,7 @@ BAD_PARAMETERS = [
     (tree, {"max_leaf_nodes": 1}, ValueError, "max_leaf_nodes must be an integer of at least 2"),
     (tree, {"ccp_alpha": 0.1}, NotImplementedError, "ccp_alpha=0.1: .* not built yet"),
     (tree, {"ccp_alpha": -1.0}, ValueError, "ccp_alpha"),
-    (forest, {"monotonic_cst": [1, 0, 0, 0]}, NotImplementedError, "not built yet"),
+    (forest, {"monotonic_cst": [1, 0]}, ValueError, "for each of the"),
     (forest, {"max_features": "auto"}, ValueError, "'sqrt', 'log2' or None"),
     (forest, {"max_features": 0}, ValueError, "max_features"),
     (forest, {"max_features": 1.5}, ValueError, "max_features"),
@@ -213,6 +219,41 @@ BAD_PARAMETERS = [
     (bagging, {"estimator": DecisionTreeClassifier(max_bins=9)}, ValueError, "max_bins=9, which"),
     (bagging, {"estimator": DecisionTreeClassifier(device="cpu")}, ValueError, "device='cpu'"),
     (bagging, {"estimator": DecisionTreeClassifier(max_depth=-2)}, ValueError, "max_depth"),
+    (ada, {"boosting": "both"}, ValueError, "boosting must be one of 'reweighting', 'resamp"),
+    (boosting, {"loss": "squared"}, ValueError, "loss must be one of 'squared_error', 'absol"),
+    (boosting, {"loss": "gamma"}, ValueError, "y"),
+    (boosting, {"loss": np.log}, TypeError, "must have the methods gradient"),
+    (boosted_classes, {"loss": "huber"}, ValueError, "loss must be one of 'log_loss', 'expon"),
+    (boosted_classes, {"loss": "exponential"}, ValueError, "for 2 classes, but y has 3"),
+    (boosting, {"loss": "quantile", "alpha": 1.0}, ValueError, "strictly between 0 and 1"),
+    (boosting, {"loss": "quantile", "alpha": []}, ValueError, "holds no level"),
+    (boosting, {"loss": "tweedie", "tweedie_power": 2.0}, ValueError, "loss='gamma' for 2"),
+    (boosting, {"learning_rate": -1.0}, ValueError, "learning_rate must be a number >= 0"),
+    (boosting, {"learning_rate": lambda i: "x"}, TypeError, r"learning_rate\(0\) must be"),
+    (boosting, {"n_estimators": 0}, ValueError, "n_estimators must be an integer of at least 1"),
+    (boosting, {"subsample": 0.0}, ValueError, "subsample must be a number > 0"),
+    (boosting, {"min_hessian_leaf": -1.0}, ValueError, "min_hessian_leaf must be a number >= 0"),
+    (boosting, {"max_features_per_level": 0}, ValueError, "max_features"),
+    (boosting, {"max_features_per_tree": 1.5}, ValueError, "max_features"),
+    (boosting, {"l1_regularization": -1}, ValueError, "l1_regularization must be a number >= 0"),
+    (boosting, {"l2_regularization": -1}, ValueError, "l2_regularization must be a number >= 0"),
+    (boosting, {"max_delta_step": 0.0}, ValueError, "max_delta_step must be a number > 0"),
+    (boosting, {"monotonic_cst": [1, 0]}, ValueError, "for each of the 4 features"),
+    (boosting, {"monotonic_cst": {"a": 1}}, ValueError, "X has no feature names"),
+    (boosted_classes, {"monotonic_cst": [1, 0, 0, 0]}, ValueError, "not supported there"),
+    (boosting, {"interaction_cst": [{9}]}, ValueError, "indices from 0 to 3"),
+    (boosting, {"interaction_cst": "some"}, ValueError, "interaction_cst must be one of"),
+    (boosting, {"interaction_cst": 3}, TypeError, "sequence of sets"),
+    (boosting, {"multi_strategy": "both"}, ValueError, "multi_strategy must be one of"),
+    (boosting, {"init": "one"}, ValueError, "init must be an estimator, 'zero' or None"),
+    (boosting, {"validation_fraction": 1.0}, ValueError, "validation_fraction"),
+    (boosting, {"n_iter_no_change": 0}, ValueError, "n_iter_no_change must be"),
+    (boosting, {"n_iter_no_change": 2, "tol": -1.0}, ValueError, "tol must be a number >= 0"),
+    (boosting, {"eval_metric": "auc"}, ValueError, "eval_metric of a regressor must be"),
+    (boosting, {"callbacks": 3}, TypeError, "callbacks must be a function"),
+    (boosting, {"importance_type": "cover"}, ValueError, "one of 'gain', 'count'"),
+    (boosting, {"criterion": "gini"}, ValueError, "criterion must be one of"),
+    (boosting, {"ccp_alpha": 0.1}, NotImplementedError, "cost-complexity pruning is not built"),
 ]
 
 

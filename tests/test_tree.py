@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import sklearn.tree
 from scipy.sparse import csr_matrix
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.inspection import partial_dependence
 
+import gpuboost
 from gpuboost import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -320,3 +321,31 @@ def test_misclassification_grows_a_tree():
     assert model.score(X, y) == 1.0
     tree = model.tree_
     np.testing.assert_allclose(tree.impurity, 1 - tree.value[:, 0].max(axis=1))
+
+
+@pytest.mark.parametrize("name", ["DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"])
+@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_monotonic_constraints_hold_everywhere(name, kind, direction):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=400)
+    estimator = getattr(gpuboost, name + kind)(
+        monotonic_cst=[direction, 0, 0], device="numpy", random_state=0
+    )
+    model = estimator.fit(X, y > 0 if kind == "Classifier" else y)
+    grid, line = np.linspace(-3, 3, 100), np.zeros((100, 3))
+    line[:, 0] = grid
+    for rest in rng.normal(size=(20, 2)):
+        line[:, 1:] = rest
+        values = model.predict_proba(line)[:, 1] if kind == "Classifier" else model.predict(line)
+        assert (direction * np.diff(values) >= 0).all()
+
+
+def test_monotonic_constraints_that_cannot_be_kept_are_refused():
+    X, y = load_iris(return_X_y=True)
+    tree = DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0])
+    with pytest.raises(ValueError, match="several classes or outputs"):
+        tree.fit(X, y)
+    with pytest.raises(ValueError, match="needs criterion='gini'"):
+        tree.set_params(criterion="entropy").fit(X, y > 0)

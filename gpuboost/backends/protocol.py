@@ -85,8 +85,10 @@ if TYPE_CHECKING:
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.tree import Tree
 
 
 class Backend(Protocol):
@@ -94,7 +96,8 @@ class Backend(Protocol):
 
     ``X`` is float32 or float64 (n, F) in any memory order: an array of NumPy, or for CUDA also one
     of CuPy on the device. What `predict` and `apply` return is where ``X`` is; the codes of a
-    `BinnedMatrix` are where the backend needs them.
+    `BinnedMatrix` are where the backend needs them. Weights, the arrays of a target and those of a
+    sampler are NumPy's, or for CUDA all of them may lie on its device.
     """
 
     name: str
@@ -145,3 +148,28 @@ class Backend(Protocol):
         count : int64 (n,)
             Trees that did not draw the row.
         """
+
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+
+
+class Booster(Protocol):
+    """A fit of gradient boosting: raw predictions of all its rows, where the backend has them.
+
+    What a round computes is fixed by `engine.boosting`, `engine.losses` and `Backend.grow`, bit by
+    bit; `backends.boosting.HostBooster` is the reference. Row sets are the training rows (0) and
+    those that are watched (1, 2, ...). One that has the matrix and the start of the training rows
+    has their raw predictions too.
+    """
+
+    def boost(self, number: int, learning_rate: float) -> list[Tree]:
+        """Fit the trees of round ``number`` and add them to the raw predictions of all rows."""
+
+    def rows_of_round(self, number: int) -> np.ndarray | None:
+        """Rows that round ``number`` is fitted on: bool (n,), None for all."""
+
+    def raw_predictions(self, rows: int = 0) -> np.ndarray:
+        """Raw predictions of a row set so far: float64 (n, columns), not to be written to."""
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""

@@ -21,10 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine import randomness
-from gpuboost.engine.scores import SQUARES, bounded, middle, newton_value
+from gpuboost.engine.scores import SQUARES, bounded, newton_value
 from gpuboost.engine.spec import GrownTree, Regularisation, Target, TreeOptions, TreeRows
 from gpuboost.engine.statistics import EXACT_BITS, SUM_BITS, VALUE_BITS, exponent_of, sum_bits
-from gpuboost.engine.tree import NodeValues, Tree, gain_unit, levels, with_values
+from gpuboost.engine.tree import (
+    NodeValues,
+    Tree,
+    gain_unit,
+    in_monotonic_order,
+    with_values,
+)
 
 if TYPE_CHECKING:
     from gpuboost.data.binning import BinMapper
@@ -72,9 +78,14 @@ class Scale:
         """The scale of a round, from its largest numbers: it depends on no order."""
         largest = int(exponent_of(made.gradient.reshape(-1, 1))[0])
         heaviest = int(exponent_of(made.hessian.reshape(-1, 1))[0])
-        rows = sum_bits(len(made.gradient))
+        return cls.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
+
+    @classmethod
+    def of_exponents(cls, largest: int, heaviest: int, n_rows: int, is_whole: bool) -> Scale:
+        """The same from the exponents of the largest gradient and hessian (`exponent_of`)."""
+        rows = sum_bits(n_rows)
         narrow = GRADIENT_BITS - largest, HESSIAN_BITS - heaviest
-        if made.whole is not None:
+        if is_whole:
             narrow = min(VALUE_BITS, EXACT_BITS - rows) - largest, 0
         return cls(*narrow, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
 
@@ -164,26 +175,6 @@ def newton_steps(
     step = newton_value(gradient, np.where(flat, 1.0, hessian), regular.l1, regular.l2)
     step = bounded(np.where(flat, 0.0, step), -regular.max_value, regular.max_value)
     if regular.monotonic is not None:
-        step[:, 0] = in_monotonic_order(step[:, 0], grown, regular)
+        largest, directions = regular.max_value, regular.monotonic
+        step[:, 0] = in_monotonic_order(step[:, 0], grown, directions, largest)
     return step
-
-
-def in_monotonic_order(
-    value: np.ndarray, grown: GrownTree, regular: Regularisation
-) -> np.ndarray:
-    """Values moved to the bounds that the monotonic splits above a node put to it."""
-    lower = np.full(len(value), -regular.max_value)
-    upper = -lower
-    sign_of = np.append(np.array(regular.monotonic), 0)  # a leaf's feature is -1
-    for nodes in levels(grown.left):
-        value[nodes] = bounded(value[nodes], lower[nodes], upper[nodes])
-        inner = np.flatnonzero(grown.left[nodes]) + nodes.start
-        left, sign = grown.left[inner], sign_of[grown.feature[inner]]
-        own = lower[inner], upper[inner]
-        between = middle(bounded(value[left], *own), bounded(value[left + 1], *own))
-        lower[left] = np.where(sign < 0, between, own[0])
-        upper[left] = np.where(sign > 0, between, own[1])
-        lower[left + 1] = np.where(sign > 0, between, own[0])
-        upper[left + 1] = np.where(sign < 0, between, own[1])
-    return value
-

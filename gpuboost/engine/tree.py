@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.numerics import midpoint
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, SQUARES
+from gpuboost.engine.scores import (
+    ENTROPY,
+    MISCLASSIFICATION,
+    NEWTON,
+    SQUARES,
+    bounded,
+    middle,
+)
 from gpuboost.engine.spec import (
     LEAF,
     MISSING_LEFT,
@@ -20,11 +27,14 @@ from gpuboost.engine.spec import (
     ONLY_MISSING_RIGHT,
     GrownTree,
     Target,
+    TreeOptions,
     TreeRows,
 )
 from gpuboost.engine.statistics import planes_to_float
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuboost.data.binning import BinMapper
 
 
@@ -118,12 +128,16 @@ def gain_unit(score: int, target: Target) -> float:
 
 
 def finish_tree(
-    grown: GrownTree, mapper: BinMapper, target: Target, rows: TreeRows, score: int
+    grown: GrownTree, mapper: BinMapper, target: Target, rows: TreeRows, options: TreeOptions
 ) -> Tree:
     """Turn the integers of a grown tree into thresholds, values and impurities."""
-    value, impurity, weight = node_values(grown, target, rows, score)
+    value, impurity, weight = node_values(grown, target, rows, options.score)
+    directions = options.regularisation.monotonic
+    if directions is not None:  # of one output, or of the second of two classes
+        ordered = in_monotonic_order(value[:, -1], grown, directions)
+        value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
     values = NodeValues(value, impurity, weight * rows.unit)
-    return with_values(grown, mapper, values, gain_unit(score, target))
+    return with_values(grown, mapper, values, gain_unit(options.score, target))
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,29 @@ def with_values(
         weight=values.weight,
         count=grown.count,
     )
+
+
+def in_monotonic_order(
+    value: np.ndarray, grown: GrownTree, directions: Sequence[int], largest: float = np.inf
+) -> np.ndarray:
+    """Values (m,) within the bounds that the monotonic splits above each node put to it.
+
+    The bounds are those of `backends.protocol`, with the values themselves in place of those that
+    splits were chosen by. No absolute value is above ``largest``.
+    """
+    value, lower, upper = value.copy(), np.full(len(value), -largest), np.full(len(value), largest)
+    sign_of = np.append(np.array(directions), 0)  # a leaf's feature is -1
+    for nodes in levels(grown.left):
+        value[nodes] = bounded(value[nodes], lower[nodes], upper[nodes])
+        inner = np.flatnonzero(grown.left[nodes]) + nodes.start
+        left, sign = grown.left[inner], sign_of[grown.feature[inner]]
+        own = lower[inner], upper[inner]
+        between = middle(bounded(value[left], *own), bounded(value[left + 1], *own))
+        lower[left] = np.where(sign < 0, between, own[0])
+        upper[left] = np.where(sign > 0, between, own[1])
+        lower[left + 1] = np.where(sign > 0, between, own[0])
+        upper[left + 1] = np.where(sign < 0, between, own[1])
+    return value
 
 
 def split_thresholds(grown: GrownTree, mapper: BinMapper) -> tuple[np.ndarray, np.ndarray]:

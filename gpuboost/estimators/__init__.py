@@ -1,6 +1,8 @@
 """What a user calls: estimators with scikit-learn's names, parameters and methods."""
 
+from gpuboost.estimators.adaboost import AdaBoostClassifier, AdaBoostRegressor
 from gpuboost.estimators.bagging import BaggingClassifier, BaggingRegressor
+from gpuboost.estimators.boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from gpuboost.estimators.forest import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -15,6 +17,8 @@ from gpuboost.estimators.tree import (
 )
 
 __all__ = [
+    "AdaBoostClassifier",
+    "AdaBoostRegressor",
     "BaggingClassifier",
     "BaggingRegressor",
     "DecisionTreeClassifier",
@@ -23,6 +27,8 @@ __all__ = [
     "ExtraTreeRegressor",
     "ExtraTreesClassifier",
     "ExtraTreesRegressor",
+    "GradientBoostingClassifier",
+    "GradientBoostingRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]

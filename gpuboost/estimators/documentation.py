@@ -8,16 +8,26 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # name -> (type, text), in the order in which they are told
 PARAMETERS = {
     "estimator": (
         "tree estimator",
-        "A gpuboost decision tree or extra-tree whose parameters the trees have; None: the\n"
-        "decision tree with its defaults. For others there is scikit-learn's class of this name.",
+        "A gpuboost decision tree or extra-tree whose parameters the trees have (in AdaBoost\n"
+        "scikit-learn's own trees too); None: a decision tree with the parameters there are here.\n"
+        "For other base learners there is scikit-learn's class of this name.",
     ),
-    "n_estimators": ("int", "Number of trees."),
+    "n_estimators": ("int", "Number of trees, at most so many where fitting can stop early."),
+    "learning_rate": ("float", "Multiplies the weight of each tree."),
+    "loss": (
+        "{'linear', 'square', 'exponential'}",
+        "How a row's error, as a share of the largest, counts in the weights of the next round.",
+    ),
+    "boosting": (
+        "{'reweighting', 'resampling'}",
+        "Give every tree all rows with their weights, or rows drawn in proportion to these.",
+    ),
     "criterion": (
         "str",
         "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
@@ -47,7 +57,12 @@ PARAMETERS = {
         "A split lowers the impurity, weighted by its share of the rows, by at least this much.",
     ),
     "ccp_alpha": ("float", "Pruning is not built yet: only 0.0 is allowed."),
-    "monotonic_cst": ("None", "Monotonic constraints are not built yet: only None is allowed."),
+    "monotonic_cst": (
+        "array-like of int of shape (n_features,), or dict",
+        "1 where the prediction (of the second class) must rise with a feature, -1 where it must\n"
+        "fall, 0 where it may do both; or these by name. Of two classes or one output, by 'gini'\n"
+        "or 'squared_error'.",
+    ),
     "class_weight": (
         "dict or str",
         "Weight of each class by its label; 'balanced': in inverse proportion to its rows; in\n"
@@ -133,23 +148,37 @@ ATTRIBUTES = (
     ("get_depth", "max_features_", "int"),
     ("n_estimators", "estimator_", "tree estimator, not fitted"),
     ("n_estimators", "estimators_", "list of fitted tree estimators; cannot be assigned"),
-    ("n_estimators", "estimators_samples_", "list of ndarray; the rows drawn for each tree"),
+    ("boosting", "estimator_weights_", "ndarray; weight of each tree, 2 alpha of a classifier"),
+    ("boosting", "estimator_errors_", "ndarray; weighted error of each tree in its round"),
+    (
+        "boosting predict_proba",
+        "training_error_bound_",
+        "ndarray; after each round, what the training error cannot exceed: the product of Z_t",
+    ),
+    ("bootstrap", "estimators_samples_", "list of ndarray; the rows drawn for each tree"),
     ("bootstrap_features", "estimators_features_", "list of ndarray; the features of each tree"),
     (
-        "n_estimators",
+        "bootstrap",
         "oob_score_",
         "float; with ``oob_score``, of the rows not all trees saw",
     ),
-    ("predict_proba n_estimators", "oob_decision_function_", f"{_OF_ROWS} n_classes); {_UNSEEN}"),
-    ("n_estimators", "oob_prediction_", f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}"),
+    ("predict_proba bootstrap", "oob_decision_function_", f"{_OF_ROWS} n_classes); {_UNSEEN}"),
+    ("bootstrap", "oob_prediction_", f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}"),
 )
 
 
-def documented(summary: str) -> Callable[[type], type]:
-    """Class decorator: make the docstring of an estimator from its fields."""
+def documented(
+    summary: str, parameters: Mapping[str, tuple[str, str]] | None = None
+) -> Callable[[type], type]:
+    """Class decorator: make the docstring of an estimator from its fields.
+
+    ``parameters`` are texts of its own, in the order in which they are told first.
+    """
+    texts = {**(parameters or {}), **PARAMETERS, **(parameters or {})}
 
     def fill_in(estimator: type) -> type:
-        parts = [summary, _notes(estimator), "Parameters\n----------\n" + _parameters(estimator)]
+        parts = [summary, _notes(estimator)]
+        parts.append("Parameters\n----------\n" + _parameters(estimator, texts))
         parts.append("Attributes\n----------\n" + _attributes(estimator))
         parts.append("Examples\n--------\n" + _example(estimator))
         estimator.__doc__ = "\n\n".join(parts) + "\n"
@@ -161,19 +190,19 @@ def documented(summary: str) -> Callable[[type], type]:
 def _notes(estimator: type) -> str:
     return (
         f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
-        "and attributes have its names. What is not built yet (pruning, monotonic constraints,\n"
-        "other criteria, classes of several outputs, sparse input) raises an error that says so.\n"
+        "and attributes have its names. What is not built yet (pruning, other criteria,\n"
+        "classes of several outputs, sparse input) raises an error that says so.\n"
         "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
         "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"
         "shows it."
     )
 
 
-def _parameters(estimator: type) -> str:
+def _parameters(estimator: type, texts: Mapping[str, tuple[str, str]]) -> str:
     lines = []
-    told = list(PARAMETERS)
+    told = list(texts)
     for item in sorted(fields(estimator), key=lambda item: told.index(item.name)):  # type: ignore
-        kind, text = PARAMETERS[item.name]
+        kind, text = texts[item.name]
         if item.name == "max_features":
             kind, text = MAX_FEATURES[hasattr(estimator, "estimator")]
         lines.append(f"{item.name} : {kind}, default={item.default!r}\n{indent(text, '    ')}")
@@ -191,12 +220,13 @@ def _attributes(estimator: type) -> str:
 
 def _example(estimator: type) -> str:
     name, table = estimator.__name__, "iris" if hasattr(estimator, "predict_proba") else "diabetes"
+    least = 0.5 if hasattr(estimator, "learning_rate") else 0.8  # its trees are small
     return (
         f">>> from sklearn.datasets import load_{table}\n"
         f">>> from gpuboost import {name}\n"
         f">>> X, y = load_{table}(return_X_y=True)\n"
         f">>> model = {name}(random_state=0).fit(X, y)\n"
-        ">>> bool(model.score(X, y) > 0.8)\n"
+        f">>> bool(model.score(X, y) > {least})\n"
         "True"
     )
 

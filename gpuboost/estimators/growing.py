@@ -73,7 +73,7 @@ def grow_trees(
     def finish(numbered: tuple[int, GrownTree]) -> Tree:
         tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        return finish_tree(grown, matrix.mapper, plan.target, sampler.brief, plan.options.score)
+        return finish_tree(grown, matrix.mapper, plan.target, sampler.brief, plan.options)
 
     trees = in_threads(finish, backend.grow(task), machine.n_threads)
     yield from with_progress(trees, len(plan.batch.trees), machine.verbose)

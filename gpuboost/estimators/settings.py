@@ -26,6 +26,7 @@ from gpuboost.data.parameters import (
 )
 from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
 from gpuboost.engine.spec import NO_LIMIT, TreeOptions
+from gpuboost.engine.statistics import total_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -96,23 +97,28 @@ def tree_options(
         Names and scores of the criteria there are.
     """
     check_unbuilt(tree)
-    leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
-    split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
     return TreeOptions(
         score=criterion_score(tree.criterion, criteria),
         random_thresholds=SPLITTERS[word_of("splitter", tree.splitter, SPLITTERS)],
-        max_depth=_limit(tree, "max_depth", 1),
-        min_samples_split=max(split, 2 * leaf),
-        min_samples_leaf=leaf,
-        min_weight_fraction_leaf=number_between(
-            "min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5
-        ),
-        min_impurity_decrease=number_between(
-            "min_impurity_decrease", tree.min_impurity_decrease, 0.0
-        ),
-        max_features=feature_count(tree.max_features, n_features),
-        max_leaf_nodes=_limit(tree, "max_leaf_nodes", 2),
+        **tree_limits(tree, n_samples, n_features),
     )
+
+
+def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
+    """Those of the options that limit the size of a tree, and the features of its nodes."""
+    leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
+    split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
+    least = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
+    gain = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
+    return {
+        "max_depth": _limit(tree, "max_depth", 1),
+        "min_samples_split": max(split, 2 * leaf),
+        "min_samples_leaf": leaf,
+        "min_weight_fraction_leaf": least,
+        "min_impurity_decrease": gain,
+        "max_features": feature_count(tree.max_features, n_features),
+        "max_leaf_nodes": _limit(tree, "max_leaf_nodes", 2),
+    }
 
 
 def check_unbuilt(tree: Any) -> None:
@@ -121,11 +127,6 @@ def check_unbuilt(tree: Any) -> None:
         raise NotImplementedError(
             f"ccp_alpha={tree.ccp_alpha!r}: cost-complexity pruning is not built yet, only 0.0 is "
             "allowed; limit the tree with max_depth, max_leaf_nodes or min_impurity_decrease"
-        )
-    if tree.monotonic_cst is not None:
-        raise NotImplementedError(
-            "monotonic_cst: monotonic constraints are not built yet, only None is allowed; "
-            "scikit-learn's estimator of the same name has them"
         )
 
 
@@ -214,7 +215,7 @@ def draw_count(
     if isinstance(max_samples, Integral):
         return integer_between("max_samples", max_samples, 1, MOST_DRAWS)
     share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
-    total = n_samples if weights is None else math.fsum(weights)  # in no particular order
+    total = n_samples if weights is None else total_of(weights)
     of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
     if share * total > MOST_DRAWS:
         raise ValueError(

@@ -10,6 +10,7 @@ from sklearn import tree as sklearn_tree
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.base import Prepared, TreeModel
@@ -125,7 +126,9 @@ class SingleTree(TreeParameters):
             Node numbers as in ``tree_``.
         """
         boolean("check_input", check_input)
-        return self._leaves(X)[:, 0]
+        leaves = self._leaves(X)
+        with working_on(leaves):
+            return leaves[:, 0]
 
     def decision_path(self, X: Any, check_input: bool = True) -> csr_matrix:
         """Nodes that each row passes.

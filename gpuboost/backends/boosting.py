@@ -1,0 +1,193 @@
+"""Rounds of gradient boosting on the host: what the NumPy and Numba backends share.
+
+    a round    gradients -> integers -> trees -> values of leaves -> raw predictions
+
+The steps are methods, so that a backend can put a faster one in place of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.coded import code_blocks, on_codes
+from gpuboost.engine import order_statistics, randomness
+from gpuboost.engine.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.sampling import ALL_ROWS, whole_weights
+from gpuboost.engine.spec import GrowTask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.host import HostBackend
+    from gpuboost.data.binning import BinnedMatrix
+    from gpuboost.engine.order_statistics import OrderStatistics
+    from gpuboost.engine.rounds import BoostTask, RowSet
+    from gpuboost.engine.spec import GrownTree, TreeRows
+    from gpuboost.engine.tree import Tree
+
+
+class HostBooster:
+    """See `gpuboost.backends.protocol.Booster`."""
+
+    order: OrderStatistics = order_statistics
+
+    def __init__(self, backend: HostBackend, task: BoostTask) -> None:
+        self.backend, self.task = backend, task
+        self._sets = (task.train, *task.watched)
+        own = task.train.raw.copy()
+        self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
+        self._whole = self._whole_hessian()
+        self._parameter: np.ndarray | None = None  # of the loss, in the last round
+        self._drawn: tuple[int, np.ndarray | None] = (-1, None)
+
+    # ---- what the trainer asks for -------------------------------------------------------------
+
+    def boost(self, number: int, learning_rate: float) -> list[Tree]:
+        """Fit the trees of a round, add them to the raw predictions, and return them."""
+        train, loss = self.task.train, self.task.loss
+        self._parameter = loss.round_parameter(
+            train.y, self._raw[0], train.weights, order=self.order
+        )
+        made = self.gradients(number)
+        scale = self.scale(made)
+        n_outputs = loss.columns if self.task.sums_outputs else 1
+        rule = LeafRule(self.task.options.regularisation, learning_rate)
+        trees = []
+        for column, grown in enumerate(self.grow(number, made, scale)):
+            mapper = self.task.matrix.mapper
+            tree = finish_boosted(grown, mapper, scale, n_outputs, rule)
+            leaf = self.leaves(tree, train.data, column)
+            if loss.refits_leaves:
+                inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)
+                tree = self.refitted(tree, inside, column, learning_rate)
+            trees.append((tree, leaf))
+        for column, (tree, leaf) in enumerate(trees):
+            self.update(self._raw[0], tree, leaf, column)
+            for rows, raw in zip(self._sets, self._raw, strict=True):
+                if not self._is_train(rows):
+                    self.update(raw, tree, self.leaves(tree, rows.data, None), column)
+        return [tree for tree, _ in trees]
+
+    def raw_predictions(self, rows: int = 0) -> np.ndarray:
+        """Raw predictions so far: float64 (n, columns)."""
+        return self._raw[rows]
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        own, loss = self._sets[rows], self.task.loss
+        weights = own.weights if weights is None else weights
+        return loss.mean_loss(own.y, self._raw[rows], weights, self._parameter)
+
+    def _is_train(self, rows: RowSet) -> bool:
+        """Whether raw predictions are those of the training rows."""
+        train = self.task.train
+        return rows.data is train.data and rows.raw is train.raw
+
+    # ---- the steps of a round ------------------------------------------------------------------
+
+    def gradients(self, number: int) -> Gradients:
+        """What the loss says of the training rows, and which of them are in this round."""
+        train, loss = self.task.train, self.task.loss
+        gradient, hessian = loss.gradients(train.y, self._raw[0], train.weights, self._parameter)
+        if loss.constant_hessian:
+            hessian = hessian[:, :1]
+        return Gradients(-gradient, hessian, self._whole, self.rows_of_round(number))
+
+    def rows_of_round(self, number: int) -> np.ndarray | None:
+        """Rows that the trees of a round are grown on: bool (n,), None for all."""
+        if self._drawn[0] != number:
+            self._drawn = number, self._draw(number)
+        return self._drawn[1]
+
+    def _draw(self, number: int) -> np.ndarray | None:
+        weights, sampler = self.task.train.weights, self.task.sampler
+        inside = None if weights is None or (weights > 0).all() else weights > 0
+        if sampler.method == ALL_ROWS:
+            return inside
+        inside = (sampler.draw_counts(number) > 0) & (True if inside is None else inside)
+        if not inside.any():
+            raise ValueError(
+                f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
+                "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
+            )
+        return inside
+
+    def scale(self, made: Gradients) -> Scale:
+        """Exponents of the round's integers."""
+        return Scale.of(made)
+
+    def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
+        """Grow the trees of a round together, as one frontier."""
+        task, n_trees = self.task, self.task.trees_per_round
+        first, width = number * n_trees, 1 if n_trees > 1 else task.loss.columns
+
+        def rows_of(tree: int) -> TreeRows:
+            key = randomness.stream_key(task.seed, randomness.ROUND_GRADIENT, tree)
+            column = tree - first
+            return self.quantised(made, scale, slice(column, column + width), key)
+
+        asked = GrowTask(
+            task.matrix,
+            scale.target(width),
+            scale.options(task.options, task.min_hessian),
+            rows_of=rows_of,
+            trees=range(first, first + n_trees),
+            seed=task.seed,
+            features_of=task.features_of,
+            n_threads=task.n_threads,
+            memory_budget=task.memory_budget,
+        )
+        return [grown for _, grown in self.backend.grow(asked)]
+
+    def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
+        """The rows of one tree in integers."""
+        return quantised(made, scale, columns, key)
+
+    def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
+        """The leaf of every row: int32 (n,).
+
+        ``column`` is that of the tree in this round if the rows are those of training.
+        """
+        ensemble, n_threads = Ensemble.of_one(tree), self.task.n_threads
+        if isinstance(data, np.ndarray):
+            return self.backend.apply(ensemble, data, n_threads)[:, 0]
+        coded, blocks = on_codes(ensemble), (block for _, block in code_blocks(data))
+        return np.concatenate([self.backend.apply(coded, b, n_threads)[:, 0] for b in blocks])
+
+    def refitted(
+        self,
+        tree: Tree,
+        leaf: np.ndarray,
+        column: int,
+        learning_rate: float,
+    ) -> Tree:
+        """The tree with the loss's own values in its leaves; ``leaf`` is -1 for rows left out."""
+        assert self._parameter is not None
+        train, leaves = self.task.train, np.flatnonzero(tree.left == 0)
+        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last one for leaf -1
+        place[leaves] = np.arange(len(leaves))
+        groups = self.order.groups_of(place[leaf], len(leaves))
+        found = self.task.loss.leaf_values(
+            train.y, self._raw[0], train.weights, groups, column, self._parameter, self.order
+        )
+        value = tree.value.copy()
+        value[leaves, 0] = found * learning_rate
+        return replace(tree, value=value)
+
+    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
+        """Add the values of the rows' leaves to raw predictions, in place."""
+        raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
+
+    def _whole_hessian(self) -> np.ndarray | None:
+        """The hessian of every round, if it is a whole number."""
+        train: RowSet = self.task.train
+        if not self.task.loss.constant_hessian:
+            return None
+        if train.weights is None:
+            return np.ones(len(train.raw), dtype=np.int32)
+        whole, unit = whole_weights(train.weights)
+        return whole if unit == 1.0 else None

@@ -1,0 +1,275 @@
+"""How a model of gradient boosting is fitted: the steps between checked data and the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.model_selection import train_test_split
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.rounds import BoostTask, RowSet
+from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.estimators import boosting_options as options
+from gpuboost.estimators.boosting_model import BoostedRounds
+from gpuboost.estimators.boosting_start import baseline, starting_at
+from gpuboost.estimators.boosting_stopping import (
+    EarlyStopping,
+    Followed,
+    RoundResult,
+    read_callbacks,
+)
+from gpuboost.estimators.fitted import Batch, FeatureDraw
+from gpuboost.estimators.growing import with_progress
+from gpuboost.estimators.metrics import read_metrics
+from gpuboost.estimators.settings import draw_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.protocol import Backend, Booster
+    from gpuboost.data.binning import BinMapper, BinnedMatrix
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.losses import Loss
+    from gpuboost.engine.tree import Tree
+    from gpuboost.estimators.settings import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a fit learns from, read, checked and binned.
+
+    Attributes
+    ----------
+    matrix : BinnedMatrix
+    y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+    weights : float64 (n,) or None
+    beside : float64 (n, columns) or None
+        What raw predictions start from beside a constant: offsets, and what ``init`` predicts.
+    init : estimator or None
+    evaluated : list of RowSet
+        Rows of ``eval_set``; their ``raw`` is what they start from beside the constant.
+    """
+
+    schema: FeatureSchema
+    matrix: BinnedMatrix
+    y: np.ndarray
+    weights: np.ndarray | None
+    beside: np.ndarray | None
+    init: Any
+    evaluated: list[RowSet]
+
+    @property
+    def mapper(self) -> BinMapper:
+        """Bins of the features."""
+        return self.matrix.mapper
+
+
+@dataclass(eq=False)
+class BoostingFit:
+    """One fit: what it is made of, and its rounds."""
+
+    estimator: Any
+    data: TrainingData
+    loss: Loss
+    backend: Backend
+    machine: Machine
+    before: BoostedRounds | None
+    trees: list[Tree] = field(default_factory=list)
+    train_scores: list[float] = field(default_factory=list)
+    oob_scores: list[float] = field(default_factory=list)
+    oob_improvements: list[float] = field(default_factory=list)
+    results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    best_round: int | None = None
+
+    # ---- what the rounds go by -----------------------------------------------------------------
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed; a warm start with no integer to go by keeps the one there was."""
+        given = self.estimator.random_state
+        if self.before is None or isinstance(given, (int, np.integer)):
+            return draw_seed(given)
+        return self.before.batches[-1].sampler.seed
+
+    @cached_property
+    def held_out(self) -> np.ndarray | None:
+        """Rows that early stopping sets aside: bool (n,)."""
+        patience = options.patience(self.estimator.n_iter_no_change)
+        share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
+        if patience is None or self.data.evaluated:
+            return None
+        n, y = len(self.data.y), self.data.y
+        classes = y if is_classifier(self.estimator) else None
+        chosen = train_test_split(
+            np.arange(n), test_size=share, random_state=self.seed, stratify=classes
+        )[1]
+        mask = np.zeros(n, dtype=bool)
+        mask[chosen] = True
+        return mask
+
+    @cached_property
+    def train(self) -> RowSet:
+        """The rows that trees are grown on: those held out have weight 0."""
+        data = self.data
+        weights = data.weights
+        if self.held_out is not None:
+            ones = np.ones(len(data.y)) if weights is None else weights
+            weights = np.where(self.held_out, 0.0, ones)
+        constant = self._baseline(weights)
+        raw = self._so_far(data.matrix, starting_at(len(data.y), constant, data.beside))
+        return RowSet(data.matrix, data.y, weights, raw)
+
+    def _baseline(self, weights: np.ndarray | None) -> np.ndarray:
+        """The constant that boosting starts from: float64 (columns,)."""
+        if self.before is not None:
+            return self.before.baseline
+        if self.estimator.init is not None:
+            return np.zeros(self.loss.columns)
+        return baseline(self.loss, self.data.y, weights, self.data.beside)
+
+    def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Raw predictions with the rounds that a warm start goes on from."""
+        if self.before is None:
+            return start
+        return start + self.before.raw(data, self.backend, self.machine.n_threads)
+
+    @cached_property
+    def followed(self) -> list[Followed]:
+        """Rows that metrics are taken of, and which metrics."""
+        metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
+        train, sets = self.train, []
+        if self.held_out is not None:
+            data = self.data
+            ones = np.ones(len(data.y)) if data.weights is None else data.weights
+            own = replace(train, weights=np.where(self.held_out, ones, 0.0))
+            sets.append(("validation", own))
+        for i, rows in enumerate(self.data.evaluated):
+            raw = self._so_far(rows.data, rows.raw + self._baseline(train.weights))
+            sets.append((f"validation_{i}", replace(rows, raw=raw)))
+        return [Followed(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
+
+    @cached_property
+    def sampler(self) -> RowSampler:
+        """Draws the rows of each round."""
+        n = len(self.data.y)
+        n_draws = options.rows_of_round(self.estimator.subsample, n)
+        method = ALL_ROWS if n_draws == n else WITHOUT_REPLACEMENT
+        return RowSampler(method, n, n_draws, self.seed)
+
+    @cached_property
+    def feature_draw(self) -> FeatureDraw | None:
+        """Draws the features of each tree."""
+        n = self.data.schema.n_features
+        count = options.FeatureCounts.of(self.estimator, n).tree
+        return None if count == n else FeatureDraw(n, count, replace=False)
+
+    def task(self) -> BoostTask:
+        """What the backend is asked for."""
+        draw, seed = self.feature_draw, self.seed
+        estimator, n = self.estimator, len(self.data.y)
+        least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
+        return BoostTask(
+            matrix=self.data.matrix,
+            train=self.train,
+            watched=tuple(each.rows for each in self.followed),
+            loss=self.loss,
+            options=options.boosting_options(estimator, n, self.data.schema, self.loss),
+            min_hessian=least,
+            sums_outputs=options.sums_outputs(estimator, self.loss),
+            sampler=self.sampler,
+            seed=seed,
+            features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
+            n_threads=self.machine.n_threads,
+        )
+
+    # ---- the rounds ----------------------------------------------------------------------------
+
+    def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
+        """All rounds; stops where early stopping, a callback or the monitor says so."""
+        task = self.task()
+        booster = self.backend.booster(task)
+        rates = options.learning_rates(self.estimator.learning_rate)
+        callbacks, stopping = read_callbacks(self.estimator.callbacks), self._early_stopping()
+        first = 0 if self.before is None else self.before.n_rounds
+        n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
+        check_more_rounds(n_rounds, first)
+        for number in with_progress(range(first, n_rounds), n_rounds - first, self.machine.verbose):
+            rate = rates(number)
+            self._round(booster, number, rate)
+            told = RoundResult(number, rate, self.train_scores[-1], self.results)
+            answers = [each(told) is True for each in callbacks]
+            answers.append(stopping is not None and stopping.stops(number, self._judged()))
+            answers.append(monitor is not None and monitor(number, self.estimator, vars(self)))
+            if any(answers):
+                break
+        if stopping is not None:
+            self.best_round = stopping.best_round
+        return self._model(task)
+
+    def _round(self, booster: Booster, number: int, rate: float) -> None:
+        """One round, and what is told of it."""
+        bag, oob = self._bags(booster, number)
+        before = None if oob is None else booster.mean_loss(0, oob)
+        self.trees += booster.boost(number, rate)
+        self.train_scores.append(booster.mean_loss(0, bag))
+        if before is not None:
+            self.oob_scores.append(booster.mean_loss(0, oob))
+            self.oob_improvements.append(before - self.oob_scores[-1])
+        for each in self.followed:
+            for name, score in each.scores(booster, self.loss).items():
+                self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
+
+    def _bags(self, booster: Booster, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights of the rows of a round, None for all, and of the others, None for none."""
+        inside = booster.rows_of_round(number)
+        if self.sampler.method == ALL_ROWS or inside is None:
+            return None, None
+        weights = self.train.weights
+        weights = np.ones(len(self.data.y)) if weights is None else weights
+        rest = np.where(inside, 0.0, weights)
+        return np.where(inside, weights, 0.0), rest if rest.any() else None
+
+    def _early_stopping(self) -> EarlyStopping | None:
+        """Judges by the last metric of the last rows, as XGBoost does."""
+        patience = options.patience(self.estimator.n_iter_no_change)
+        tol = number_between("tol", self.estimator.tol, 0.0)
+        if patience is None:
+            return None
+        metrics = self.followed[-1].metrics
+        return EarlyStopping(patience, tol, bool(metrics) and metrics[-1].greater_is_better)
+
+    def _judged(self) -> float:
+        last = self.results[self.followed[-1].name]
+        return last[list(last)[-1]][-1]
+
+    def _model(self, task: BoostTask) -> BoostedRounds:
+        old = () if self.before is None else self.before.ensemble.trees
+        first = len(old)
+        batch = Batch(range(first, first + len(self.trees)), self.sampler, None)
+        return BoostedRounds(
+            Ensemble.of((*old, *self.trees)),
+            self.data.matrix.mapper,
+            self.data.schema,
+            (*(() if self.before is None else self.before.batches), batch),
+            self.loss,
+            self._baseline(self.train.weights),
+            task.trees_per_round,
+            self.data.init,
+        )
+
+
+def check_more_rounds(n_rounds: int, first: int) -> None:
+    """A warm start can only add rounds."""
+    if n_rounds < first:
+        raise ValueError(
+            f"n_estimators={n_rounds} must be larger or equal to the {first} rounds there are when "
+            "warm_start=True; raise it, or fit with warm_start=False"
+        )
+    if n_rounds == first:
+        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

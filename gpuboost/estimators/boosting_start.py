@@ -1,0 +1,91 @@
+"""Where boosting starts: raw predictions before the first round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from gpuboost.engine.averages import weighted_mean
+
+if TYPE_CHECKING:
+    from gpuboost.engine.losses import Loss
+
+NEWTON_STEPS = 50  # at most, to find a baseline beside offsets; it takes some five
+LONGEST_STEP = 2.0
+SMALLEST_SHARE = 1e-7  # of a class, as an ``init`` estimator predicts it
+
+
+def baseline(
+    loss: Loss, y: np.ndarray, weights: np.ndarray | None, beside: np.ndarray | None
+) -> np.ndarray:
+    """Raw prediction of the best constant model: float64 (columns,).
+
+    Parameters
+    ----------
+    beside : float64 (n, columns) or None
+        What each row has beside the constant: offsets.
+    """
+    if beside is None:
+        return loss.baseline(y, weights)
+    if loss.refits_leaves or loss.constant_hessian:  # raw predictions are in the units of y
+        left = y.reshape(len(y), -1) - beside
+        if y.ndim > 1:
+            return loss.baseline(left, weights)
+        columns = (loss.baseline(left[:, k], weights) for k in range(loss.columns))
+        return np.array([found[k] for k, found in enumerate(columns)])
+    found = loss.baseline(y, weights) - weighted_mean(beside, weights)
+    for _ in range(NEWTON_STEPS):
+        gradient, hessian = loss.gradients(y, beside + found)
+        step = weighted_mean(gradient, weights) / weighted_mean(hessian, weights)
+        found = found - np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        if (np.abs(step) < 1e-12).all():
+            break
+    return found
+
+
+def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
+    """A clone of the ``init`` estimator, fitted; None for 'zero'."""
+    if isinstance(given, str):
+        if given != "zero":
+            raise ValueError(f"init must be an estimator, 'zero' or None, got {given!r}")
+        return None
+    init = clone(given)
+    return init.fit(X, y) if weights is None else init.fit(X, y, sample_weight=weights)
+
+
+def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
+    """What an ``init`` estimator predicts, as raw predictions: float64 (n, columns)."""
+    if not loss.is_classifier:
+        values = np.asarray(init.predict(X), dtype=np.float64)
+        values = loss.link.forward(values.reshape(len(values), -1))
+        return np.broadcast_to(values, (len(values), loss.columns)).copy()
+    shares = np.asarray(init.predict_proba(X), dtype=np.float64)
+    shares = np.clip(shares, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+    if loss.columns == 1:
+        return loss.link.forward(shares[:, 1])[:, None]
+    return np.log(shares)
+
+
+def read_offset(given: Any, n: int, columns: int) -> np.ndarray | None:
+    """Offsets that a user brings: float64 (n, columns)."""
+    if given is None:
+        return None
+    try:
+        offset = np.asarray(given, dtype=np.float64).reshape(n, -1)
+    except (TypeError, ValueError):
+        offset = np.zeros((0, 0))
+    if offset.shape != (n, columns) or not np.isfinite(offset).all():
+        shapes = f"({n},)" if columns == 1 else f"({n}, {columns})"
+        raise ValueError(
+            f"offset must hold finite numbers of shape {shapes}, a raw prediction to start from "
+            f"for each row, got {np.shape(given)} {given!r:.80}"
+        )
+    return offset
+
+
+def starting_at(n: int, constant: np.ndarray, beside: np.ndarray | None) -> np.ndarray:
+    """Raw predictions of n rows before the first round: float64 (n, columns)."""
+    raw = np.tile(constant, (n, 1))
+    return raw if beside is None else raw + beside

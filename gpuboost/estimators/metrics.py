@@ -1,0 +1,107 @@
+"""Metrics that boosting can follow from round to round: scikit-learn's by name, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn import metrics
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A number that says how good predictions are.
+
+    Attributes
+    ----------
+    name : str
+    score : callable
+        ``score(truth, prediction, sample_weight=None) -> float``.
+    takes : {"values", "classes", "probabilities", "raw"}
+        What it is given as prediction: a regressor's, the numbers of classes (the truth is numbered
+        as well), their probabilities (of the second class alone if there are two), or raw ones.
+    greater_is_better : bool
+    """
+
+    name: str
+    score: Callable[..., float]
+    takes: str
+    greater_is_better: bool = False
+
+
+def _area_under_roc(truth: np.ndarray, shares: np.ndarray, sample_weight: Any = None) -> float:
+    several = {} if shares.ndim == 1 else {"multi_class": "ovr"}
+    return float(metrics.roc_auc_score(truth, shares, sample_weight=sample_weight, **several))
+
+
+def _log_loss(truth: np.ndarray, shares: np.ndarray, sample_weight: Any = None) -> float:
+    n_classes = 2 if shares.ndim == 1 else shares.shape[1]
+    labels = np.arange(n_classes)
+    return float(metrics.log_loss(truth, shares, sample_weight=sample_weight, labels=labels))
+
+
+_OF_VALUES = {
+    "rmse": (metrics.root_mean_squared_error, False),
+    "mse": (metrics.mean_squared_error, False),
+    "mae": (metrics.mean_absolute_error, False),
+    "mape": (metrics.mean_absolute_percentage_error, False),
+    "r2": (metrics.r2_score, True),
+    "poisson_deviance": (metrics.mean_poisson_deviance, False),
+    "gamma_deviance": (metrics.mean_gamma_deviance, False),
+    "tweedie_deviance": (partial(metrics.mean_tweedie_deviance, power=1.5), False),
+}
+_OF_CLASSES = {
+    "accuracy": (metrics.accuracy_score, "classes", True),
+    "balanced_accuracy": (metrics.balanced_accuracy_score, "classes", True),
+    "error": (metrics.zero_one_loss, "classes", False),
+    "log_loss": (_log_loss, "probabilities", False),
+    "auc": (_area_under_roc, "probabilities", True),
+    "average_precision": (metrics.average_precision_score, "probabilities", True),
+}
+
+
+def named_metrics(is_classifier: bool) -> dict[str, Metric]:
+    """Metrics by name."""
+    if is_classifier:
+        return {
+            name: Metric(name, score, takes, greater)
+            for name, (score, takes, greater) in _OF_CLASSES.items()
+        }
+    return {
+        name: Metric(name, score, "values", greater)
+        for name, (score, greater) in _OF_VALUES.items()
+    }
+
+
+def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
+    """What a user asks to be followed, beside the loss.
+
+    Parameters
+    ----------
+    given : None, str, callable, or a list of these
+        Callables take (truth, prediction) or (truth, prediction, sample_weight=...), a prediction
+        being what `predict` returns, of a classifier the probabilities; smaller is better, unless
+        they have an attribute ``greater_is_better``.
+    """
+    if given is None:
+        return []
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    known = named_metrics(is_classifier)
+    return [_metric(each, known, is_classifier) for each in several]
+
+
+def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric:
+    if isinstance(given, str) and given in known:
+        return known[given]
+    if callable(given):
+        name = getattr(given, "__name__", type(given).__name__)
+        takes = "probabilities" if is_classifier else "values"
+        return Metric(name, given, takes, bool(getattr(given, "greater_is_better", False)))
+    kind = "classifier" if is_classifier else "regressor"
+    raise ValueError(
+        f"eval_metric of a {kind} must be a function (truth, prediction) -> number or one of "
+        f"{', '.join(map(repr, known))}, or a list of these, got {given!r:.80}"
+    )

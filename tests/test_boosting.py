@@ -1,0 +1,465 @@
+"""Gradient boosting: what users of scikit-learn and XGBoost expect of it, and what theory says."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn.ensemble
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from gpuboost import (
+    Dataset,
+    DecisionTreeRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+)
+
+LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie")
+
+
+def regressor(**params):
+    return GradientBoostingRegressor(
+        **{"device": "numpy", "n_jobs": 1, "random_state": 0, "n_estimators": 10, **params}
+    )
+
+
+def classifier(**params):
+    return GradientBoostingClassifier(
+        **{"device": "numpy", "n_jobs": 1, "random_state": 0, "n_estimators": 10, **params}
+    )
+
+
+def table(n=300, seed=0, n_classes=0):
+    """Features and a target, positive values or classes, that depends on three of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    signal = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=n)
+    if n_classes:
+        return X, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+    return X, np.exp(0.5 * signal)
+
+
+# ---- theory ------------------------------------------------------------------------------------
+
+
+def test_one_step_from_zero_with_squared_error_is_the_regression_tree():
+    X, y = table()
+    step = regressor(init="zero", learning_rate=1.0, n_estimators=1, max_depth=3).fit(X, y)
+    tree = DecisionTreeRegressor(device="numpy", max_depth=3, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(step.estimators_[0, 0].tree_.feature, tree.tree_.feature)
+    np.testing.assert_allclose(step.predict(X), tree.predict(X), rtol=1e-12)
+
+
+def test_a_round_of_squared_error_fits_what_is_left():
+    X, y = table()
+    model = regressor(n_estimators=8, learning_rate=0.3, max_depth=3).fit(X, y)
+    stages = [np.full(len(y), model.baseline_[0]), *model.staged_predict(X)]
+    for trees, before in zip(model.estimators_, stages, strict=False):
+        leaf = trees[0].apply(X)
+        left = y - before
+        for node in np.unique(leaf):
+            mean = left[leaf == node].mean()
+            np.testing.assert_allclose(
+                trees[0].tree_.value[node, 0, 0], 0.3 * mean, rtol=1e-9, atol=1e-12
+            )
+
+
+def test_with_exact_bins_squared_error_is_scikit_learns():
+    X, y = table(200)
+    ours = regressor(n_estimators=20).fit(X, y)
+    theirs = sklearn.ensemble.GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X, y)
+    np.testing.assert_allclose(ours.train_score_, theirs.train_score_, rtol=1e-6)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_training_loss_falls(loss):
+    X, y = table()
+    model = regressor(loss=loss, alpha=0.8).fit(X, y)
+    assert (np.diff(model.train_score_) < 0).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_the_training_loss_of_classes_falls(n_classes, strategy):
+    X, y = table(n_classes=n_classes)
+    model = classifier(multi_strategy=strategy).fit(X, y)
+    assert (np.diff(model.train_score_) < 0).all()
+    per_round = n_classes if strategy == "one_output_per_tree" and n_classes > 2 else 1
+    assert model.estimators_.shape == (10, per_round)
+    assert model.score(X, y) > 0.7
+
+
+def test_quantiles_cover_their_share_out_of_sample():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(6000, 3))
+    y = X[:, 0] + rng.normal(size=6000) * np.exp(X[:, 1])
+    levels = [0.1, 0.5, 0.9]
+    model = regressor(loss="quantile", alpha=levels, n_estimators=60, min_samples_leaf=50)
+    below = y[3000:, None] <= model.fit(X[:3000], y[:3000]).predict(X[3000:])
+    noise = np.sqrt(np.array(levels) * (1 - np.array(levels)) * (1 / 3000 + 1 / 3000))
+    assert (np.abs(below.mean(axis=0) - levels) < 4 * noise).all()
+
+
+def test_several_quantiles_are_the_models_of_each():
+    X, y = table()
+    both = regressor(loss="quantile", alpha=[0.2, 0.8]).fit(X, y)
+    assert both.predict(X).shape == (300, 2)
+    alone = regressor(loss="quantile", alpha=0.2).fit(X, y)
+    np.testing.assert_array_equal(both.predict(X)[:, 0], alone.predict(X))
+
+
+# ---- rounds ------------------------------------------------------------------------------------
+
+
+def test_stages_end_at_the_prediction():
+    X, y = table(n_classes=3)
+    model = classifier().fit(X, y)
+    *_, last = model.staged_decision_function(X)
+    np.testing.assert_allclose(last, model.decision_function(X), rtol=1e-12)
+    assert len(list(model.staged_predict(X))) == 10
+    *_, last = model.staged_predict_proba(X)
+    np.testing.assert_allclose(last, model.predict_proba(X), rtol=1e-9)
+    np.testing.assert_allclose(last.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("params", [{}, {"subsample": 0.5}, {"max_features": 2}])
+def test_a_warm_start_is_one_fit(params):
+    X, y = table()
+    whole = regressor(**params).fit(X, y)
+    parts = regressor(n_estimators=4, warm_start=True, **params).fit(X, y)
+    parts.set_params(n_estimators=10).fit(X, y)
+    assert len(parts.estimators_) == 10 and parts.n_estimators_ == 10
+    np.testing.assert_allclose(parts.predict(X), whole.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(parts.train_score_, whole.train_score_, rtol=1e-9)
+    with pytest.raises(ValueError, match="n_estimators=3 must be larger or equal to the 10"):
+        parts.set_params(n_estimators=3).fit(X, y)
+
+
+def test_learning_rates_may_depend_on_the_round():
+    X, y = table()
+    asked = []
+
+    def rate(number):
+        asked.append(number)
+        return 0.5 / (1 + number)
+
+    model = regressor(learning_rate=rate, n_estimators=4).fit(X, y)
+    assert asked == [0, 1, 2, 3]
+    assert (
+        model.train_score_[-1]
+        > regressor(learning_rate=0.5, n_estimators=4).fit(X, y).train_score_[-1]
+    )
+
+
+def test_subsampling_tells_the_rows_left_out():
+    X, y = table()
+    model = regressor(subsample=0.5).fit(X, y)
+    assert model.oob_improvement_.shape == model.oob_scores_.shape == (10,)
+    assert model.oob_improvement_[0] > 0 and model.oob_score_ == model.oob_scores_[-1]
+    assert not hasattr(regressor().fit(X, y), "oob_improvement_")
+
+
+def test_early_stopping_by_rows_set_aside():
+    X, y = table(600)
+    model = regressor(n_estimators=500, learning_rate=0.5, n_iter_no_change=3).fit(X, y)
+    assert model.n_estimators_ < 100
+    assert model.n_estimators_ == model.best_iteration_ + 4
+    assert len(model.validation_score_) == model.n_estimators_
+    assert model.validation_score_.argmin() == model.best_iteration_
+
+
+def test_early_stopping_by_an_evaluation_set_and_a_metric():
+    X, y = table(600, n_classes=2)
+    rest = (X[400:], y[400:])
+    model = classifier(
+        n_estimators=300, learning_rate=0.5, n_iter_no_change=5, eval_metric=["error", "auc"]
+    ).fit(X[:400], y[:400], eval_set=[(X[:100], y[:100]), rest])
+    assert list(model.evals_result_) == ["validation_0", "validation_1"]
+    scores = model.evals_result_["validation_1"]
+    assert list(scores) == ["log_loss", "error", "auc"]
+    assert model.n_estimators_ < 300
+    assert scores["auc"][model.best_iteration_] == max(scores["auc"])
+    assert scores["auc"][-1] == roc_auc_score(rest[1], model.predict_proba(rest[0])[:, 1])
+
+
+def test_metrics_of_ones_own_and_weights_of_evaluation_sets():
+    X, y = table()
+    weights = np.linspace(0, 1, len(y))
+
+    def bias(truth, prediction, sample_weight=None):
+        return np.average(prediction - truth, weights=sample_weight)
+
+    model = regressor(eval_metric=[bias, "mse"]).fit(X, y, eval_set=[(X, y), (X, y, weights)])
+    left = model.predict(X) - y
+    plain, weighted = model.evals_result_.values()
+    assert plain["bias"][-1] == pytest.approx(left.mean())
+    assert weighted["bias"][-1] == pytest.approx(np.average(left, weights=weights))
+    assert weighted["mse"][-1] == pytest.approx(np.average(left**2, weights=weights))
+    np.testing.assert_allclose(plain["squared_error"], model.train_score_, rtol=1e-12)
+
+
+def test_callbacks_and_the_monitor_may_stop():
+    X, y = table()
+    seen = []
+    model = regressor(callbacks=lambda told: seen.append(told.train_score) or told.number == 3)
+    assert model.fit(X, y).n_estimators_ == 4 and len(seen) == 4
+    np.testing.assert_array_equal(seen, model.train_score_)
+    stopped = regressor().fit(X, y, monitor=lambda number, estimator, facts: number == 1)
+    assert stopped.n_estimators_ == 2
+
+
+# ---- where it starts ---------------------------------------------------------------------------
+
+
+def test_offsets_are_where_raw_predictions_start():
+    rng = np.random.default_rng(2)
+    X, exposure = rng.normal(size=(2000, 3)), rng.uniform(0.1, 3.0, 2000)
+    rate = np.exp(0.5 * X[:, 0] - 1.0)
+    y = rng.poisson(rate * exposure).astype(float)
+    offset = np.log(exposure)
+    model = regressor(loss="poisson", n_estimators=40).fit(X, y, offset=offset)
+    np.testing.assert_allclose(
+        model.predict(X, offset=offset), model.predict(X) * exposure, rtol=1e-9
+    )
+    assert np.corrcoef(np.log(model.predict(X)), np.log(rate))[0, 1] > 0.9
+    total = np.exp(offset + model.baseline_[0]).sum()
+    assert total == pytest.approx(y.sum(), rel=1e-9)  # the best constant beside the offsets
+    shifted = regressor().fit(X, y, offset=offset)
+    np.testing.assert_allclose(
+        shifted.predict(X), regressor().fit(X, y - offset).predict(X), rtol=1e-6, atol=1e-9
+    )
+    with pytest.raises(ValueError, match=r"offset must hold finite numbers of shape \(2000,\)"):
+        model.predict(X, offset=offset[:5])
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_an_estimator_may_say_where_to_start(n_classes):
+    X, y = table(n_classes=n_classes)
+    init = LogisticRegression() if n_classes else LinearRegression()
+    make = classifier if n_classes else regressor
+    model = make(init=init, learning_rate=1e-9).fit(X, y)
+    alone = clone(init).fit(X, y)
+    if n_classes:
+        np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), rtol=1e-6)
+    else:
+        np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-6)
+    with pytest.raises(ValueError, match="init must be an estimator, 'zero' or None"):
+        make(init="one").fit(X, y)
+
+
+# ---- constraints and regularisation ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("as_names", [False, True])
+def test_monotonic_constraints_hold_everywhere(direction, as_names):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 3))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=500)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    given = {"a": direction} if as_names else [direction, 0, 0]
+    model = regressor(monotonic_cst=given, n_estimators=50, max_depth=5).fit(frame, y)
+    grid = np.linspace(-3, 3, 200)
+    for b, c in rng.normal(size=(20, 2)):
+        line = pd.DataFrame({"a": grid, "b": b, "c": c})
+        steps = direction * np.diff(model.predict(line))
+        assert (steps >= 0).all() and steps.max() > 0
+
+
+def test_interactions_are_held_to_their_groups():
+    X, y = table(500)
+    model = regressor(interaction_cst=[{0, 1}, {2}], max_depth=4, n_estimators=20).fit(X, y)
+    groups = [{0, 1}, {2}, {3, 4}]
+    for tree in (t.tree_ for t in model.estimators_[:, 0]):
+        paths = [(0, frozenset())]
+        while paths:
+            node, path = paths.pop()
+            if tree.children_left[node] < 0:
+                assert any(path <= group for group in groups)
+                continue
+            path = path | {int(tree.feature[node])}
+            paths += [(tree.children_left[node], path), (tree.children_right[node], path)]
+    alone = regressor(interaction_cst="no_interactions").fit(X, y)
+    assert all(
+        len(set(t.tree_.feature[t.tree_.feature >= 0])) <= 1 for t in alone.estimators_[:, 0]
+    )
+
+
+def test_regularisation_is_that_of_the_formula():
+    X, y = table()
+    l1, l2, rows = 3.0, 7.0, len(y)
+    model = regressor(
+        init="zero",
+        n_estimators=1,
+        learning_rate=1.0,
+        max_depth=1,
+        l1_regularization=l1,
+        l2_regularization=l2,
+    ).fit(X, y)
+    tree = model.estimators_[0, 0].tree_
+    leaf = model.estimators_[0, 0].apply(X)
+    for node in (1, 2):
+        total, count = y[leaf == node].sum(), (leaf == node).sum()
+        assert tree.value[node, 0, 0] == pytest.approx((total - l1) / (count + l2), rel=1e-9)
+    assert rows == sum(leaf > 0)
+    small = regressor(max_delta_step=0.01, learning_rate=1.0).fit(X, y)
+    assert max(np.abs(t.tree_.value).max() for t in small.estimators_[:, 0]) <= 0.01
+
+
+def test_limits_of_leaves_and_features():
+    X, y = table(500)
+    few = regressor(min_samples_leaf=100).fit(X, y)
+    assert all((t.tree_.n_node_samples >= 100).all() for t in few.estimators_[:, 0])
+    heavy = regressor(min_hessian_leaf=120.0).fit(X, y)
+    assert all((t.tree_.n_node_samples >= 120).all() for t in heavy.estimators_[:, 0])
+    best = regressor(max_leaf_nodes=5, max_depth=None).fit(X, y)
+    assert all(t.get_n_leaves() == 5 for t in best.estimators_[:, 0])
+    drawn = regressor(max_features_per_tree=1, max_depth=3).fit(X, y)
+    features = [set(t.tree_.feature[t.tree_.feature >= 0]) for t in drawn.estimators_[:, 0]]
+    assert all(len(own) <= 1 for own in features) and len(set.union(*features)) > 1
+    level = regressor(max_features_per_level=1, max_depth=3).fit(X, y)
+    for t in level.estimators_[:, 0]:
+        assert len(set(t.tree_.feature[1:3]) - {-2}) <= 1
+
+
+# ---- outputs, weights, kinds of input ----------------------------------------------------------
+
+
+def test_several_outputs_share_a_tree_or_have_one_each():
+    X, y = table()
+    both = np.column_stack([y, -3 * y + X[:, 3]])
+    shared = regressor().fit(X, both)
+    assert shared.estimators_.shape == (10, 1) and shared.predict(X).shape == both.shape
+    each = regressor(multi_strategy="one_output_per_tree").fit(X, both)
+    assert each.estimators_.shape == (10, 2)
+    assert min(shared.score(X, both), each.score(X, both)) > 0.5
+    with pytest.raises(ValueError, match="whose outputs cannot share a tree"):
+        regressor(multi_strategy="multi_output_tree", loss="absolute_error").fit(X, both)
+
+
+def test_a_row_of_weight_two_is_the_row_twice():
+    X, y = table(100)
+    weights = np.random.default_rng(0).integers(0, 3, 100).astype(float)
+    weighted = regressor(max_bins=255).fit(X, y, weights)
+    repeated = regressor().fit(
+        np.repeat(X, weights.astype(int), 0), np.repeat(y, weights.astype(int))
+    )
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-9)
+
+
+def test_class_weights_are_sample_weights():
+    X, y = table(200, n_classes=2)  # as many bins as values: weights do not move them
+    by_class = classifier(class_weight={0: 1.0, 1: 5.0}).fit(X, y)
+    by_row = classifier().fit(X, y, np.where(y == 1, 5.0, 1.0))
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+    assert classifier(class_weight="balanced").fit(X, y).predict(X).mean() > 0
+
+
+def test_categories_missing_values_and_datasets():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    kind, size = rng.choice(list("abcdefgh"), 400), rng.normal(size=400)
+    effect = dict(zip("abcdefgh", rng.normal(size=8), strict=True))
+    y = np.array([effect[k] for k in kind]) + (np.abs(size) > 1) + 0.1 * rng.normal(size=400)
+    frame = pd.DataFrame({"kind": pd.Categorical(kind), "size": size})
+    frame.loc[::7, "size"] = np.nan
+    model = regressor(n_estimators=50).fit(frame, y)
+    assert model.score(frame, y) > 0.9
+    data = Dataset(frame)
+    same = regressor(n_estimators=50).fit(data, y)
+    assert same.fingerprint() == model.fingerprint()
+    np.testing.assert_allclose(same.predict(data), model.predict(frame), rtol=1e-12)
+    strings = classifier().fit(frame, np.where(y > 0, "high", "low"))
+    assert set(strings.predict(frame)) <= {"high", "low"}
+
+
+def test_models_survive_pickling_and_cloning():
+    X, y = load_iris(return_X_y=True)
+    model = classifier().fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.fingerprint() == model.fingerprint()
+    assert clone(model).fit(X, y).fingerprint() == model.fingerprint()
+    assert model.apply(X).shape == (150, 10, 3)
+
+
+def test_the_seed_does_not_matter_where_nothing_is_drawn():
+    X, y = table()
+    X = np.column_stack([X, X[:, ::-1]])  # every column twice: ties go to the lower number
+    models = [regressor(random_state=seed).fit(X, y) for seed in (0, 1)]
+    np.testing.assert_array_equal(*[model.predict(X) for model in models])
+    assert not models[0].feature_importances_[5:].any()
+
+
+def test_importances_by_gain_and_by_count():
+    X, y = table()
+    model = regressor().fit(X, y)
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+    assert model.feature_importances_.argmax() == 2
+    counts = model.set_params(importance_type="count").feature_importances_
+    splits = sum(
+        np.bincount(t.tree_.feature[t.tree_.feature >= 0], minlength=5)
+        for t in model.estimators_[:, 0]
+    )
+    np.testing.assert_allclose(counts, splits / splits.sum())
+    with pytest.raises(ValueError, match="importance_type must be one of 'gain', 'count'"):
+        _ = model.set_params(importance_type="cover").feature_importances_
+
+
+class LogCosh:
+    """log cosh of the residual."""
+
+    def gradient(self, y, raw):
+        return np.tanh(raw - y)
+
+    def hessian(self, y, raw):
+        return np.ones_like(raw)  # an upper bound: Newton's step would be too long far out
+
+    def loss(self, y, raw):
+        return np.logaddexp(raw - y, y - raw) - np.log(2.0)
+
+
+def test_a_loss_of_ones_own():
+    X, y = table()
+    model = regressor(loss=LogCosh(), n_estimators=60).fit(X, y)
+    assert model.score(X, y) > 0.7 and (np.diff(model.train_score_) < 0).all()
+    with pytest.raises(TypeError, match="must have the methods gradient"):
+        regressor(loss=np.log).fit(X, y)
+
+
+class Logistic:
+    def gradient_hessian(self, y, raw):
+        p = 1.0 / (1.0 + np.exp(-raw))
+        return p - y, p * (1 - p)
+
+
+def test_a_loss_of_ones_own_for_classes_gives_probabilities():
+    X, y = table(n_classes=2)
+    own, built_in = classifier(loss=Logistic()).fit(X, y), classifier(init="zero").fit(X, y)
+    np.testing.assert_allclose(own.predict_proba(X), built_in.predict_proba(X), atol=0.02)
+    assert own.score(X, y) == pytest.approx(built_in.score(X, y), abs=0.02)
+
+
+# ---- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([1], "eval_set must be a list of"),
+        ([(np.zeros((3, 5)),)], "eval_set must be a list of"),
+        ([(np.zeros((3, 4)), np.zeros(3))], "expecting 5 features"),
+        ([(np.zeros((3, 5)), [0, 1, 7])], "which y of fit does not have"),
+    ],
+)
+def test_bad_evaluation_sets_say_what_is_wrong(rows, message):
+    X, y = table(n_classes=2)
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(X, y, eval_set=rows)
