@@ -18,7 +18,7 @@ from gpuboost.backends.numba import grow as growing
 from gpuboost.backends.numba._shared import numerics as compiled_numerics
 from gpuboost.backends.numba._shared import randomness as compiled_randomness
 from gpuboost.backends.numba._shared import scores as compiled_scores
-from gpuboost.backends.numba.words import Packing, choose_packing
+from gpuboost.backends.numba.words import MOST_ROWS, Packing, choose_packing
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import numerics, randomness, scores
@@ -83,9 +83,7 @@ def ensemble_of(task: GrowTask) -> Ensemble:
     """The trees of a task, grown and finished."""
     return Ensemble.of(
         [
-            finish_tree(
-                grown, task.matrix.mapper, task.target, task.rows_of(tree), task.options.score
-            )
+            finish_tree(grown, task.matrix.mapper, task.target, task.rows_of(tree), task.options)
             for tree, grown in NumbaBackend().grow(task)
         ]
     )
@@ -118,6 +116,11 @@ def elementwise(function: Any, n_arguments: int) -> Any:
         ("entropy_gain", 5),
         ("entropy_node", 2),
         ("misclassification_gain", 3),
+        ("newton_value", 4),
+        ("bounded", 3),
+        ("newton_term", 5),
+        ("newton_gain", 3),
+        ("middle", 2),
     ],
 )
 def test_compiled_scores_are_the_engine_s(name: str, n_arguments: int) -> None:
@@ -137,13 +140,13 @@ def test_compiled_log_is_the_engine_s() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["hash_index", "feature_rank", "threshold_draw", "left_key", "right_key"]
+    "name", ["hash_index", "feature_rank", "level_key", "threshold_draw", "left_key", "right_key"]
 )
 def test_compiled_hashes_are_the_engine_s(name: str) -> None:
     rng = np.random.default_rng(3)
     keys = rng.integers(0, 2**64, 5000, dtype=np.uint64)
     features = rng.integers(0, 2**20, 5000).astype(np.uint64)
-    arguments = (keys,) if name.endswith("_key") else (keys, features)
+    arguments = (keys,) if name in ("left_key", "right_key") else (keys, features)
     found = elementwise(getattr(compiled_randomness, name), len(arguments))(*arguments)
     assert np.array_equal(found, getattr(randomness, name)(*arguments))
 
@@ -185,7 +188,9 @@ def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing
     count_bits = hessian_bits if with_counts else 0
     mask = (1 << hessian_bits) - 1
     block = max(1, mask // weight)
-    return Packing(hessian_bits + count_bits, count_bits, mask, mask if with_counts else 0, block)
+    most_rows = mask if with_counts else MOST_ROWS
+    count_mask = mask if with_counts else 0
+    return Packing(hessian_bits + count_bits, count_bits, mask, count_mask, block, most_rows)
 
 
 # Blocks of few rows are added up one by one, blocks of 1023 rows as words.

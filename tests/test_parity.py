@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem, grow
-from tests.strategies import problems
+from tests.strategies import boosting_problems, problems
 
 PROPERTY = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -26,6 +26,21 @@ def test_numba_equals_numpy(problem: Problem) -> None:
     assert other == fingerprint
     for name in ("gain", "impurity", "weight", "count"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+@settings(PROPERTY, max_examples=300)
+@given(boosting_problems())
+def test_numba_grows_rounds_of_boosting_as_numpy(problem: Problem) -> None:
+    """Field by field, with one thread and with two."""
+    _, matrix, sampler, target = problem.prepare()
+    for n_threads in (1, 2):
+        task = problem.task(matrix, sampler, target, n_threads=n_threads)
+        pairs = zip(NumbaBackend().grow(task), NumpyBackend().grow(task), strict=True)
+        for (_, found), (_, expected) in pairs:
+            for column in fields(expected):
+                a, b = getattr(found, column.name), getattr(expected, column.name)
+                assert a.dtype == b.dtype, column.name
+                assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), column.name
 
 
 @PROPERTY

@@ -27,7 +27,8 @@ def source_stamp() -> str:
     """Digest of all sources that compiled code is made from."""
     engine = Path(__file__).parents[1] / "engine"
     sources = sorted(_NUMBA_SOURCES.glob("*.py"))
-    sources += [engine / f"{name}.py" for name in ("numerics", "randomness", "scores", "spec")]
+    compiled = ("numerics", "randomness", "scores", "gradients", "spec")
+    sources += [engine / f"{name}.py" for name in compiled]
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())

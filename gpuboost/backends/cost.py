@@ -95,6 +95,10 @@ class Work:
     numba: float
     cuda: float = math.inf
 
+    def repeated(self, times: int) -> Work:
+        """The same work so many times, one after the other."""
+        return Work(self.program, times * self.numpy, times * self.numba, times * self.cuda)
+
 
 def growth_amount(
     n_samples: int, n_looked_at: int, n_trees: int, max_depth: int, n_channels: int

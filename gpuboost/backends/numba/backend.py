@@ -1,175 +1,31 @@
-"""The Numba backend: compiled calls, one per tree, on a pool of threads of our own."""
+"""The Numba backend: compiled for the CPU, on threads of our own."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gpuboost.backends.left_out import sum_left_out
+from gpuboost.backends.host import HostBackend
 from gpuboost.backends.numba import prediction
 from gpuboost.backends.numba.binning import bin_matrix
-from gpuboost.backends.numba.channels import Channels
-from gpuboost.backends.numba.grow import grow
-from gpuboost.backends.numba.histograms import SLOTS
-from gpuboost.backends.numba.layout import (
-    SPLIT,
-    Limits,
-    Matrix,
-    Problem,
-    Rows,
-    Scratch,
-    Statistics,
-)
-from gpuboost.backends.numba.threads import contiguous, in_order
-from gpuboost.backends.numba.words import choose_packing
-from gpuboost.data.binning import fit_bin_mapper
-from gpuboost.engine.sampling import root_key
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import GrownTree
-from gpuboost.engine.tree import gain_unit
+from gpuboost.backends.numba.booster import NumbaBooster
+from gpuboost.backends.numba.tree_grower import TreeGrower
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    import numpy as np
+
+    from gpuboost.backends.protocol import Booster
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import GrowTask, Target, TreeRows
+    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.spec import GrownTree, GrowTask
 
 
-def matrix_of(binned: BinnedMatrix) -> Matrix:
-    """A binned matrix for compiled code."""
-    mapper = binned.mapper
-    return Matrix(
-        codes=contiguous(binned.codes, np.uint8),
-        n_bins=contiguous(mapper.n_bins, np.int64),
-        center=contiguous(mapper.center, np.float64),
-        has_missing=contiguous(binned.n_missing > 0, np.bool_),
-        is_categorical=contiguous(mapper.is_categorical, np.bool_),
-        missing_code=int(mapper.missing_code),
-        any_categorical=bool(mapper.is_categorical.any()),
-    )
-
-
-def limits_of(task: GrowTask, rows: TreeRows, root_hessian: int) -> Limits:
-    """Limits of one tree."""
-    options = task.options
-    fraction = np.float64(options.min_weight_fraction_leaf)
-    min_hessian = max(int(np.ceil(fraction * np.float64(root_hessian))), 1)
-    min_samples_leaf = int(options.min_samples_leaf)
-    if rows.inside is None and rows.weight.max() <= 1:  # the hessian counts the rows
-        min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
-    return Limits(
-        score=int(options.score),
-        is_regression=task.target.classes is None,
-        has_weightless=rows.inside is not None,
-        stops_at_pure=task.target.classes is not None and options.score == SQUARES,
-        random_thresholds=bool(options.random_thresholds),
-        max_depth=int(options.max_depth),
-        min_samples_split=int(options.min_samples_split),
-        min_samples_leaf=min_samples_leaf,
-        min_hessian=min_hessian,
-        max_features=int(options.max_features),
-        max_leaf_nodes=int(options.max_leaf_nodes),
-        min_impurity_decrease=float(options.min_impurity_decrease),
-        gain_unit=gain_unit(options.score, task.target),
-        root_hessian=float(root_hessian),
-    )
-
-
-def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
-    """Targets and weights of one tree for compiled code."""
-    target = task.target
-    empty, none = np.zeros((0, 0)), np.zeros(0)
-    wide = target.wide if rows.wide is None else rows.wide
-    return Statistics(
-        weight=contiguous(rows.weight, np.int32),
-        inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
-        classes=contiguous(none if target.classes is None else target.classes, np.int32),
-        values=contiguous(empty if target.values is None else target.values, np.int32),
-        wide=contiguous(empty if wide is None else wide, np.int64),
-        n_classes=int(target.n_classes),
-        draws=bool(rows.draws),
-    )
-
-
-def make_scratch(n_samples: int, n_features: int) -> Scratch:
-    """Zeroed space for one thread."""
-    gains = np.zeros(SLOTS)
-    return Scratch(
-        totals=np.zeros(256, np.int64),
-        occupied=np.zeros(4, np.uint64),
-        bins=np.zeros(SLOTS, np.int64),
-        prefix=np.zeros(SLOTS, np.int64),
-        gains=gains,
-        patterns=gains.view(np.int64),
-        wide=np.zeros((3, 256), np.int64),
-        sums=np.zeros((3, SLOTS), np.int64),
-        missing=np.zeros(3, np.int64),
-        per_bin=np.zeros((3, 256), np.int64),
-        keys=np.zeros(256),
-        order=np.zeros(256, np.int64),
-        codes=np.zeros(n_samples, np.uint8),
-        ranks=np.zeros(n_features, np.int64),
-        likely=np.zeros(n_features, np.int64),
-        mask=np.zeros(16, np.uint32),
-        split=np.zeros(1, SPLIT),
-    )
-
-
-def make_rows(n_samples: int) -> Rows:
-    """Space for the rows of one thread's tree."""
-    return Rows(
-        row=np.empty(n_samples, np.uint32),
-        word=np.empty(n_samples, np.int64),
-        spare_row=np.empty(n_samples, np.uint32),
-        spare_word=np.empty(n_samples, np.int64),
-    )
-
-
-def make_channels(n_samples: int, target: Target) -> Channels | None:
-    """Zeroed space for nodes of several channels."""
-    k = target.n_channels
-    if k == 1:
-        return None
-    values = np.zeros((0, 0), np.int32) if target.values is None else target.values
-    return Channels(
-        values=contiguous(values, np.int32),
-        state=np.zeros(3, np.int64),
-        by_class=np.zeros(k, np.int64),
-        sums=np.zeros(k, np.int64),
-        present=np.zeros(k, np.int64),
-        position=np.zeros(k, np.int64),
-        word=np.zeros(n_samples, np.int64),
-        totals=np.zeros((k, 256), np.int64),
-        hessian=np.zeros(256, np.int64),
-        counts=np.zeros(256, np.int64),
-        left=np.zeros(SLOTS, np.int64),
-        left_hessian=np.zeros(SLOTS, np.int64),
-        left_count=np.zeros(SLOTS, np.int64),
-        right_terms=np.zeros((2, SLOTS)),
-        left_terms=np.zeros((2, SLOTS)),
-    )
-
-
-class NumbaBackend:
+class NumbaBackend(HostBackend):
     """Compiled for the CPU; see `gpuboost.backends.protocol`."""
 
     name = "numba"
-
-    def fit_bins(
-        self,
-        X: np.ndarray,
-        is_categorical: np.ndarray,
-        max_bins: int,
-        weights: np.ndarray | None,
-        n_threads: int,
-    ) -> BinnedMatrix:
-        """Learn the bins of ``X`` (n, F) and code it."""
-        mapper = fit_bin_mapper(X, is_categorical, max_bins, weights, n_threads)
-        return self.bin(X, mapper, n_threads)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""
@@ -183,56 +39,10 @@ class NumbaBackend:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X, n_threads)
 
-    def sum_left_out(
-        self,
-        ensemble: Ensemble,
-        matrix: BinnedMatrix,
-        draws: Sequence[tuple[RowSampler, int]],
-        n_threads: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Out-of-bag sums of leaf values, and of how many trees."""
-        return sum_left_out(self, ensemble, matrix, draws, n_threads)
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+        return NumbaBooster(self, task)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, ``n_threads`` at a time; yields them in order."""
         yield from TreeGrower(task).grow_all()
-
-
-class TreeGrower:
-    """Grows trees of one task on any thread; space of a thread is kept between its trees."""
-
-    def __init__(self, task: GrowTask) -> None:
-        self.task = task
-        self.matrix = matrix_of(task.matrix)
-        self._local = threading.local()
-        values = task.target.values
-        self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
-
-    def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
-        """All trees in order; a few more than threads are grown ahead of the consumer."""
-        trees = list(self.task.trees)
-        yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
-
-    def grow_tree(self, tree: int) -> GrownTree:
-        """Grow one tree."""
-        task = self.task
-        tree_rows = task.rows_of(tree)
-        weight = tree_rows.weight
-        limits = limits_of(task, tree_rows, int(weight.sum(dtype=np.int64)))
-        packing = choose_packing(
-            self._largest_value, int(weight.max()), limits.min_samples_leaf > 1
-        )
-        rows, scratch, channels = self._space()
-        features = contiguous(np.unique(task.tree_features(tree)), np.int32)
-        problem = Problem(self.matrix, features, limits, packing, scratch)
-        key = np.uint64(root_key(task.seed, tree))
-        columns, sums = grow(problem, channels, statistics_of(task, tree_rows), rows, key)
-        return GrownTree(*(*columns, sums))
-
-    def _space(self) -> tuple[Rows, Scratch, Channels | None]:
-        """This thread's space."""
-        if not hasattr(self._local, "space"):
-            n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
-            channels = make_channels(n, self.task.target)
-            self._local.space = make_rows(n), make_scratch(n, n_features), channels
-        return self._local.space

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import helper, inlined, randomness
-from gpuboost.backends.numba.histograms import unpack_prefix, wide_prefix, word_prefix
+from gpuboost.backends.numba.histograms import prefix_sums
 from gpuboost.backends.numba.scan import beats, best_of_sums, keep, take_missing
 from gpuboost.engine.spec import MISSING_LEFT, MISSING_UNSEEN, ONE_HOT_LEVELS
 
@@ -89,17 +89,13 @@ def write_mask(mask, codes, order, m, chosen, is_alone):
             mask[code >> 5] |= bit
 
 
-@helper
-def _totals_per_category(problem, members, feature):
-    """Occupied categories in `Scratch.bins` and their sums in `Scratch.per_bin`; their number."""
-    matrix, scratch = problem.matrix, problem.scratch
-    has_missing = matrix.has_missing[feature]
-    width = matrix.missing_code + 1 if has_missing else matrix.n_bins[feature]
-    if members.is_wide:
-        m = wide_prefix(problem, members, feature, width)
-    else:
-        m = word_prefix(problem, members, feature, width)
-        unpack_prefix(problem, m)
+@inlined
+def take_categories(problem, feature, m):
+    """Of ``m`` sums up to each bin in `Scratch.sums`, what each occupied category holds.
+
+    Leaves them in `Scratch.per_bin`, their codes in `Scratch.bins`; returns their number.
+    """
+    scratch = problem.scratch
     m = take_missing(problem, feature, m)
     sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, 0
     before = (np.int64(0), np.int64(0), np.int64(0))
@@ -117,8 +113,15 @@ def _totals_per_category(problem, members, feature):
 @helper
 def offer_category(problem, members, feature, rank):
     """The best split of a categorical feature; whether it could split."""
-    scratch, node = problem.scratch, members.node
-    m = _totals_per_category(problem, members, feature)
+    m = prefix_sums(problem, members, feature)
+    return offer_category_sums(problem, members.node, feature, rank, m)
+
+
+@helper
+def offer_category_sums(problem, node, feature, rank, m):
+    """The same from ``m`` sums up to each bin in `Scratch.sums`."""
+    scratch = problem.scratch
+    m = take_categories(problem, feature, m)
     is_seen = scratch.missing[1] > 0
     if m + np.int64(is_seen) < 2:
         return False

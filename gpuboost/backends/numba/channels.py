@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba._shared import inlined
-from gpuboost.backends.numba.words import Packing, gradient_of, hessian_of, pack
+from gpuboost.backends.numba.words import MOST_ROWS, Packing, gradient_of, hessian_of, pack
+from gpuboost.engine.scores import NEWTON
 
-CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1)  # a row's word: class, weight
+CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MOST_ROWS)  # a row's word: class, weight
 PAIR, FIELDS, HISTOGRAMS, SUMMED = 0, 1, 2, 3
 MANY_ROWS = 1024  # of a node, above which going over all bins costs less than more work per row
 # Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
@@ -37,6 +38,7 @@ class Channels(NamedTuple):
     Attributes
     ----------
     values : int32 (n, K), or (0, 0) for classes
+        Of outputs, to be multiplied by the weights, or gradients.
     state : int64 (3,)
         Of the node: number of channels looked at, way to add up, bits of a field.
     by_class : int64 (K,)
@@ -72,11 +74,27 @@ class Channels(NamedTuple):
 
 
 @inlined
-def is_pure_node(channels, rows, words):
+def is_pure_node(limits, channels, rows, words):
     """Whether a node is pure; fills ``sums`` and ``present``."""
+    if limits.has_gradients:
+        return _add_gradients(channels, rows)
     if channels.values.size:
         return _add_outputs(channels, rows, words)
     return _add_classes(channels, words)
+
+
+@inlined
+def _add_gradients(channels, rows):
+    """Sums of every gradient; whatever they are, the node is not pure."""
+    values, sums = channels.values, channels.sums
+    n_outputs = values.shape[1]
+    channels.state[0] = n_outputs
+    for k in range(n_outputs):
+        channels.present[k], sums[k] = k, 0
+    for i in range(rows.size):
+        for k in range(n_outputs):
+            sums[k] += values[rows[i], k]
+    return False
 
 
 @inlined
@@ -140,7 +158,7 @@ def _sort_few(items, n):
 
 
 @inlined
-def prepare_words(channels, node, words, packing):
+def prepare_words(problem, channels, node, words):
     """Choose how the node adds up, and fill ``word``."""
     state, n_present = channels.state, channels.state[0]
     bits, rest = np.int64(0), node.hessian
@@ -149,14 +167,14 @@ def prepare_words(channels, node, words, packing):
         rest >>= 1
     if channels.values.size:
         state[1] = HISTOGRAMS
-    elif n_present == 2 and node.hessian < PAIR_UP_TO:
+    elif n_present == 2 and node.hessian < PAIR_UP_TO and problem.limits.score != NEWTON:
         state[1] = PAIR
     else:
         crowded = SUMMED if words.size > MANY_ROWS else HISTOGRAMS
         state[1] = FIELDS if n_present * bits <= 64 else crowded
     state[2] = bits
     if state[1] == PAIR:
-        _pair_words(channels, node, words, packing)
+        _pair_words(channels, node, words, problem.packing)
         return
     for i in range(words.size):
         weight = hessian_of(words[i], CHANNEL_PACKING)

@@ -23,7 +23,14 @@ from gpuboost.backends.numba.channels import (
     is_pure_node,
     prepare_words,
 )
+from gpuboost.backends.numba.choice import (
+    first_groups,
+    forget_levels,
+    narrowed,
+    pass_on_groups,
+)
 from gpuboost.backends.numba.layout import NODE
+from gpuboost.backends.numba.newton import pass_on_bounds
 from gpuboost.backends.numba.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.partition import is_constant, load_rows, split_rows
 from gpuboost.backends.numba.queue import pop_heap, push_heap
@@ -53,21 +60,22 @@ def is_pure(limits, words, node, packing):
 
 
 @inlined
-def evaluate(problem, channels, rows, node):
-    """Find the split of a new node and keep it in the node; False if it is a leaf."""
-    limits = problem.limits
+def evaluate(problem, channels, rows, nodes, k, open_groups):
+    """Find the split of new node ``k`` and keep it in the node; False if it is a leaf."""
+    limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
         return False
+    problem = narrowed(problem, nodes, k, open_groups)
     row = rows.row[node.start : node.start + node.count]
     word = rows.word[node.start : node.start + node.count]
     if channels is None:
-        if is_pure(limits, word, node, problem.packing):
+        if (not limits.has_gradients) and is_pure(limits, word, node, problem.packing):
             return False
         find_split(problem, None, node, row, word)
     else:
-        if is_pure_node(channels, row, word):
+        if is_pure_node(limits, channels, row, word):
             return False
-        prepare_words(channels, node, word, problem.packing)
+        prepare_words(problem, channels, node, word)
         own_word = channels.word[: node.count]
         if channels.state[1] == PAIR:
             find_split(problem, None, node, row, own_word)
@@ -87,6 +95,8 @@ def accept(limits, scratch, node):
         return False
     if limits.score == SQUARES:
         rise = rise / np.float64(node.hessian)
+    if limits.needs_gain and rise == 0.0:
+        return False
     if limits.min_impurity_decrease > 0.0:
         decrease = rise * limits.gain_unit / limits.root_hessian + EPSILON
         if not decrease >= limits.min_impurity_decrease:
@@ -107,7 +117,7 @@ def set_node(node, start, count, gradient, hessian, key, depth):
 
 
 @inlined
-def make_children(nodes, k, n_nodes, n_left):
+def make_children(problem, nodes, k, n_nodes, n_left):
     """The two children of node ``k``, at ``n_nodes`` and after."""
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes
@@ -117,6 +127,7 @@ def make_children(nodes, k, n_nodes, n_left):
     gradient, hessian = node.gradient - gradient, node.hessian - hessian
     start, count = node.start + n_left, node.count - n_left
     set_node(right, start, count, gradient, hessian, right_key(key), depth)
+    pass_on_bounds(problem, node, left, right)
 
 
 @allocating
@@ -131,11 +142,13 @@ def add_mask(masks, n_masks, mask):
 
 
 @allocating
-def enlarge(nodes):
-    """Room for twice as many nodes."""
-    larger = np.empty(2 * nodes.size, NODE)
-    larger[: nodes.size] = nodes
-    return larger
+def enlarge(nodes, waiting, open_groups):
+    """Room for twice as many nodes, and for what is kept beside them."""
+    n, size = nodes.size, 2 * nodes.size
+    larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
+    more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
+    larger[:n], more_waiting[:n], more_groups[:n] = nodes, waiting, open_groups
+    return larger, more_waiting, more_groups
 
 
 @entry
@@ -147,12 +160,15 @@ def grow(problem, channels, statistics, rows, root_key):
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
     masks, n_masks = np.empty((0, 16), np.uint32), 0
     set_node(nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
+    nodes[0].lower, nodes[0].upper = -limits.max_value, limits.max_value
+    open_groups = first_groups(problem, nodes.size)
+    forget_levels(scratch)
     n_nodes, n_waiting, n_leaves = 1, 0, 1
     best_first = limits.max_leaf_nodes != NO_LIMIT
     first_new = 0
     while True:
         for k in range(first_new, n_nodes):
-            if not evaluate(problem, channels, rows, nodes[k]):
+            if not evaluate(problem, channels, rows, nodes, k, open_groups):
                 continue
             if scratch.split[0].categorical:
                 masks = add_mask(masks, n_masks, scratch.mask)
@@ -166,18 +182,15 @@ def grow(problem, channels, statistics, rows, root_key):
         if n_waiting == 0 or n_leaves >= limits.max_leaf_nodes:
             break
         if n_nodes + 2 > nodes.size:
-            nodes = enlarge(nodes)
-            larger = np.empty(nodes.size, np.int32)
-            larger[:n_waiting] = waiting[:n_waiting]
-            waiting = larger
+            nodes, waiting, open_groups = enlarge(nodes, waiting, open_groups)
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
         n_left = split_rows(matrix, rows, nodes[k], masks)
-        make_children(nodes, k, n_nodes, n_left)
+        make_children(problem, nodes, k, n_nodes, n_left)
+        pass_on_groups(problem.constraints, nodes, k, open_groups)
         first_new = n_nodes
         n_nodes += 2
         n_leaves += 1
     columns, order = number_nodes(nodes, n_nodes, masks)
-    one_channel = channels is None
-    sums = leaf_sums(nodes, order, columns[5], statistics, rows, packing, one_channel)
+    sums = leaf_sums(nodes, order, columns[5], statistics, rows, packing, channels is None)
     return columns, sums

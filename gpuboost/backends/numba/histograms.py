@@ -105,6 +105,18 @@ def wide_prefix(problem, members, feature, width):
     return width
 
 
+@inlined
+def prefix_sums(problem, members, feature):
+    """Sums up to each bin, field by field, of any node; returns the number of bins."""
+    matrix = problem.matrix
+    width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
+    if members.is_wide:
+        return wide_prefix(problem, members, feature, width)
+    m = word_prefix(problem, members, feature, width)
+    unpack_prefix(problem, m)
+    return m
+
+
 @helper
 def _wide_totals(problem, members, feature):
     """Totals of each bin in `Scratch.wide`, by packed partial sums of ``block`` rows."""

@@ -19,6 +19,8 @@ NODE = np.dtype(
         ("draw", np.float64),
         ("left_gradient", np.int64),
         ("left_hessian", np.int64),
+        ("lower", np.float64),  # bounds of its value (NEWTON)
+        ("upper", np.float64),
         ("feature", np.int32),
         ("left", np.int32),
         ("category", np.int32),
@@ -74,11 +76,13 @@ class Limits(NamedTuple):
     """`spec.TreeOptions` of one tree, with what depends on its rows worked out.
 
     ``has_weightless``: there are rows of weight 0 in the tree; ``stops_at_pure``: once a split has
-    two pure sides no other can be better (two classes and SQUARES).
+    two pure sides no other can be better (two classes and SQUARES). ``l1``, ``l2`` and
+    ``max_value`` are of NEWTON.
     """
 
     score: int
     is_regression: bool
+    has_gradients: bool
     has_weightless: bool
     stops_at_pure: bool
     random_thresholds: bool
@@ -87,10 +91,32 @@ class Limits(NamedTuple):
     min_samples_leaf: int
     min_hessian: int
     max_features: int
+    level_features: int
+    has_interactions: bool
+    hashed_order: bool
+    needs_gain: bool
     max_leaf_nodes: int
     min_impurity_decrease: float
     gain_unit: float
     root_hessian: float
+    l1: float
+    l2: float
+    max_value: float
+
+
+class Constraints(NamedTuple):
+    """What is asked of single features.
+
+    Attributes
+    ----------
+    monotonic : int64 (F,), or empty
+        Direction in which values may change with a feature, 0 for both (NEWTON).
+    groups : uint64 (F, W)
+        Groups of interactions that hold a feature, a bit each; (F, 0) without.
+    """
+
+    monotonic: np.ndarray
+    groups: np.ndarray
 
 
 class Rows(NamedTuple):
@@ -106,7 +132,9 @@ class Scratch(NamedTuple):
     """Space of one thread, kept between features, nodes and trees.
 
     Histograms are zero between features. ``gains`` has room for whole blocks of eight, and
-    ``patterns`` are the same bytes as int64.
+    ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
+    features are known, by depth, and the rank of the last one of each. ``chosen``: the features
+    that a node may look at.
     """
 
     totals: np.ndarray
@@ -124,16 +152,23 @@ class Scratch(NamedTuple):
     codes: np.ndarray
     ranks: np.ndarray
     likely: np.ndarray
+    chosen: np.ndarray
+    level_depth: np.ndarray
+    level_last: np.ndarray
     mask: np.ndarray
     split: np.ndarray
 
 
 class Problem(NamedTuple):
-    """All that stays the same while a tree grows; ``features`` are those of the tree, int32."""
+    """All that stays the same while a tree grows; ``features``, int32, are those of the tree.
+
+    `choice.narrowed` puts those in their place that one node may look at.
+    """
 
     matrix: Matrix
     features: np.ndarray
     limits: Limits
+    constraints: Constraints
     packing: Packing
     scratch: Scratch
 
@@ -159,6 +194,7 @@ class Statistics(NamedTuple):
     inside : bool (n,), or empty: rows of positive weight
     classes : int32 (n,), or empty
     values : int32 (n, K), or (0, 0)
+    gradient : int32 (n, K), or (0, 0)
     wide : int64 (n, P), or (0, 0): leaf sums are class weights
     n_classes : int
     draws : bool
@@ -169,6 +205,7 @@ class Statistics(NamedTuple):
     inside: np.ndarray
     classes: np.ndarray
     values: np.ndarray
+    gradient: np.ndarray
     wide: np.ndarray
     n_classes: int
     draws: bool

@@ -16,7 +16,7 @@ from gpuboost.engine.spec import MISSING_LEFT
 def load_rows(statistics, packing, one_channel, rows):
     """Fill ``rows`` with the rows of the tree; returns their number, gradient and hessian.
 
-    With several channels the gradient field of a word holds the class.
+    With several channels the gradient field of a word holds the class, 0 for outputs.
     """
     n, gradient, hessian = 0, np.int64(0), np.int64(0)
     for i in range(statistics.weight.size):
@@ -26,10 +26,12 @@ def load_rows(statistics, packing, one_channel, rows):
         field = np.int64(0)
         if statistics.classes.size:
             field = np.int64(statistics.classes[i])
-        elif one_channel:
+        elif one_channel and statistics.values.size:
             field = np.int64(statistics.values[i, 0])
         if one_channel:
             field *= weight
+            if statistics.gradient.size:
+                field = np.int64(statistics.gradient[i, 0])
         rows.row[n], rows.word[n] = i, pack(field, weight, packing)
         gradient += field
         hessian += weight

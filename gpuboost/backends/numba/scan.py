@@ -13,8 +13,13 @@ import numpy as np
 
 from gpuboost.backends.numba._shared import NAN, helper, inlined, randomness, scores
 from gpuboost.backends.numba.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
+from gpuboost.backends.numba.newton import (
+    newton_split_gain,
+    newton_sums_gains,
+    newton_word_gains,
+)
 from gpuboost.backends.numba.words import gradient_of, hessian_of
-from gpuboost.engine.scores import ENTROPY, SQUARES
+from gpuboost.engine.scores import ENTROPY, NEWTON, SQUARES
 from gpuboost.engine.spec import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -29,8 +34,13 @@ entropy_node, misclassification_gain = scores.entropy_node, scores.misclassifica
 
 
 @inlined
-def gain_of(score, gl, hl, g, h):
-    """Gain of one split, whatever the score."""
+def split_gain(problem, node, feature, left_gradient, left_hessian):
+    """Gain of one split from integers, whatever the score; -1 if NEWTON does not allow it."""
+    score = problem.limits.score
+    if score == NEWTON:
+        return newton_split_gain(problem, node, feature, left_gradient, left_hessian)
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    gl, hl = np.float64(left_gradient), np.float64(left_hessian)
     if score == SQUARES:
         return squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
     return class_gain(score, gl, hl, g, h)
@@ -51,7 +61,7 @@ def class_gain(score, gl, hl, g, h):
 
 @inlined
 def beats(split, gain, rank):
-    """Whether a candidate goes before the best so far; gains are not negative."""
+    """Whether a candidate goes before the best so far, none if its gain is -1."""
     return (gain > split.gain) | ((gain == split.gain) & (rank < split.rank))
 
 
@@ -107,7 +117,8 @@ def offer_numeric(problem, members, feature, rank):
     if has_missing:
         before = scratch.prefix[m - 2] if m > 1 else np.int64(0)
         is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (scratch.prefix[m - 1] != before)
-    if is_seen | (limits.score != SQUARES) | (limits.min_samples_leaf > 1):
+    by_words = (limits.score == SQUARES) | (limits.score == NEWTON)
+    if is_seen | (not by_words) | (limits.min_samples_leaf > 1):
         unpack_prefix(problem, m)
         return offer_sums(problem, members.node, feature, rank, m)
     return offer_words(problem, members.node, feature, rank, m)
@@ -115,11 +126,14 @@ def offer_numeric(problem, members, feature, rank):
 
 @inlined
 def offer_words(problem, node, feature, rank, m):
-    """SQUARES, nothing missing, rows not counted: the common case, straight from words."""
+    """SQUARES or NEWTON, nothing missing, rows not counted: straight from words."""
     packing, scratch = problem.packing, problem.scratch
-    prefix = scratch.prefix
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
-    padded = squares_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
+    prefix, padded = scratch.prefix, m
+    if problem.limits.score == NEWTON:
+        newton_word_gains(problem, node, feature, m)
+    else:
+        g, h = np.float64(node.gradient), np.float64(node.hessian)
+        padded = squares_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
     j = first_largest(scratch.patterns, padded)
     if j < 0:
         first = np.int64(0)
@@ -206,11 +220,11 @@ def best_of_sums(problem, node, feature, first, last):
     may_right, may_left = missing_directions(problem, node, feature)
     j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        sums_gains(problem, node, first, last, False)
+        sums_gains(problem, node, feature, (first, last), False)
         j = first_largest(scratch.patterns, last)
         gain = scratch.gains[j] if j >= 0 else -1.0
     if may_left:
-        sums_gains(problem, node, first, last, True)
+        sums_gains(problem, node, feature, (first, last), True)
         other = first_largest(scratch.patterns, last)
         if other >= 0:
             found = scratch.gains[other]
@@ -220,23 +234,31 @@ def best_of_sums(problem, node, feature, first, last):
 
 
 @helper
-def sums_gains(problem, node, first, last, with_missing):
-    """Gains of positions [first, last) of `Scratch.sums`, -1 before them and where not valid."""
+def sums_gains(problem, node, feature, positions, with_missing):
+    """Gains of a range of `Scratch.sums`, -1 before it and where a split is not valid."""
     limits, scratch = problem.limits, problem.scratch
-    sums, gains, missing = scratch.sums, scratch.gains, scratch.missing
+    sums, gains, (first, last) = scratch.sums, scratch.gains, positions
+    missing = (scratch.missing[0], scratch.missing[1], scratch.missing[2])
+    h_values = node.hessian - missing[1]  # of the rows that have a value
+    if not with_missing:
+        missing, h_values = (np.int64(0), np.int64(0), np.int64(0)), np.int64(0)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
-    h_values = node.hessian - missing[1]
+    if limits.score == NEWTON:
+        newton_sums_gains(problem, node, feature, positions, (missing[0], missing[1]))
+    elif limits.score == SQUARES:
+        for j in range(first, last):
+            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
+            gains[j] = squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+    else:
+        for j in range(first, last):
+            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
+            gains[j] = class_gain(limits.score, gl, hl, g, h)
     for j in range(first):
         gains[j] = -1.0
     for j in range(first, last):
-        left_g, left_h, left_c = sums[0, j], sums[1, j], sums[2, j]
-        valid = True
-        if with_missing:
-            valid = (left_h > 0) & (left_h < h_values)
-            left_g, left_h, left_c = left_g + missing[0], left_h + missing[1], left_c + missing[2]
-        valid &= is_allowed(limits, node, left_h, left_c)
-        gain = gain_of(limits.score, np.float64(left_g), np.float64(left_h), g, h)
-        gains[j] = gain if valid else -1.0
+        valid = is_allowed(limits, node, sums[1, j] + missing[1], sums[2, j] + missing[2])
+        valid &= (h_values == 0) | ((sums[1, j] > 0) & (sums[1, j] < h_values))
+        gains[j] = gains[j] if valid else -1.0
 
 
 @inlined

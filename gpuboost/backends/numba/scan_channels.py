@@ -26,6 +26,7 @@ from gpuboost.backends.numba.channels import (
     WEIGHT_MASK,
     ordering_channel,
 )
+from gpuboost.backends.numba.newton import part_term
 from gpuboost.backends.numba.scan import (
     beats,
     first_largest,
@@ -34,7 +35,7 @@ from gpuboost.backends.numba.scan import (
     missing_directions,
 )
 from gpuboost.backends.numba.thresholds import draw_bin, gather_codes, weighted_code_range
-from gpuboost.engine.scores import ENTROPY, SQUARES
+from gpuboost.engine.scores import ENTROPY, NEWTON, SQUARES
 from gpuboost.engine.spec import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -45,6 +46,7 @@ from gpuboost.engine.spec import (
 squares_term, squares_gain = scores.squares_term, scores.squares_gain
 entropy_term, entropy_gain = scores.entropy_term, scores.entropy_gain
 entropy_node, misclassification_gain = scores.entropy_node, scores.misclassification_gain
+newton_gain = scores.newton_gain
 
 _ONE = np.uint64(1)
 _LOW_SIX = np.uint64(63)
@@ -56,29 +58,37 @@ def offer_channels(problem, channels, members, feature, rank):
     """Look at one feature; whether it could split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     gather_codes(matrix.codes, feature, members.row, scratch.codes)
-    is_categorical = matrix.is_categorical[feature]
-    random = problem.limits.random_thresholds and not is_categorical
+    random = problem.limits.random_thresholds and not matrix.is_categorical[feature]
     drawn = _two_sides(problem, members, feature) if random else _NO_DRAW
     if random and drawn[1] < 0:
         return False
     _add_up(problem, channels, members)
-    m = _take_occupied(problem, channels, feature, _list_bins(scratch), is_categorical)
-    could = m + np.int64(scratch.missing[1] > 0) >= 2
-    if could:
-        first, last, alone = 0, np.int64(1) if random else m, False
-        if is_categorical:
-            first, last, alone = _order_categories(problem, channels, members.node, feature, m)
-        _add_terms(problem, channels, members.node, m, alone)
-        best = _best(problem, channels, members.node, feature, (first, last))
-        if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
-            _keep_best(problem, channels, feature, rank, best, drawn)
-            if is_categorical:
-                scratch.split[0].categorical = 1
-                write_mask(scratch.mask, scratch.bins, scratch.order, m, best[0], alone)
-            elif not random and best[0] + 1 < m:
-                scratch.split[0].next_bin = scratch.bins[best[0] + 1]
+    could = _offer_totals(problem, channels, members.node, feature, rank, drawn)
     _clear(channels, scratch)
     return could
+
+
+@helper
+def _offer_totals(problem, channels, node, feature, rank, drawn):
+    """The best split of a feature by its histograms; whether it could split."""
+    scratch, is_categorical = problem.scratch, problem.matrix.is_categorical[feature]
+    m = _take_occupied(problem, channels, feature, _list_bins(scratch), is_categorical)
+    if m + np.int64(scratch.missing[1] > 0) < 2:
+        return False
+    is_drawn = problem.limits.random_thresholds and not is_categorical
+    first, last, alone = 0, np.int64(1) if is_drawn else m, False
+    if is_categorical:
+        first, last, alone = _order_categories(problem, channels, node, feature, m)
+    _add_terms(problem, channels, node, m, alone)
+    best = _best(problem, channels, node, feature, (first, last))
+    if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
+        _keep_best(problem, channels, feature, rank, best, drawn)
+        if is_categorical:
+            scratch.split[0].categorical = 1
+            write_mask(scratch.mask, scratch.bins, scratch.order, m, best[0], alone)
+        elif not is_drawn and best[0] + 1 < m:
+            scratch.split[0].next_bin = scratch.bins[best[0] + 1]
+    return True
 
 
 @inlined
@@ -115,6 +125,7 @@ def _add_up(problem, channels, members):
         for i in range(n):
             weight = word[i] & WEIGHT_MASK
             channels.hessian[codes[i]] += weight
+            weight = np.int64(1) if problem.limits.has_gradients else weight
             for k in range(channels.values.shape[1]):
                 channels.totals[k, codes[i]] += weight * channels.values[members.row[i], k]
     elif state[1] == FIELDS:
@@ -255,8 +266,8 @@ def _order_categories(problem, channels, node, feature, m):
 @helper
 def _add_terms(problem, channels, node, m, alone):
     """Terms of the score of all candidates, added up over the channels in their order."""
-    scratch, score, missing = problem.scratch, problem.limits.score, problem.scratch.missing
-    is_seen, h = missing[1] > 0, np.float64(node.hessian)
+    scratch, limits, missing = problem.scratch, problem.limits, problem.scratch.missing
+    is_seen = missing[1] > 0
     for side in range(2):
         for j in range(m):
             channels.right_terms[side, j], channels.left_terms[side, j] = 0.0, 0.0
@@ -266,17 +277,19 @@ def _add_terms(problem, channels, node, m, alone):
             here = _value(channels, scratch, p, scratch.bins[j])
             running = here if alone else running + here
             channels.left[j] = running
-        g = np.float64(channels.sums[p])
-        _add_channel(score, channels, channels.right_terms, m, g, h, (np.int64(0), np.int64(0)))
+        sums = (np.float64(channels.sums[p]), np.int64(0), np.int64(0))
+        _add_channel(limits, channels, channels.right_terms, node, m, sums)
         if is_seen:
             here = _value(channels, scratch, p, problem.matrix.missing_code)
-            _add_channel(score, channels, channels.left_terms, m, g, h, (here, missing[1]))
+            sums = (sums[0], here, missing[1])
+            _add_channel(limits, channels, channels.left_terms, node, m, sums)
 
 
 @inlined
-def _add_channel(score, channels, terms, m, g, h, missing):
-    """Add one channel's terms; ``missing``: its gradient and hessian that go left as well."""
-    left, left_hessian = channels.left, channels.left_hessian
+def _add_channel(limits, channels, terms, node, m, sums):
+    """Add one channel's terms; ``sums``: of the node, and missing ones that go left as well."""
+    left, left_hessian, score = channels.left, channels.left_hessian, limits.score
+    g, h, missing = sums[0], np.float64(node.hessian), sums[1:]
     if score == SQUARES:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
@@ -286,6 +299,11 @@ def _add_channel(score, channels, terms, m, g, h, missing):
             gl = np.float64(left[j] + missing[0])
             terms[0, j] += entropy_term(gl)
             terms[1, j] += entropy_term(g - gl)
+    elif score == NEWTON:
+        for j in range(m):
+            gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
+            terms[0, j] += part_term(limits, node, gl, hl)
+            terms[1, j] += part_term(limits, node, g - gl, h - hl)
     else:
         for j in range(m):
             gl = np.float64(left[j] + missing[0])
@@ -297,7 +315,7 @@ def _best(problem, channels, node, feature, positions):
     """Best position of the range, its gain, and where missing values go."""
     scratch, none, last = problem.scratch, np.int64(0), positions[1]
     may_right, may_left = missing_directions(problem, node, feature)
-    node_term = _node_term(problem.limits.score, channels, np.float64(node.hessian))
+    node_term = _node_term(problem.limits, channels, node)
     terms = channels.right_terms
     j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
@@ -317,13 +335,15 @@ def _best(problem, channels, node, feature, positions):
 
 
 @inlined
-def _node_term(score, channels, h):
+def _node_term(limits, channels, node):
     """The node's own part of a gain."""
-    total = 0.0
+    total, score, h = 0.0, limits.score, np.float64(node.hessian)
     for p in range(channels.state[0]):
         g = np.float64(channels.sums[p])
         if score == ENTROPY:
             total += entropy_term(g)
+        elif score == NEWTON:
+            total += part_term(limits, node, g, h)
         elif score != SQUARES:
             total = max(total, g)
     return entropy_node(total, h) if score == ENTROPY else total
@@ -348,6 +368,9 @@ def _gains(problem, channels, node, sums, positions, missing):
             gain = squares_gain(terms[0, j], hl, h - hl)
         elif score == ENTROPY:
             gain = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
+        elif score == NEWTON:
+            gain = newton_gain(terms[0, j], terms[1, j], node_term) + 0.0  # never -0.0
+            valid &= gain >= 0.0
         else:
             gain = misclassification_gain(terms[0, j], terms[1, j], node_term)
         gains[j] = gain if valid else -1.0

@@ -9,24 +9,23 @@ import numpy as np
 
 from gpuboost.backends.numba._shared import inlined
 from gpuboost.backends.numba.categories import offer_category
+from gpuboost.backends.numba.choice import LAST_RANK, SMALLEST_RANK
 from gpuboost.backends.numba.fields import is_plain, offer_fields, offer_random_fields
 from gpuboost.backends.numba.layout import Members
 from gpuboost.backends.numba.scan import offer_numeric
 from gpuboost.backends.numba.scan_channels import offer_channels
 from gpuboost.backends.numba.thresholds import (
-    LAST_RANK,
     find_bin,
     find_pair_split,
     is_few,
     offer_random,
     offer_random_to_few,
     offer_two_valued,
-    signed_rank,
+    rank_of,
 )
 from gpuboost.backends.numba.words import fits_word
 from gpuboost.engine.spec import LEAF
 
-BEFORE_ALL = np.int64(-(2**63))
 # Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
 # every other split of the node stays below by more than rounding: 4 / h**2 of at most h**2 / 4.
 PERFECT_UP_TO = 2048
@@ -104,18 +103,18 @@ def find_split(problem, channels, node, rows, words):
     features, limits, scratch = problem.features, problem.limits, problem.scratch
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
-    split.gain, split.rank, split.feature = -1.0, LAST_RANK, LEAF
+    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
         return
     ranks, n_features = scratch.ranks, features.size
     for p in range(n_features):
-        ranks[p] = signed_rank(node.key, features[p])
-    ordered = limits.max_features < n_features
+        ranks[p] = rank_of(limits, node.key, features[p])
+    ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
     perfect = np.inf
     if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
-    last, could = BEFORE_ALL, False
+    last, could = SMALLEST_RANK, False
     for p in range(n_features):
         if (p >= limits.max_features and could) or split.gain >= perfect:
             break

@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import NAN, helper, inlined, randomness
-from gpuboost.backends.numba.scan import beats, gain_of, is_allowed, keep
+from gpuboost.backends.numba.choice import LAST_RANK, signed_rank
+from gpuboost.backends.numba.scan import beats, is_allowed, keep, split_gain
 from gpuboost.backends.numba.words import count_of, gradient_of, hessian_of
+from gpuboost.engine.scores import NEWTON
 from gpuboost.engine.spec import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -18,18 +20,15 @@ from gpuboost.engine.spec import (
 )
 
 threshold_draw, missing_goes_left = randomness.threshold_draw, randomness.missing_goes_left
-feature_rank = randomness.feature_rank
 
-_SIGN = np.uint64(1 << 63)
 FEW_ROWS = 48  # rows up to which comparing centres beats looking for the bin (measured)
-LAST_RANK = np.int64(2**63 - 1)
 EXACT = np.int64(2**53)  # integers up to here are float64 values
 
 
 @inlined
-def signed_rank(key, feature):
-    """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
-    return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
+def rank_of(limits, key, feature):
+    """What orders the features of a node; the low half is the feature."""
+    return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
 
 
 @inlined
@@ -45,13 +44,6 @@ def offer_two_valued(problem, members, feature, rank):
         return False
     _offer(problem, node, feature, rank, left, (np.int64(0), np.int64(1), MISSING_UNSEEN), NAN)
     return True
-
-
-@inlined
-def node_gain(limits, node, left_gradient, left_hessian):
-    """Gain of one split of a node, from integers."""
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
-    return gain_of(limits.score, np.float64(left_gradient), np.float64(left_hessian), g, h)
 
 
 @inlined
@@ -184,7 +176,7 @@ def offer_random_to_few(problem, members, feature, rank):
     split = problem.scratch.split[0]
     if not is_allowed(problem.limits, members.node, left[1], left[2]):
         return True
-    gain = node_gain(problem.limits, members.node, left[0], left[1])
+    gain = split_gain(problem, members.node, feature, left[0], left[1])
     if beats(split, gain, rank):
         keep(split, gain, rank, feature, left[0], left[1])
         split.draw, split.bin, split.next_bin, split.is_range = draw, low, high, 1
@@ -205,7 +197,7 @@ def _offer(problem, node, feature, rank, left, bins, draw):
     """One candidate: sums on the left, and (bin, next_bin, missing)."""
     if not is_allowed(problem.limits, node, left[1], left[2]):
         return
-    gain = node_gain(problem.limits, node, left[0], left[1])
+    gain = split_gain(problem, node, feature, left[0], left[1])
     split = problem.scratch.split[0]
     if beats(split, gain, rank):
         keep(split, gain, rank, feature, left[0], left[1])
@@ -220,19 +212,26 @@ def find_pair_split(problem, members):
     All features that tell the rows apart give the same partition and, where the arithmetic is
     exact, the same gain: the first in the node's order is the winner.
     """
-    matrix, features, limits, packing, scratch = problem
+    matrix, limits, packing, scratch = (
+        problem.matrix,
+        problem.limits,
+        problem.packing,
+        problem.scratch,
+    )
     node, rows, words = members.node, members.row, members.word
     first, second = hessian_of(words[0], packing), hessian_of(words[1], packing)
     magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
     if (min(first, second) == 0) | (magnitude >= EXACT // node.hessian) | matrix.any_categorical:
         return False
+    if limits.score == NEWTON:  # which side is left may matter
+        return False
     if min(first, second) < limits.min_hessian:
         return True
     split, best = scratch.split[0], LAST_RANK
-    for p in range(features.size):
-        feature = np.uint64(features[p])
+    for p in range(problem.features.size):
+        feature = np.uint64(problem.features[p])
         if matrix.codes[feature, rows[0]] != matrix.codes[feature, rows[1]]:
-            best = min(best, signed_rank(node.key, feature))
+            best = min(best, rank_of(limits, node.key, feature))
     if best == LAST_RANK:
         return True
     feature = best & np.int64(0xFFFFFFFF)
@@ -243,7 +242,8 @@ def find_pair_split(problem, members):
         return False
     word = words[0] if codes[0] == low else words[1]
     gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
-    keep(split, node_gain(limits, node, gradient, hessian), best, feature, gradient, hessian)
+    gain = split_gain(problem, node, np.int64(feature), gradient, hessian)
+    keep(split, gain, best, feature, gradient, hessian)
     split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
     if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT

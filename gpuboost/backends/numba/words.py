@@ -20,6 +20,7 @@ import numpy as np
 from gpuboost.backends.numba._shared import inlined
 
 WORD_BITS = 63  # what fields may use; the sign bit belongs to the gradient
+MOST_ROWS = 2**31  # more than a tree has
 
 
 class Packing(NamedTuple):
@@ -33,6 +34,8 @@ class Packing(NamedTuple):
         Largest value of a field; no counts: 0.
     block : int
         So many rows never overflow, whatever their weights.
+    most_rows : int
+        Rows of a node whose sums of gradients and of counts never overflow.
     """
 
     gradient_shift: int
@@ -40,6 +43,7 @@ class Packing(NamedTuple):
     hessian_mask: int
     count_mask: int
     block: int
+    most_rows: int
 
 
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
@@ -72,7 +76,39 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
         count_bits=count_bits,
         hessian_mask=(1 << hessian_bits) - 1,
         count_mask=(1 << count_bits) - 1,
-        block=min(block, 2**31),
+        block=min(block, MOST_ROWS),
+        most_rows=(1 << count_bits) - 1 if with_counts else MOST_ROWS,
+    )
+
+
+def choose_gradient_packing(
+    largest_gradient: int, largest_weight: int, with_counts: bool
+) -> Packing:
+    """The packing for gradients that know no bound but ``largest_gradient`` per row.
+
+    Of n rows gradients have the bits of n times the largest, and so have hessians; n = 2**b - 1 for
+    the largest b that fits. What is left over goes to the gradient, so that a node may be larger.
+    """
+    gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
+    for bits in range(WORD_BITS // 2, 0, -1):
+        block = (1 << bits) - 1
+        hessian_bits, count_bits = (block * weight).bit_length(), bits if with_counts else 0
+        room = (1 << max(WORD_BITS - hessian_bits - count_bits, 0)) - 1
+        if block * gradient <= room:
+            break
+    else:
+        raise ValueError(
+            f"gradients up to {largest_gradient} and weights up to {largest_weight} do not fit a "
+            f"word of {WORD_BITS} bits; bits of both together are at most 63, 62 with counts"
+        )
+    most_rows = room // gradient
+    return Packing(
+        gradient_shift=hessian_bits + count_bits,
+        count_bits=count_bits,
+        hessian_mask=(1 << hessian_bits) - 1,
+        count_mask=(1 << count_bits) - 1,
+        block=block,
+        most_rows=min(most_rows, block if with_counts else MOST_ROWS),
     )
 
 
@@ -104,6 +140,4 @@ def count_of(word, packing):
 @inlined
 def fits_word(hessian, count, packing):
     """Whether the sums of a node of so many rows fit one word."""
-    return (hessian <= packing.hessian_mask) & (
-        (packing.count_mask == 0) | (count <= packing.count_mask)
-    )
+    return (hessian <= packing.hessian_mask) & (count <= packing.most_rows)

@@ -1,0 +1,166 @@
+"""Rounds of boosting in compiled passes over the rows, by all threads.
+
+gradients   the loss's, and the largest of them, which the scale of a round follows from
+grow        all trees of the round level by level (`level_rounds`), or depth-first
+leaves      known from growing; others walk down the tree by their codes
+update      raw predictions from the leaf of each row
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.boosting import HostBooster
+from gpuboost.backends.numba import gradients as compiled_loss
+from gpuboost.backends.numba import round_words
+from gpuboost.backends.numba.crew import Crew
+from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns, grows_by_levels
+from gpuboost.backends.numba.order_statistics import CompiledOrder
+from gpuboost.backends.numba.round_words import CHUNK
+from gpuboost.backends.numba.row_codes import find_leaves, row_major
+from gpuboost.backends.numba.threads import contiguous
+from gpuboost.engine.boosting import Gradients, Scale
+from gpuboost.engine.losses.base import USER
+from gpuboost.engine.spec import GrowTask, TreeRows
+from gpuboost.engine.statistics import exponent_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.host import HostBackend
+    from gpuboost.data.binning import BinnedMatrix
+    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.spec import GrownTree
+    from gpuboost.engine.tree import Tree
+
+_ALL = np.zeros(0, np.uint32)
+
+
+class NumbaBooster(HostBooster):
+    """See `gpuboost.backends.protocol.Booster`."""
+
+    def __init__(self, backend: HostBackend, task: BoostTask) -> None:
+        super().__init__(backend, task)
+        self._crew = Crew(task.n_threads)
+        self.order = CompiledOrder(task.n_threads)
+        self._by_row = [_rows_of(rows.data, self._crew) for rows in self._sets]
+        self._levels: LevelRounds | None = None
+        if grows_by_levels(task):
+            self._levels = LevelRounds(task, self._by_row[0], self._crew)
+        self._crew.dismiss()
+
+    @property
+    def grows_by_levels(self) -> bool:
+        """Whether the trees of a round grow level by level; else depth-first."""
+        return self._levels is not None
+
+    def boost(self, number: int, learning_rate: float) -> list[Tree]:
+        """Fit the trees of a round, add them to the raw predictions, and return them."""
+        try:
+            return super().boost(number, learning_rate)
+        finally:
+            self._crew.dismiss()
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        own, loss = self._sets[rows], self.task.loss
+        weights, raw = own.weights if weights is None else weights, self._raw[rows]
+        if self._parameter is None or loss.formula == USER:
+            return super().mean_loss(rows, weights)
+        n_threads = self.task.n_threads
+        return compiled_loss.mean_loss(loss, own.y, raw, weights, self._parameter, n_threads)
+
+    # ---- the steps of a round ------------------------------------------------------------------
+
+    def gradients(self, number: int) -> Gradients:
+        """What the loss says of the training rows, and which of them are in this round."""
+        train, loss, n_threads = self.task.train, self.task.loss, self.task.n_threads
+        assert self._parameter is not None  # `boost` has asked the loss
+        gradient, hessian = compiled_loss.gradients(
+            loss, train.y, self._raw[0], train.weights, self._parameter, n_threads
+        )
+        if loss.constant_hessian:
+            hessian = hessian[:, :1]
+        negative = np.empty(gradient.shape[::-1])
+        hessian = contiguous(hessian.T, np.float64)
+        found = np.empty((-(-len(gradient) // CHUNK), 4))
+        self._crew.share(
+            lambda _, next: round_words.negate(gradient, hessian, negative, found, next),
+            len(gradient) > CHUNK,
+        )
+        self._largest = found[:, 0].max(), found[:, 2].max()
+        sizes = negative.size, hessian.size
+        self._means = found[:, 1].sum() / sizes[0], found[:, 3].sum() / sizes[1]
+        return Gradients(negative.T, hessian.T, self._whole, self.rows_of_round(number))
+
+    def scale(self, made: Gradients) -> Scale:
+        """Exponents of the round's integers."""
+        largest, heaviest = (int(exponent_of(np.array([[x]]))[0]) for x in self._largest)
+        return Scale.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
+
+    def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
+        """Grow the trees of a round."""
+        if self._levels is None:
+            return super().grow(number, made, scale)
+        task, n_trees = self.task, self.task.trees_per_round
+        rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
+        whole = None if made.whole is None else contiguous(made.whole, np.int32)
+        columns = RoundColumns(made.gradient.T, made.hessian.T, self._means, whole, rows)
+        asked = GrowTask(
+            task.matrix,
+            scale.target(1),
+            scale.options(task.options, task.min_hessian),
+            rows_of=_nobody,
+            trees=range(number * n_trees, (number + 1) * n_trees),
+            seed=task.seed,
+            features_of=task.features_of,
+        )
+        return self._levels.grow(columns, scale, asked)
+
+    def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
+        """The rows of one tree in integers."""
+        if columns.stop - columns.start > 1 or made.whole is not None:
+            return super().quantised(made, scale, columns, key)
+        return round_words.rows_of_tree(made, scale, columns.start, key)
+
+    def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
+        """The leaf of every row: int32 (n,)."""
+        if isinstance(data, np.ndarray):
+            return super().leaves(tree, data, column)
+        rows, missing_code = _ALL, data.missing_code
+        place = next(i for i, own in enumerate(self._sets) if own.data is data)
+        if self._levels is None or column is None:
+            leaf = np.empty(data.n_samples, np.int32)
+        else:
+            leaf, inside = self._levels.leaf[column], self._drawn[1]
+            if inside is None:
+                return leaf
+            rows = np.flatnonzero(~inside).astype(np.uint32)
+            if not len(rows):
+                return leaf
+        find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._crew)
+        return leaf
+
+    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
+        """Add the values of the rows' leaves to raw predictions, in place."""
+        if tree.value.shape[1] > 1:
+            super().update(raw, tree, leaf, column)
+            return
+        value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
+        self._crew.share(
+            lambda _, next: round_words.add_values(value, leaf, own, next), len(raw) > CHUNK
+        )
+
+
+def _rows_of(data: BinnedMatrix | np.ndarray, crew: Crew) -> np.ndarray:
+    """Codes of a row side by side; none of rows that are not binned."""
+    if isinstance(data, np.ndarray):
+        return np.zeros((0, 8), np.uint8)
+    return row_major(data.codes, crew)
+
+
+def _nobody(tree: int) -> TreeRows:
+    """Rows of a tree that nobody asks for: they come as words."""
+    raise NotImplementedError("a level-wise grower takes the words of all trees at once")

@@ -1,0 +1,165 @@
+"""Histograms of the smaller siblings of a level, from rows.
+
+Words of rows are added up in partial sums of one tile of features that stay in the first caches;
+before a field of a word could overflow they are emptied into the int64 totals of the chunk:
+
+    row  word   codes                  partial sums           totals
+    17   g | h  3 200 7 ...     ->     [feature][bin] g | h   -> gradient [feature][bin]
+    19   g | h  9   0 7 ...                                      hessian  [feature][bin]
+
+Rows of a deep node lie far apart, so their codes are fetched some rows ahead.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
+from gpuboost.backends.numba.machine import claim, prefetch
+
+BINS = 256  # cells of a feature
+TILE = 64  # features whose partial sums are added up together: codes of one cache line
+AHEAD = 16  # rows between asking for codes and using them (8 to 32 are alike, measured)
+STEP = 256  # rows between two looks at whether partial sums may overflow
+
+_LOW_BYTE = np.uint64(255)
+_EIGHT = np.uint64(8)
+
+
+@inlined
+def _add_eight(partial, at, codes, word):
+    """Add a word to the cells of eight features, whose codes are the bytes of ``codes``."""
+    for byte in range(8):
+        code = (codes >> np.uint64(8 * byte)) & _LOW_BYTE
+        partial[at + np.uint64(BINS * byte) + code] += word
+
+
+@inlined
+def _add_rows(samples, tree, rows, tile, partial, counted):
+    """Add the rows' words, or with ``counted`` ones, to the partial sums of a tile."""
+    by_row, words, n_features = samples.by_row, samples.word, np.uint64(samples.n_features)
+    first = np.uint64(tile * TILE)
+    last = min(first + np.uint64(TILE), n_features)
+    group, end = first // _EIGHT, last // _EIGHT
+    rest = np.uint64(BINS) * (end * _EIGHT - first), last - end * _EIGHT
+    n, word = np.uint64(rows.size), np.int64(1)
+    for i in range(n):
+        later = np.int64(rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        row = np.uint64(rows[i])
+        prefetch(by_row, later, np.int64(group))
+        if not counted:
+            prefetch(words, tree, later)
+            word = words[tree, row]
+        at = np.uint64(0)
+        for g in range(group, end):
+            _add_eight(partial, at, by_row[row, g], word)
+            at += np.uint64(8 * BINS)
+        if rest[1] > 0:
+            codes, at = by_row[row, end], rest[0]
+            for _ in range(rest[1]):
+                partial[at + (codes & _LOW_BYTE)] += word
+                codes >>= _EIGHT
+                at += np.uint64(BINS)
+
+
+@inlined
+def _empty_words(partial, size, bits, gradient, hessian, is_first):
+    """Move partial sums of words to the totals."""
+    mask = (np.int64(1) << bits) - np.int64(1)
+    if is_first:
+        for j in range(size):
+            word = partial[j]
+            partial[j] = 0
+            gradient[j] = word >> bits
+            hessian[j] = word & mask
+        return
+    for j in range(size):
+        word = partial[j]
+        partial[j] = 0
+        gradient[j] += word >> bits
+        hessian[j] += word & mask
+
+
+@inlined
+def _field_sums(samples, tree, rows):
+    """Sums of the rows' hessians, and of the sizes of their gradients."""
+    gradient, hessian, words = np.int64(0), np.int64(0), samples.word
+    bits = np.int64(samples.hessian_bits)
+    mask = (np.int64(1) << bits) - np.int64(1)
+    for i in range(np.uint64(rows.size)):
+        word = words[tree, np.uint64(rows[i])]
+        gradient += abs(word >> bits)
+        hessian += word & mask
+    return gradient, hessian
+
+
+@helper
+def sum_words(samples, tree, rows, tile, partial, totals):
+    """Gradients and hessians of the rows in the cells of a tile, ``totals`` (fields, cells)."""
+    bits = np.int64(samples.hessian_bits)
+    room_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.most_gradient
+    room_h = (np.int64(1) << bits) - 1 - STEP * samples.most_hessian
+    gradient, hessian, is_first = np.int64(0), np.int64(0), True
+    start = 0
+    while start < rows.size:
+        stop = min(start + STEP, rows.size)
+        _add_rows(samples, tree, rows[start:stop], tile, partial, False)
+        added = _field_sums(samples, tree, rows[start:stop])
+        gradient, hessian = gradient + added[0], hessian + added[1]
+        if (gradient > room_g) | (hessian > room_h) | (stop == rows.size):
+            _empty_words(partial, totals.shape[1], bits, totals[0], totals[1], is_first)
+            gradient, hessian, is_first = np.int64(0), np.int64(0), False
+        start = stop
+
+
+@helper
+def count_rows(samples, tree, rows, tile, partial, totals):
+    """Numbers of rows in the cells of a tile."""
+    _add_rows(samples, tree, rows, tile, partial, True)
+    for j in range(totals.shape[1]):
+        totals[2, j] = partial[j]
+        partial[j] = 0
+
+
+@inlined
+def tile_cells(samples, tile):
+    """First cell of a tile and the end."""
+    last = min((tile + 1) * TILE, samples.n_features)
+    return tile * TILE * BINS, last * BINS
+
+
+@helper
+def sum_chunk(samples, grove, work, partial, task, n_tiles, depth):
+    """Histogram of a chunk, where it belongs: of a node in one chunk, that of the node."""
+    chunk, tile = work.chunks[task // n_tiles], task % n_tiles
+    family = work.families[chunk.owner]
+    rows = grove.row[depth & 1, chunk.start : chunk.stop]
+    first, last = tile_cells(samples, tile)
+    if family.n_chunks == 1:
+        totals = work.cells[depth & 1, 2 * chunk.owner, :, first:last]
+    else:
+        part = family.first_part + task // n_tiles - family.first_chunk
+        totals = work.parts[part, :, first:last]
+    sum_words(samples, family.tree, rows, tile, partial, totals)
+    if totals.shape[0] > 2:
+        count_rows(samples, family.tree, rows, tile, partial, totals)
+
+
+@allocating
+def sum_chunks(samples, grove, work, n_tasks, depth, counter):
+    """Histograms of chunks and tiles, as many as this thread gets hold of."""
+    n_tiles = (samples.n_features + TILE - 1) // TILE
+    partial = np.zeros(min(TILE, samples.n_features) * BINS, np.int64)
+    task = claim(counter)
+    while task < n_tasks:
+        sum_chunk(samples, grove, work, partial, task, n_tiles, depth)
+        task = claim(counter)
+
+
+@entry
+def histograms(samples, grove, work, n_tasks, depth, counter):
+    """`sum_chunks` for Python."""
+    sum_chunks(samples, grove, work, n_tasks, depth, counter)

@@ -1,0 +1,117 @@
+"""What the level-wise grower works on: rows of all trees of a round, nodes, and work lists.
+
+Trees that grow together share all arrays: tree t has the nodes ``t * room ...``, and its rows the
+positions from `NODE.start` on. Nodes of depth d have their rows in ``row[d % 2]``: the partition
+reads one half and writes the other, and the rows of a leaf stay where they were.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+CHUNK = np.dtype(
+    [
+        ("owner", np.int64),  # a family, a split or an end: what the rows belong to
+        ("start", np.int64),  # positions
+        ("stop", np.int64),
+        ("n_left", np.int64),
+        ("to_left", np.int64),  # where the first row of a side goes
+        ("to_right", np.int64),
+    ],
+    align=True,
+)
+
+FAMILY = np.dtype(
+    [
+        ("tree", np.int64),
+        ("summed", np.int64),  # node whose histogram is added up from its rows
+        ("other", np.int64),  # its larger sibling, by subtraction; -1 if there is none to search
+        ("is_open", np.int64),  # whether ``summed`` is searched itself
+        ("parent", np.int64),  # slot of the parent's histogram
+        ("first_chunk", np.int64),
+        ("n_chunks", np.int64),
+        ("first_part", np.int64),  # first histogram of its chunks, if they are several
+    ],
+    align=True,
+)
+
+
+class Samples(NamedTuple):
+    """The rows of a round.
+
+    Attributes
+    ----------
+    codes : uint8 (F, n)
+    by_row : uint64 (n, G)
+        The codes of a row side by side, eight to a word, the last one filled up.
+    n_features : int
+    word : int64 (T, n)
+        Of each tree, gradient and hessian of a row: gradient * 2**hessian_bits + hessian.
+    hessian_bits : int
+    most_gradient, most_hessian : int
+        Bounds of a row's.
+    """
+
+    codes: np.ndarray
+    by_row: np.ndarray
+    n_features: int
+    word: np.ndarray
+    hessian_bits: int
+    most_gradient: int
+    most_hessian: int
+
+
+class Grove(NamedTuple):
+    """The trees that grow, and where their rows are.
+
+    Attributes
+    ----------
+    nodes : NODE (T * room,)
+    n_nodes : int64 (T,)
+    slot : int32 (T * room,)
+        Place of a node's histogram in its level.
+    masks : uint32 (T * room, 16)
+        Categories of a node's split; (0, 16) where no feature is categorical.
+    open : int64 (m,)
+        The nodes of the level, by tree, then left to right.
+    row : uint32 (2, T * n)
+    goes_left : uint8 (T * n,)
+        Of each position.
+    allowed : bool (T, F)
+        Features a tree may look at.
+    """
+
+    nodes: np.ndarray
+    n_nodes: np.ndarray
+    slot: np.ndarray
+    masks: np.ndarray
+    open: np.ndarray
+    row: np.ndarray
+    goes_left: np.ndarray
+    allowed: np.ndarray
+
+
+class Work(NamedTuple):
+    """Work lists of a level, and the histograms.
+
+    Attributes
+    ----------
+    families : FAMILY (m,)
+    chunks : CHUNK (c,)
+    cells : int64 (2, slots, fields, F * 256)
+        Histograms of the levels of even and of odd depth; fields gradient, hessian, count.
+    parts : int64 (p, fields, F * 256)
+        Histograms of chunks.
+    found : SPLIT (slots, tiles)
+        Best split of a node by the features of a tile.
+    found_mask : uint32 (slots, tiles, 16)
+    """
+
+    families: np.ndarray
+    chunks: np.ndarray
+    cells: np.ndarray
+    parts: np.ndarray
+    found: np.ndarray
+    found_mask: np.ndarray

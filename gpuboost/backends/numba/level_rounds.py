@@ -1,0 +1,186 @@
+"""Rounds whose trees are grown level by level: from gradients to words, and the trees of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba import round_words
+from gpuboost.backends.numba.layout import Problem
+from gpuboost.backends.numba.level_grow import LevelGrower, Shape, Space
+from gpuboost.backends.numba.level_histograms import STEP
+from gpuboost.backends.numba.level_layout import Samples
+from gpuboost.backends.numba.level_partition import Leaves
+from gpuboost.backends.numba.round_words import CHUNK, two_factors
+from gpuboost.backends.numba.tree_grower import (
+    constraints_of,
+    limits_of,
+    make_scratch,
+    matrix_of,
+)
+from gpuboost.backends.numba.words import Packing
+from gpuboost.engine import randomness
+from gpuboost.engine.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.spec import NO_LIMIT, TreeRows
+from gpuboost.engine.statistics import VALUE_BITS
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.crew import Crew
+    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.spec import GrownTree, GrowTask
+
+DEEPEST = 10  # levels of a tree that is grown level by level; below nodes are small
+LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
+
+
+def grows_by_levels(task: BoostTask) -> bool:
+    """Whether the trees of the rounds are grown level by level, by all threads together.
+
+    Asked for are one channel, a bounded depth, nodes that look at all features of their tree,
+    limits that are the same for all trees of a round, histograms that fit the memory budget, and
+    rows enough. Everything else goes to the depth-first grower, a tree to a thread.
+    """
+    options, n_features = task.options, task.matrix.n_features
+    one_channel = task.loss.columns == 1 or not task.sums_outputs
+    plain = not options.random_thresholds and options.interactions is None
+    plain &= min(options.max_features, options.level_features) >= n_features
+    bounded = 0 < options.max_depth <= DEEPEST and options.max_leaf_nodes == NO_LIMIT
+    alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
+    alike |= task.trees_per_round == 1
+    large = task.matrix.n_samples >= LEAST_ROWS
+    if not (one_channel and plain and bounded and alike and large):
+        return False
+    return shape_of(task).histogram_bytes <= task.memory_budget
+
+
+def shape_of(task: BoostTask) -> Shape:
+    """Sizes of what the grower of a fit works on."""
+    options, matrix = task.options, task.matrix
+    return Shape(
+        n_samples=matrix.n_samples,
+        n_features=matrix.n_features,
+        n_trees=task.trees_per_round,
+        depth=options.max_depth,
+        fields=3 if options.min_samples_leaf > 1 else 2,
+        n_threads=task.n_threads,
+        categorical=bool(matrix.mapper.is_categorical.any()),
+    )
+
+
+def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
+    """Bits of a word's hessian field, so that both fields are full after about as many rows.
+
+    ``means`` and ``largest`` are of gradients and hessians, in integers. Sums of `STEP` rows fit
+    in any case.
+    """
+    least = (STEP * largest[1]).bit_length() + 1
+    most = 62 - (STEP * largest[0]).bit_length()
+    ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
+    return int(min(max(round((63 + ratio) / 2), least), most))
+
+
+@dataclass(frozen=True)
+class RoundColumns:
+    """Gradients of a round as compiled code takes them.
+
+    Attributes
+    ----------
+    gradient : float64 (T, n)
+    hessian : float64 (T, n), or (1, n)
+    means : tuple of float
+        Mean sizes of gradients and hessians.
+    whole : int32 (n,) or None
+    rows : uint32 (m,)
+        Rows that trees are grown on; empty: all.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    means: tuple[float, float]
+    whole: np.ndarray | None
+    rows: np.ndarray
+
+
+class LevelRounds:
+    """Space and steps of a fit whose trees are grown level by level."""
+
+    def __init__(self, task: BoostTask, by_row: np.ndarray, crew: Crew) -> None:
+        shape = shape_of(task)
+        self.task, self.crew, self._by_row = task, crew, by_row.view(np.uint64)
+        self._space, self._matrix = Space(shape), matrix_of(task.matrix)
+        n, n_trees = shape.n_samples, shape.n_trees
+        self._word = np.empty((n_trees, n), np.int64)
+        self.leaf = np.zeros((n_trees, n), np.int32)
+        self._sums = np.zeros((self._space.n_chunks, 2, 3), np.int64)
+        self._row_sums = np.zeros((n_trees * -(-n // CHUNK), 2), np.int64)
+        threads = range(task.n_threads)
+        self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
+
+    def grow(self, columns: RoundColumns, scale: Scale, asked: GrowTask) -> list[GrownTree]:
+        """The trees that are asked for; `leaf` then holds where their rows are."""
+        samples = self._pack(columns, scale, asked)
+        roots = self._load(samples, columns.rows)
+        keys = np.array([root_key(asked.seed, tree) for tree in asked.trees], np.uint64)
+        scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
+        leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
+        grower = LevelGrower(self.crew, self._space, self._problems(columns, asked, roots))
+        return grower.grow(samples, roots, keys, leaves)
+
+    def _problems(self, columns: RoundColumns, asked: GrowTask, roots: np.ndarray) -> list[Problem]:
+        """What all nodes have in common, for every thread."""
+        allowed = self._space.grove.allowed
+        if asked.features_of is not None:
+            allowed[:] = False
+            for place, tree in enumerate(asked.trees):
+                allowed[place, asked.tree_features(tree)] = True
+        weight = np.zeros(1, np.int32) if columns.whole is None else columns.whole
+        if columns.whole is None:
+            weight = np.full(1, 1 << HESSIAN_BITS, np.int32)
+        limits = limits_of(asked, TreeRows(weight, None, draws=False), int(roots[0, 3]))
+        features = np.arange(allowed.shape[1], dtype=np.int32)
+        rest = limits, constraints_of(asked), Packing(0, 0, 0, 0, 1, 1)
+        return [Problem(self._matrix, features, *rest, scratch) for scratch in self._scratch]
+
+    def _pack(self, columns: RoundColumns, scale: Scale, asked: GrowTask) -> Samples:
+        """Words of all rows and trees."""
+        gradient, hessian, whole, word = (
+            *(columns.gradient, columns.hessian, columns.whole),
+            self._word,
+        )
+        scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
+        means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
+        together = word.size > CHUNK
+        if whole is None:
+            largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
+            bits = hessian_bits(means, largest)
+            purpose = randomness.ROUND_GRADIENT
+            keys = [randomness.stream_key(asked.seed, purpose, tree)[0] for tree in asked.trees]
+            given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
+            self.crew.share(lambda _, next: round_words.pack_rounded(*given, next), together)
+        else:
+            largest = (1 << VALUE_BITS, int(whole.max()))
+            bits = hessian_bits(means, largest)
+            self.crew.share(
+                lambda _, next: round_words.pack_whole(gradient, scales, whole, bits, word, next),
+                together,
+            )
+        codes, n_features = self._matrix.codes, self._matrix.n_bins.size
+        return Samples(codes, self._by_row, n_features, word, bits, *largest)
+
+    def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
+        """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""
+        word, bits, row = samples.word, samples.hessian_bits, self._space.grove.row[0]
+        n, sums = len(rows) or word.shape[1], self._row_sums
+        self.crew.share(
+            lambda _, next: round_words.place_rows(word, bits, rows, row, sums, next),
+            word.size > CHUNK,
+        )
+        n_trees = len(word)
+        chunks = -(-n // CHUNK)
+        roots = np.empty((n_trees, 4), np.int64)
+        roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n
+        roots[:, 2:] = sums[: n_trees * chunks].reshape(n_trees, chunks, 2).sum(axis=1)
+        return roots

@@ -1,0 +1,161 @@
+"""Best splits of the nodes of a level, from histograms.
+
+A task is a family (a node, or two siblings) and a tile of features: chunks of the smaller sibling
+are added up, the larger one is its parent less it, and the features of both are searched while
+their cells are in the cache.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import entry, helper, inlined
+from gpuboost.backends.numba.categories import offer_category_sums
+from gpuboost.backends.numba.choice import SMALLEST_RANK
+from gpuboost.backends.numba.level_histograms import BINS, TILE, tile_cells
+from gpuboost.backends.numba.machine import claim
+from gpuboost.backends.numba.scan import beats, best_of_sums, keep
+from gpuboost.backends.numba.thresholds import rank_of
+from gpuboost.engine.spec import LEAF, MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+
+
+@inlined
+def _add_parts(work, family, slot, parity, first, last):
+    """The histogram of a node from those of its chunks."""
+    for field in range(work.cells.shape[2]):
+        total = work.cells[parity, slot, field, first:last]
+        part = work.parts[family.first_part, field, first:last]
+        for j in range(total.size):
+            total[j] = part[j]
+        for p in range(family.first_part + 1, family.first_part + family.n_chunks):
+            part = work.parts[p, field, first:last]
+            for j in range(total.size):
+                total[j] += part[j]
+
+
+@inlined
+def _subtract(work, family, slot, parity, first, last):
+    """The histogram of the larger sibling, ``slot`` + 1."""
+    for field in range(work.cells.shape[2]):
+        parent = work.cells[1 - parity, family.parent, field, first:last]
+        own = work.cells[parity, slot, field, first:last]
+        other = work.cells[parity, slot + 1, field, first:last]
+        for j in range(other.size):
+            other[j] = parent[j] - own[j]
+
+
+@inlined
+def _sum_up(scratch, cells, feature, width, missing_code):
+    """`Scratch.sums` up to each of ``width`` value bins, and `Scratch.missing`."""
+    sums, missing, at = scratch.sums, scratch.missing, feature * BINS
+    missing[2] = 0
+    for field in range(cells.shape[0]):
+        running, own = np.int64(0), cells[field, at : at + BINS]
+        for j in range(np.uint64(width)):
+            running += own[j]
+            sums[field, j] = running
+        missing[field] = own[missing_code]
+
+
+@inlined
+def offer_numeric_sums(problem, node, feature, rank, m):
+    """The best split of a number, from the sums up to each of its ``m`` bins, occupied or not.
+
+    A bin without rows has the sums of the one before, which wins as the lower one.
+    """
+    scratch = problem.scratch
+    sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
+    j, gain, goes = best_of_sums(problem, node, feature, 0, m)
+    split = scratch.split[0]
+    if j < 0 or not beats(split, gain, rank):
+        return
+    with_missing = goes == MISSING_LEFT
+    left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
+    left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
+    keep(split, gain, rank, feature, left_gradient, left_hessian)
+    following = j + 1
+    while following < m and sums[1, following] == sums[1, j]:
+        following += 1
+    split.bin = j
+    split.next_bin = following if following < m else ONLY_MISSING_RIGHT
+    split.missing = goes if is_seen else MISSING_UNSEEN
+
+
+@inlined
+def _list_bins(scratch, matrix, feature, m):
+    """The bins of `Scratch.sums`, the missing one last; their number."""
+    for j in range(m):
+        scratch.bins[j] = j
+    if not matrix.has_missing[feature]:
+        return m
+    scratch.bins[m] = matrix.missing_code
+    for field in range(3):
+        scratch.sums[field, m] = scratch.sums[field, m - 1] + scratch.missing[field]
+    return m + 1
+
+
+@helper
+def search_node(problem, node, cells, allowed, tile):
+    """Leave the best split by the features of a tile in `Scratch.split`."""
+    matrix, scratch = problem.matrix, problem.scratch
+    split = scratch.split[0]
+    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    for feature in range(tile * TILE, min((tile + 1) * TILE, allowed.size)):
+        n_bins = matrix.n_bins[feature]
+        if not allowed[feature] or ((n_bins == 1) & (not matrix.has_missing[feature])):
+            continue
+        _sum_up(scratch, cells, feature, n_bins, matrix.missing_code)
+        if not matrix.has_missing[feature]:
+            scratch.missing[:] = 0
+        rank = rank_of(problem.limits, node.key, feature)
+        if matrix.is_categorical[feature]:
+            m = _list_bins(scratch, matrix, feature, n_bins)
+            offer_category_sums(problem, node, feature, rank, m)
+        else:
+            offer_numeric_sums(problem, node, feature, rank, n_bins)
+
+
+@inlined
+def _store(problem, work, slot, tile):
+    """Keep what was found for a node."""
+    work.found[slot, tile] = problem.scratch.split[0]
+    if work.found_mask.size > 0:
+        for word in range(16):
+            work.found_mask[slot, tile, word] = problem.scratch.mask[word]
+
+
+@helper
+def search_task(problem, samples, grove, work, task, depth):
+    """One family and tile."""
+    n_tiles, parity = work.found.shape[1], depth & 1
+    at, tile = task // n_tiles, task % n_tiles
+    family, slot = work.families[at], 2 * at
+    first, last = tile_cells(samples, tile)
+    if family.n_chunks > 1:
+        _add_parts(work, family, slot, parity, first, last)
+    allowed, cells = grove.allowed[family.tree], work.cells[parity]
+    if family.is_open:
+        search_node(problem, grove.nodes[family.summed], cells[slot], allowed, tile)
+        _store(problem, work, slot, tile)
+    if family.other >= 0:
+        _subtract(work, family, slot, parity, first, last)
+        search_node(problem, grove.nodes[family.other], cells[slot + 1], allowed, tile)
+        _store(problem, work, slot + 1, tile)
+
+
+@helper
+def search_tasks(problem, samples, grove, work, n_tasks, depth, counter):
+    """Families and tiles, as many as this thread gets hold of."""
+    task = claim(counter)
+    while task < n_tasks:
+        search_task(problem, samples, grove, work, task, depth)
+        task = claim(counter)
+
+
+@entry
+def search(problem, samples, grove, work, n_tasks, depth, counter):
+    """`search_tasks` for Python."""
+    search_tasks(problem, samples, grove, work, n_tasks, depth, counter)

@@ -1,0 +1,238 @@
+"""Rounds of boosting in compiled passes: the trees and raw predictions of NumPy, bit by bit."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from gpuboost.backends.boosting import HostBooster
+from gpuboost.backends.numba import NumbaBackend, level_grow, level_rounds
+from gpuboost.backends.numba.booster import NumbaBooster
+from gpuboost.backends.numba.crew import Crew
+from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns
+from gpuboost.backends.numba.row_codes import row_major
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.engine.losses import make_loss
+from gpuboost.engine.rounds import BoostTask, RowSet
+from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.engine.scores import NEWTON, SQUARES
+from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
+from tests.harness import COLUMN_KINDS, Problem, make_columns, make_weights
+from tests.strategies import boosting_problems
+
+PROPERTY = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+CLASSES = ("log_loss", "exponential")
+LOSSES = (*CLASSES, "softmax", "squared_error", "poisson", "absolute_error", "huber", "quantile")
+
+
+@pytest.fixture(autouse=True)
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level-wise growth, in several chunks and by all threads, however few the rows."""
+    make_small(monkeypatch)
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(level_rounds, "LEAST_ROWS", 1)
+    monkeypatch.setattr(level_grow, "LEAST_ROWS", 16)
+    for name in ("SHARED_CELLS", "SHARED_ROWS", "SHARED_SCANS"):
+        monkeypatch.setattr(level_grow, name, 0)
+
+
+def assert_equal_fields(found: Any, expected: Any) -> None:
+    for column in fields(expected):
+        have, want = getattr(found, column.name), getattr(expected, column.name)
+        assert have.dtype == want.dtype, column.name
+        assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), column.name
+
+
+# ---- the level-wise grower on problems of every kind -------------------------------------------
+
+
+@settings(PROPERTY, max_examples=150)
+@given(boosting_problems(), st.integers(1, 5), st.integers(1, 3))
+def test_levels_grow_what_numpy_grows(problem: Problem, depth: int, n_threads: int) -> None:
+    options = {"max_depth": depth, "max_leaf_nodes": NO_LIMIT, "random_thresholds": False}
+    options |= {"interactions": None, "max_features": NO_LIMIT, "level_features": NO_LIMIT}
+    problem = replace(problem.with_options(**options), n_trees=1)
+    assume(problem.y.ndim == 1)
+    _, matrix, sampler, target = problem.prepare()
+    asked = problem.task(matrix, sampler, target)
+    expected = [grown for _, grown in NumpyBackend().grow(asked)]
+    made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
+    task = task_of(problem, matrix, n_threads)
+    crew = Crew(n_threads)
+    rounds = LevelRounds(task, row_major(matrix.codes, crew), crew)
+    rows = np.zeros(0, np.uint32)
+    if made.inside is not None:
+        rows = np.flatnonzero(made.inside).astype(np.uint32)
+    means = np.abs(made.gradient).mean(), made.hessian.mean()
+    columns = np.ascontiguousarray(made.gradient.T), np.ascontiguousarray(made.hessian.T)
+    found = rounds.grow(RoundColumns(*columns, means, made.whole, rows), scale, asked)
+    crew.dismiss()
+    assert_equal_fields(found[0], expected[0])
+
+
+def task_of(problem: Problem, matrix: Any, n_threads: int) -> BoostTask:
+    """What space and sizes follow from; the loss does not matter."""
+    n = matrix.n_samples
+    train = RowSet(matrix, np.zeros(n), None, np.zeros((n, 1)))
+    sampler, loss = RowSampler(ALL_ROWS, n, n, 0), make_loss("squared_error")
+    return BoostTask(
+        matrix, train, (), loss, problem.options, 0.0, False, sampler, 0, n_threads=n_threads
+    )
+
+
+# ---- whole rounds ------------------------------------------------------------------------------
+
+
+@st.composite
+def fits(draw: st.DrawFn, max_rows: int = 400) -> BoostTask:
+    """A fit of any loss, with and without weights, samples of rows and features, constraints."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.integers(2, max_rows))
+    kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=9))
+    X = make_columns(rng, n, kinds, np.float32)
+    categorical = np.zeros(len(kinds), bool)
+    if draw(st.booleans()):
+        categorical[-1] = True
+        X[:, -1] = rng.integers(0, draw(st.sampled_from((3, 9, 40))), n)
+    if draw(st.booleans()):
+        X[rng.random(X.shape) < 0.2] = np.nan
+    weights = make_weights(rng, n, draw(st.sampled_from(("none", "none", "integers", "real"))))
+    matrix = binned(X, categorical, weights, draw(st.sampled_from((255, 9))))
+    loss, y = loss_and_target(rng, X, draw(st.sampled_from(LOSSES)))
+    train = RowSet(matrix, y, weights, np.zeros((n, loss.columns)))
+    half = slice(0, (n + 1) // 2)
+    watched = RowSet(binned_as(X[half], matrix), y[half], None, train.raw[half])
+    raw_watched = RowSet(X[half], y[half], None, train.raw[half])
+    method, n_draws = draw(st.sampled_from(((ALL_ROWS, n), (WITHOUT_REPLACEMENT, (n + 1) // 2))))
+    assume(method == ALL_ROWS or weights is None)
+    one = draw(st.booleans())
+    return BoostTask(
+        matrix,
+        train,
+        draw(st.sampled_from(((), (watched,), (train, raw_watched)))),
+        loss,
+        draw(tree_limits(categorical, loss.columns == 1)),
+        draw(st.sampled_from((0.0, 1e-3, 5.0))),
+        False,
+        RowSampler(method, n, n_draws, 1),
+        draw(st.integers(0, 99)),
+        features_of=(lambda tree: np.array([tree % len(kinds)], np.int32)) if one else None,
+        n_threads=draw(st.integers(1, 3)),
+        memory_budget=draw(st.sampled_from((2**28, 2**28, 1))),
+    )
+
+
+@st.composite
+def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> TreeOptions:
+    monotonic = None
+    if one_column and draw(st.booleans()):
+        signs = [0 if c else draw(st.sampled_from((-1, 0, 1))) for c in categorical]
+        monotonic = tuple(signs)
+    regular = draw(
+        st.sampled_from(
+            (
+                Regularisation(),
+                Regularisation(l2=1.0),
+                Regularisation(l1=0.5, max_value=0.7),
+            )
+        )
+    )
+    regular = replace(regular, monotonic=monotonic)
+    return TreeOptions(
+        SQUARES if regular == Regularisation() else NEWTON,
+        max_depth=draw(st.sampled_from((1, 3, 6, NO_LIMIT))),
+        min_samples_leaf=draw(st.sampled_from((1, 1, 4))),
+        min_samples_split=draw(st.sampled_from((2, 20))),
+        min_weight_fraction_leaf=draw(st.sampled_from((0.0, 0.0, 0.1))),
+        min_impurity_decrease=draw(st.sampled_from((0.0, 0.0, 0.01))),
+        hashed_order=False,
+        needs_gain=True,
+        regularisation=regular,
+    )
+
+
+def binned(X: np.ndarray, categorical: np.ndarray, weights: Any, max_bins: int) -> Any:
+    return bin_columns(X, fit_bin_mapper(X, categorical, max_bins, weights))
+
+
+def binned_as(X: np.ndarray, matrix: Any) -> Any:
+    return bin_columns(X, matrix.mapper)
+
+
+def loss_and_target(rng: np.random.Generator, X: np.ndarray, name: str) -> tuple[Any, Any]:
+    signal = np.clip(np.nan_to_num(X[:, 0].astype(np.float64)), -2, 2)
+    noisy = signal + rng.standard_normal(len(X))
+    if name == "softmax":
+        y = np.clip(np.rint(noisy + 1.5), 0, 3).astype(np.int32)
+        return make_loss("log_loss", n_classes=4), y
+    if name in CLASSES:
+        return make_loss(name, n_classes=2), (noisy > 0).astype(np.int32)
+    if name == "poisson":
+        return make_loss(name), rng.poisson(np.exp(signal)).astype(np.float64)
+    return make_loss(name), noisy
+
+
+def assert_same_rounds(task: BoostTask, rounds: int = 3) -> NumbaBooster:
+    found, expected = NumbaBackend().booster(task), NumpyBackend().booster(task)
+    assert isinstance(found, NumbaBooster) and type(expected) is HostBooster
+    for number in range(rounds):
+        trees = zip(found.boost(number, 0.3), expected.boost(number, 0.3), strict=True)
+        for have, want in trees:
+            assert_equal_fields(have, want)
+        for place in range(1 + len(task.watched)):
+            assert np.array_equal(found.raw_predictions(place), expected.raw_predictions(place))
+            assert found.mean_loss(place) == expected.mean_loss(place)
+    return found
+
+
+@settings(PROPERTY, max_examples=120)
+@given(fits())
+def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
+    assert_same_rounds(task)
+
+
+@pytest.mark.parametrize("name", ["log_loss", "softmax", "squared_error"])
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("subsample", [False, True])
+def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
+    """Many chunks, partial sums that fill up, more features than one tile holds."""
+    rng = np.random.default_rng(3)
+    n, n_features = 30_000, 70 if n_threads == 3 else 6
+    X = rng.standard_normal((n, n_features)).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    loss, y = loss_and_target(rng, X, name)
+    matrix = binned(X, np.zeros(n_features, bool), None, 255)
+    train = RowSet(matrix, y, None, np.zeros((n, loss.columns)))
+    method, n_draws = (WITHOUT_REPLACEMENT, n // 2) if subsample else (ALL_ROWS, n)
+    options = TreeOptions(
+        NEWTON,
+        max_depth=5,
+        hashed_order=False,
+        needs_gain=True,
+        regularisation=Regularisation(l2=1.0),
+    )
+    task = BoostTask(
+        matrix,
+        train,
+        (),
+        loss,
+        options,
+        1e-3,
+        False,
+        RowSampler(method, n, n_draws, 1),
+        0,
+        n_threads=n_threads,
+        memory_budget=2**30,
+    )
+    found = assert_same_rounds(task, rounds=2)
+    assert found.grows_by_levels
