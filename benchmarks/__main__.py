@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import imports, memory, parity, quality, report, speed, stages
+from benchmarks import (
+    boosting_quality,
+    imports,
+    memory,
+    parity,
+    quality,
+    report,
+    speed,
+    stages,
+)
 from benchmarks.gpu import run as gpu
 
 COMMANDS = {
     "speed": speed,
     "quality": quality,
+    "quality-boosting": boosting_quality,
     "parity": parity,
     "memory": memory,
     "import": imports,

@@ -21,6 +21,8 @@ PACKAGES = (
     "xgboost",
     "xgboost-cpu",
     "lightgbm",
+    "catboost",
+    "py-boost",
     "pandas",
 )
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import MEMORY, SMALL_ROWS, Case, choose_cases
-from benchmarks.peers import OURS, PEER_NAMES, choose_peers
+from benchmarks.cases import FOREST_PEERS, MEMORY, SMALL_ROWS, Case, choose_cases
+from benchmarks.peers import OURS, choose_peers
 from benchmarks.results import Results, result_path
 
 ALLOWED_EXTRA_BYTES = 300 * 10**6  # of gpuboost, above process, input and model
@@ -20,7 +20,7 @@ _CHECKOUT = Path(__file__).parent.parent
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
-    parser.add_argument("--peers", default=",".join(PEER_NAMES), help="default: %(default)s")
+    parser.add_argument("--peers", default=",".join(FOREST_PEERS), help="default: %(default)s")
     parser.add_argument("--scale", choices=("small", "full"), default="full")
     parser.add_argument("--rows", type=int, help="training rows")
     parser.add_argument(

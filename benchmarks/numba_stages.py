@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gpuboost.backends.numba.backend import (
+from gpuboost.backends.numba.histograms import wide_prefix, word_prefix
+from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows
+from gpuboost.backends.numba.partition import load_rows, numeric_partition
+from gpuboost.backends.numba.search import find_split
+from gpuboost.backends.numba.tree_grower import (
+    constraints_of,
     limits_of,
     make_rows,
     make_scratch,
     matrix_of,
     statistics_of,
 )
-from gpuboost.backends.numba.histograms import wide_prefix, word_prefix
-from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows
-from gpuboost.backends.numba.partition import load_rows, numeric_partition
-from gpuboost.backends.numba.search import find_split
 from gpuboost.backends.numba.words import choose_packing, fits_word
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.spec import GrowTask
@@ -47,7 +48,8 @@ def root_of(task: GrowTask, tree: int) -> Root:
     members = Members(node, rows.row[:count], rows.word[:count], is_wide)
     features = np.arange(n_features, dtype=np.int32)
     scratch = make_scratch(n, n_features)
-    problem = Problem(matrix_of(task.matrix), features, limits, packing, scratch)
+    matrix, constraints = matrix_of(task.matrix), constraints_of(task)
+    problem = Problem(matrix, features, limits, constraints, packing, scratch)
     return Root(problem, rows, members)
 
 

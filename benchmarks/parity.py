@@ -22,6 +22,7 @@ from benchmarks.tables import (
     source,
 )
 
+FAMILIES = (*ENSEMBLES, "GradientBoosting", *SINGLE)
 RUNS = (("numpy", 1), ("numpy", 2), ("numba", 1), ("numba", 2))  # device, threads
 SYNTHETIC_ROWS, SYNTHETIC_FEATURES = 20_000, 12
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trees", type=int, default=4, help="default: %(default)s")
     parser.add_argument(
         "--estimators",
-        default=",".join((*ENSEMBLES, *SINGLE)),
+        default=",".join(FAMILIES),
         help="families (default: %(default)s)",
     )
 
@@ -101,6 +102,6 @@ def make(table: Table, family: str, trees: int, seed: int, device: str, threads:
 
     kind = "Classifier" if table.task == CLASSIFICATION else "Regressor"
     words: dict[str, Any] = {"random_state": seed, "device": device, "n_jobs": threads}
-    if family in ENSEMBLES:
+    if family not in SINGLE:
         words["n_estimators"] = trees
     return getattr(gpuboost, family + kind)(**words)

@@ -2,80 +2,31 @@
 
 A `Setting` says what is asked for in scikit-learn's words. Every peer translates it as closely as
 its own parameters allow, or says why it cannot; where the translation is not exact, its `remark`
-says so in the result.
+says so in the result. Boosting is translated in `boosting_peers`.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from benchmarks.tables import CLASSIFICATION
+from benchmarks import boosting_peers
+from benchmarks.boosting_peers import HIST, REMARKS, CatBoost, HistGradientBoosting
+from benchmarks.settings import (
+    ADABOOST,
+    BOOSTING,
+    EXTRA_TREES,
+    POISSON,
+    TREE,
+    Resources,
+    Setting,
+    missing_package,
+)
 
-FOREST, EXTRA_TREES, TREE = "forest", "extra-trees", "tree"
 BOOTSTRAP_SHARE = 0.632  # distinct rows of a bootstrap sample, for peers that only subsample
-
-_CLASS_NAMES = {FOREST: "RandomForest", EXTRA_TREES: "ExtraTrees", TREE: "DecisionTree"}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What every peer is asked to train.
-
-    Attributes
-    ----------
-    family : {"forest", "extra-trees", "tree"}
-    task : {"classification", "regression"}
-    n_estimators : int
-    max_depth : int or None
-        None grows to purity.
-    max_features : str, float or None
-        As in scikit-learn; "default" is that of scikit-learn's estimator.
-    """
-
-    family: str
-    task: str
-    n_estimators: int = 100
-    max_depth: int | None = None
-    max_features: str | float | None = "default"
-
-    @property
-    def estimator(self) -> str:
-        """Name of scikit-learn's class."""
-        kind = "Classifier" if self.task == CLASSIFICATION else "Regressor"
-        return _CLASS_NAMES[self.family] + kind
-
-    def share_of_features(self, n_features: int) -> float:
-        """``max_features`` as a share of the features, for peers that want one."""
-        wanted = self.max_features
-        if wanted == "default":
-            forest = self.family != TREE and self.task == CLASSIFICATION
-            wanted = "sqrt" if forest else 1.0
-        if wanted == "sqrt":
-            return max(1, int(n_features**0.5)) / n_features
-        return 1.0 if wanted is None else float(wanted)
-
-    def keywords(self, n_jobs: int, seed: int) -> dict[str, Any]:
-        """Keywords of scikit-learn's class."""
-        words: dict[str, Any] = {"max_depth": self.max_depth, "random_state": seed}
-        if self.family != TREE:
-            words |= {"n_estimators": self.n_estimators, "n_jobs": n_jobs}
-        if self.max_features != "default":
-            words["max_features"] = self.max_features
-        return words
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a run may use, the same for every peer."""
-
-    n_jobs: int = 2
-    seed: int = 0
-    n_features: int = 0
-    n_rows: int = 0
+NO_ADABOOST = "has no AdaBoost"
 
 
 class Peer(Protocol):
@@ -99,12 +50,6 @@ class Peer(Protocol):
         """How the peer's setting differs from scikit-learn's, None if it does not."""
 
 
-def _missing(module: str, package: str) -> str | None:
-    if importlib.util.find_spec(module) is None:
-        return f"{package} is not installed"
-    return None
-
-
 @dataclass(frozen=True)
 class GpuBoost:
     """This library."""
@@ -117,11 +62,14 @@ class GpuBoost:
         return None
 
     def make(self, setting: Setting, resources: Resources) -> Any:
-        import gpuboost
-
+        if setting.family == BOOSTING:
+            return boosting_peers.gpuboost(setting, resources, self.device)
+        if setting.family == ADABOOST:
+            return boosting_peers.adaboost(setting, resources, OURS, self.device)
         words = setting.keywords(resources.n_jobs, resources.seed)
         if setting.family == TREE:
             words["n_jobs"] = resources.n_jobs
+        gpuboost = importlib.import_module("gpuboost")
         return getattr(gpuboost, setting.estimator)(device=self.device, **words)
 
     def remark(self, setting: Setting) -> str | None:
@@ -136,17 +84,26 @@ class ScikitLearn:
     warms_up_whole: bool = False
 
     def refuses(self, setting: Setting) -> str | None:
+        if setting.family == BOOSTING and setting.loss == POISSON:
+            return "has no Poisson loss but in HistGradientBoosting"
         return None
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         from sklearn import ensemble, tree
+
+        if setting.family == BOOSTING:
+            return boosting_peers.scikit_learn(setting, resources)
+        if setting.family == ADABOOST:
+            return boosting_peers.adaboost(setting, resources, REFERENCE)
 
         module = tree if setting.family == TREE else ensemble
         words = setting.keywords(resources.n_jobs, resources.seed)
         return getattr(module, setting.estimator)(**words)
 
     def remark(self, setting: Setting) -> str | None:
-        return "one thread: it has no n_jobs" if setting.family == TREE else None
+        if setting.family == BOOSTING:
+            return REMARKS[self.name]
+        return "one thread: it has no n_jobs" if setting.family in (TREE, ADABOOST) else None
 
 
 @dataclass(frozen=True)
@@ -159,7 +116,9 @@ class ScikitLearnIntelex:
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == TREE:
             return "has no single trees of its own"
-        return _missing("sklearnex", self.name)
+        if setting.family in (BOOSTING, ADABOOST):
+            return "has no boosting of its own"
+        return missing_package("sklearnex", self.name)
 
     def make(self, setting: Setting, resources: Resources) -> Any:
         module = importlib.import_module("sklearnex.ensemble")
@@ -172,7 +131,7 @@ class ScikitLearnIntelex:
 
 @dataclass(frozen=True)
 class XGBoost:
-    """XGBoost's random forests: one boosting round of many parallel trees, on histograms."""
+    """XGBoost on histograms; its forests are one boosting round of many parallel trees."""
 
     name: str = "XGBoost"
     warms_up_whole: bool = False
@@ -180,11 +139,15 @@ class XGBoost:
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == EXTRA_TREES:
             return "has no random thresholds"
-        return _missing("xgboost", "xgboost")
+        if setting.family == ADABOOST:
+            return NO_ADABOOST
+        return missing_package("xgboost", "xgboost")
 
     def make(self, setting: Setting, resources: Resources) -> Any:
+        if setting.family == BOOSTING:
+            return boosting_peers.xgboost(setting, resources)
         xgboost = importlib.import_module("xgboost")
-        classes = setting.task == CLASSIFICATION
+        classes = setting.is_classification
         estimator = xgboost.XGBRFClassifier if classes else xgboost.XGBRFRegressor
         return estimator(
             n_estimators=1 if setting.family == TREE else setting.n_estimators,
@@ -201,6 +164,8 @@ class XGBoost:
         )
 
     def remark(self, setting: Setting) -> str | None:
+        if setting.family == BOOSTING:
+            return REMARKS[self.name]
         if setting.family == TREE:
             return "255 bins"
         return f"255 bins; {BOOTSTRAP_SHARE:.1%} of rows without replacement; a tree for each class"
@@ -208,17 +173,21 @@ class XGBoost:
 
 @dataclass(frozen=True)
 class LightGBM:
-    """LightGBM's random forests (``boosting="rf"``), and single trees as one round of boosting."""
+    """LightGBM; its forests are ``boosting="rf"``, its single trees one round of boosting."""
 
     name: str = "LightGBM"
     warms_up_whole: bool = False
 
     def refuses(self, setting: Setting) -> str | None:
-        return _missing("lightgbm", "lightgbm")
+        if setting.family == ADABOOST:
+            return NO_ADABOOST
+        return missing_package("lightgbm", "lightgbm")
 
     def make(self, setting: Setting, resources: Resources) -> Any:
+        if setting.family == BOOSTING:
+            return boosting_peers.lightgbm(setting, resources)
         lightgbm = importlib.import_module("lightgbm")
-        classes = setting.task == CLASSIFICATION
+        classes = setting.is_classification
         depth = setting.max_depth
         leaves = min(resources.n_rows, 2**17) if depth is None else 2**depth
         words: dict[str, Any] = {
@@ -244,6 +213,8 @@ class LightGBM:
         return (lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(**words)
 
     def remark(self, setting: Setting) -> str | None:
+        if setting.family == BOOSTING:
+            return REMARKS[self.name]
         if setting.family == TREE:
             return "255 bins"
         share = "99.9%" if setting.family == EXTRA_TREES else f"{BOOTSTRAP_SHARE:.1%}"
@@ -251,9 +222,14 @@ class LightGBM:
         return f"255 bins; {drawn}; a tree for each class"
 
 
-OURS, REFERENCE = GpuBoost.name, ScikitLearn.name
-OTHERS: tuple[Peer, ...] = (ScikitLearn(), ScikitLearnIntelex(), XGBoost(), LightGBM())
+OURS, REFERENCE, INTELEX = GpuBoost.name, ScikitLearn.name, ScikitLearnIntelex.name
+XGBOOST, LIGHTGBM = XGBoost.name, LightGBM.name
+OTHERS: tuple[Peer, ...] = (
+    *(ScikitLearn(), ScikitLearnIntelex(), HistGradientBoosting()),
+    *(XGBoost(), LightGBM(), CatBoost()),
+)
 PEER_NAMES = (OURS, *(peer.name for peer in OTHERS))
+FAST_BOOSTING = (XGBOOST, LIGHTGBM, HIST)  # those that boosting is held against
 
 
 def choose_peers(names: Iterable[str], device: str) -> list[Peer]:

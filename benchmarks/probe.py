@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import MEMORY, choose_cases
-from benchmarks.peers import OURS, Peer, Resources, choose_peers
+from benchmarks.peers import OURS, Peer, choose_peers
+from benchmarks.settings import Resources
 from benchmarks.tables import MAKERS
 
 WARM_UP_ROWS = 2000

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from joblib import parallel_config
 
+from benchmarks.boosting_peers import adaboost
 from benchmarks.results import Results, result_path
+from benchmarks.settings import ADABOOST, Resources, Setting
 from benchmarks.tables import (
     BUNDLED,
     CLASSIFICATION,
     MAKERS,
     REGRESSION,
+    SOURCES,
+    Source,
     Table,
     available_sources,
     bundled,
@@ -25,10 +29,11 @@ from benchmarks.tables import (
     split,
 )
 
-ENSEMBLES = ("Bagging", "RandomForest", "ExtraTrees")
+ENSEMBLES = ("Bagging", "RandomForest", "ExtraTrees", ADABOOST)
 SINGLE = ("DecisionTree", "ExtraTree")
 BOUNDS = {"AUC": 0.005, "accuracy": 0.005, "R2": 0.008}  # how far ensembles may lie below
 SYNTHETIC_FEATURES = 20
+ADABOOST_DEPTH = {CLASSIFICATION: 1, REGRESSION: 3}  # scikit-learn's, and ours
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Comparison:
         Family, without "Classifier" or "Regressor".
     table : str
     seeds, n_jobs, trees : int
-        ``trees`` of random forests and extra-trees; bagging has its ten.
+        ``trees`` of random forests, extra-trees and AdaBoost; bagging has its ten.
     max_train : int
     device : str
     """
@@ -67,7 +72,7 @@ class Comparison:
         words: dict[str, Any] = {"random_state": seed}
         if self.estimator in ENSEMBLES:
             words["n_jobs"] = self.n_jobs
-        if self.estimator in ("RandomForest", "ExtraTrees"):
+        if self.estimator in ("RandomForest", "ExtraTrees", ADABOOST):
             words["n_estimators"] = self.trees
         return words
 
@@ -125,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     results = Results("quality", result_path(args.name or "quality"), again=args.again)
     folder = Path(args.data) if args.data else None
     started, missed = time.monotonic(), 0
-    for name in _table_names(folder, args.only):
+    for name in table_names(folder, args.only):
         table = None
         for family in args.estimators.split(","):
             comparison = Comparison(
@@ -136,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
                 print("budget spent; run again to go on")
                 return 1 if missed else 0
             if record is None:
-                table = table or _read(name, folder, args.max_rows)
+                table = table or read_table(name, folder, args.max_rows)
                 record = compare(comparison, table, args.seed)
                 results.add(comparison.key, record)
             missed += _report(record)
@@ -153,11 +158,11 @@ def compare(comparison: Comparison, table: Table, first_seed: int = 0) -> dict[s
             model = _estimator(comparison, table.task, seed, side)
             with parallel_config("threading"):  # to processes bagging would give read-only tables
                 model.fit(train.X, train.y)
-            _append(into, _score(model, test, test.X))
+            _append(into, scores_of(model, test, test.X))
         if table.frame is not None:
             model = _estimator(comparison, table.task, seed, "gpuboost")
             model.fit(train.frame, train.y)
-            _append(scores.native, _score(model, test, test.frame))
+            _append(scores.native, scores_of(model, test, test.frame))
     metrics = {metric: scores.summary(metric) for metric in scores.ours}
     return {
         "table": comparison.table,
@@ -193,15 +198,18 @@ def missed_bounds(estimator: str, metrics: dict[str, dict[str, float]]) -> list[
     return sentences
 
 
-def _table_names(folder: Path | None, only: str | None) -> list[str]:
-    names = [*BUNDLED, *MAKERS, *(s.name for s in available_sources(folder))]
+def table_names(
+    folder: Path | None, only: str | None, sources: tuple[Source, ...] = SOURCES
+) -> list[str]:
+    """Tables whose name contains ``only``."""
+    names = [*BUNDLED, *MAKERS, *(s.name for s in available_sources(folder, sources))]
     chosen = [n for n in names if only is None or only.lower() in n.lower()]
     if not chosen:
         raise ValueError(f"no table contains {only!r}; there are: {', '.join(names)}")
     return chosen
 
 
-def _read(name: str, folder: Path | None, max_train: int) -> Table:
+def read_table(name: str, folder: Path | None, max_train: int) -> Table:
     """A table; of a big one so many random rows that every split has enough of them."""
     if name in BUNDLED:
         return bundled(name)
@@ -213,6 +221,10 @@ def _read(name: str, folder: Path | None, max_train: int) -> Table:
 
 
 def _estimator(comparison: Comparison, task: str, seed: int, side: str) -> Any:
+    if comparison.estimator == ADABOOST:  # the one whose defaults differ: ours are no Gini stumps
+        setting = Setting(ADABOOST, task, comparison.trees, max_depth=ADABOOST_DEPTH[task])
+        resources = Resources(comparison.n_jobs, seed)
+        return adaboost(setting, resources, side, comparison.device)
     name = comparison.estimator + ("Classifier" if task == CLASSIFICATION else "Regressor")
     words = comparison.keywords(seed)
     if side == "gpuboost":
@@ -224,7 +236,8 @@ def _estimator(comparison: Comparison, task: str, seed: int, side: str) -> Any:
     return getattr(ensemble if hasattr(ensemble, name) else tree, name)(**words)
 
 
-def _score(model: Any, test: Table, X: Any) -> dict[str, float]:
+def scores_of(model: Any, test: Table, X: Any) -> dict[str, float]:
+    """Scores of a fitted model, by metric."""
     from sklearn.metrics import accuracy_score, r2_score, recall_score, roc_auc_score
 
     predicted = model.predict(X)

@@ -13,9 +13,13 @@ from benchmarks.quality import ENSEMBLES
 from benchmarks.results import read_results, result_path
 
 README = Path(__file__).parent.parent / "README.md"
-DEFAULT_NAMES = ("speed", "quality", "memory", "import", "stages")
+DEFAULT_NAMES = (
+    *("speed", "speed_boosting", "quality", "quality_boosting"),
+    *("memory", "import", "stages"),
+)
 
 Content = dict[str, Any]
+_FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,22 +98,31 @@ def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _speed_table(content: Content) -> str:
-    """Seconds and score of every peer, and our time as a share of the reference's."""
-    peers = [p for p in PEER_NAMES if any(p in r["peers"] for r in content["records"])]
+    """Seconds and score of every peer, and what was reached of each bound."""
+    records = content["records"]
+    peers = [p for p in PEER_NAMES if any("seconds" in r["peers"].get(p, {}) for r in records)]
     others = [peer for peer in peers if peer != OURS]
     rows = []
-    for record in content["records"]:
+    for record in records:
         cells = [_seconds_and_score(record["peers"].get(peer)) for peer in peers]
         ratios = [_number(record["ratios"].get(peer), 3) for peer in others]
-        rows.append([record["case"], record["metric"], *cells, " / ".join(ratios)])
-    threads = sorted({record["n_jobs"] for record in content["records"]})
+        bounds = "; ".join(map(_reached, record["bounds"])) or "–"
+        rows.append([record["case"], record["metric"], *cells, " / ".join(ratios), bounds])
+    threads = sorted({record["n_jobs"] for record in records})
     note = (
         f"Seconds (score), {' and '.join(map(str, threads))} threads for everyone, medians of runs "
-        "taken in turns after a warm-up (compile cache warm); the last column is gpuboost's time "
+        "taken in turns after a warm-up (compile cache warm); the ratios are gpuboost's time "
         f"divided by that of {', '.join(others)}."
     )
-    table = markdown(["case", "score", *peers, "ratio"], rows)
-    return "\n\n".join([table, note, *_remarks(content["records"])])
+    table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)
+    return "\n\n".join([table, note, *_remarks(records)])
+
+
+def _reached(bound: Content) -> str:
+    """Our time as a share of that of the fastest of a bound's peers."""
+    if "reached" not in bound:
+        return f"– ({bound['allowed']:g} of {', '.join(bound['peers'])})"
+    return f"{bound['reached']:.2f} of {bound['fastest']} ({bound['allowed']:g})"
 
 
 def _remarks(records: list[Content]) -> list[str]:
@@ -139,7 +152,7 @@ def _quality_table(content: Content) -> str:
     """One row per table and ensemble, with its first metric; the file has all, single trees too."""
     rows = []
     for record in content["records"]:
-        metric = next(m for m in ("AUC", "R2", "accuracy") if m in record["metrics"])
+        metric = next(m for m in _FIRST_METRICS if m in record["metrics"])
         found = record["metrics"][metric]
         if record["estimator"] in ENSEMBLES:
             rows.append(
@@ -174,8 +187,44 @@ def _quality_table(content: Content) -> str:
     return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
 
 
+def _boosting_quality_table(content: Content) -> str:
+    """One row per table, with its first metric; the file has all."""
+    records = content["records"]
+    first = [next(m for m in _FIRST_METRICS if m in record["metrics"]) for record in records]
+    own = [record["metrics"][metric] for record, metric in zip(records, first, strict=True)]
+    peers = [p for p in PEER_NAMES if any(p in found["differences"] for found in own)]
+    rows = [
+        [
+            f"{record['table']}{' (native categories)' if record['categories'] else ''}",
+            f"{record['train_rows']} x {record['features']}",
+            metric,
+            _number(found["scores"].get(OURS), 4),
+            *(_difference(found, peer) for peer in peers),
+        ]
+        for record, metric, found in zip(records, first, own, strict=True)
+    ]
+    seeds = " or ".join(map(str, sorted({record["seeds"] for record in records})))
+    rounds = " or ".join(map(str, sorted({record["rounds"] for record in records})))
+    note = (
+        f"Test scores after {rounds} rounds at equal settings, means over {seeds} random splits; "
+        f"in brackets what gpuboost has more, paired.\n{_misses(content)}"
+    )
+    header = ["table", "training rows", "score", OURS, *peers]
+    summary = f"<summary>{len(rows)} tables, gradient boosting beside its peers</summary>"
+    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
+
+
+def _difference(found: Content, peer: str) -> str:
+    """A peer's score, and our paired difference to it."""
+    if peer not in found["differences"]:
+        return "–"
+    own = found["differences"][peer]
+    score, difference = found["scores"][peer], own["difference"]
+    return f"{score:.4f} ({difference:+.4f} ± {own['standard_error']:.4f})"
+
+
 def _misses(content: Content) -> str:
-    """What lies further below scikit-learn's than it may."""
+    """What lies further below a peer than it may."""
     missed = [
         f"{record['table']}, {record['estimator']}: {sentence}"
         for record in content["records"]
@@ -228,6 +277,7 @@ def _stages_table(content: Content) -> str:
 _TABLES: dict[str, Callable[[Content], str]] = {
     "speed": _speed_table,
     "quality": _quality_table,
+    "quality_boosting": _boosting_quality_table,
     "memory": _memory_table,
     "import": _import_table,
     "stages": _stages_table,

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.machine import describe_machine, today
 
 FOLDER = Path(__file__).parent / "results"
+COMMANDS = {"speed_boosting": "speed", "quality_boosting": "quality-boosting"}  # by result file
 
 
 class OtherMachineError(RuntimeError):
@@ -92,7 +93,8 @@ def read_results(path: Path) -> dict[str, Any]:
         If it was not measured yet, naming the command that does.
     """
     if not path.exists():
+        command = COMMANDS.get(path.stem, path.stem)
         raise FileNotFoundError(
-            f"there is no {path}; measure first with 'python -m benchmarks {path.stem}'."
+            f"there is no {path}; measure first with 'python -m benchmarks {command}'."
         )
     return json.loads(path.read_text())

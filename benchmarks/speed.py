@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.boosting_cases import BOOSTING_SPEED
 from benchmarks.cases import SPEED, Case, choose_cases
 from benchmarks.peers import PEER_NAMES, choose_peers
 from benchmarks.results import Results, result_path
 from benchmarks.timing import Plan, measure_case
+
+SUITES = {"speed": SPEED, "speed_boosting": BOOSTING_SPEED}  # result file of each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure the chosen cases; 1 if a bound is missed."""
-    name = "speed" if args.scale == "full" and args.rows is None else "speed-small"
-    results = Results("speed", result_path(args.name or name), again=args.again)
     plan = Plan(args.n_jobs, args.repeat, args.seed, args.budget)
     choose_peers(args.peers.split(","), args.device)
-    missed = 0
-    for case in choose_cases(SPEED, args.only):
-        missed += _run_case(case.sized(args.scale, args.rows), results, plan, args)
+    chosen = choose_cases(tuple(case for suite in SUITES.values() for case in suite), args.only)
+    small = "" if args.scale == "full" and args.rows is None else "-small"
+    missed, opened = 0, dict[Path, Results]()
+    for case in chosen:
+        suite = next(name for name, cases in SUITES.items() if case in cases)
+        path = result_path(args.name or f"{suite}{small}")
+        if path not in opened:
+            opened[path] = Results("speed", path, again=args.again)
+        missed += _run_case(case.sized(args.scale, args.rows), opened[path], plan, args)
     return 1 if missed else 0
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks stages``: binning, histogram, split, partition, prediction, one by one."""
+"""``python -m benchmarks stages``: binning, histogram, split, a round of boosting, prediction."""
 
 from __future__ import annotations
 
@@ -20,24 +20,36 @@ _CHECKOUT = Path(__file__).parent.parent
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--rows", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--only", metavar="TEXT", help="as pytest's -k")
+    parser.add_argument("--rounds", type=int, default=20, help="of boosting (default: %(default)s)")
+    parser.add_argument("--only", metavar="TEXT", help="as pytest's -k; then none of boosting")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `test_stages` under pytest-benchmark and keep the medians; pytest's exit status."""
-    with tempfile.TemporaryDirectory() as folder:
-        measured = Path(folder) / "stages.json"
-        command = [sys.executable, "-m", "pytest", "benchmarks/test_stages.py", "-q"]
-        command += ["-p", "no:cacheprovider", f"--benchmark-json={measured}"]
-        command += ["-k", args.only] if args.only else []
-        environment = {**os.environ, ROWS_VARIABLE: str(args.rows)}
-        status = subprocess.run(command, cwd=_CHECKOUT, env=environment, check=False).returncode
-        if status:
-            return status
-        results = Results("stages", result_path(args.name or "stages"), again=args.again)
-        for found in json.loads(measured.read_text())["benchmarks"]:
-            results.add(found["name"], stage_record(found))
+    """Keep the medians of every stage; pytest's exit status if that is not 0."""
+    results = Results("stages", result_path(args.name or "stages"), again=args.again)
+    status, measured = run_tests(args.rows, args.only)
+    if status:
+        return status
+    for found in measured:
+        results.add(found["name"], stage_record(found))
+    if args.only is None:
+        from benchmarks.boosting_stages import measure_steps
+
+        for name, record in measure_steps(args.rows, args.rounds).items():
+            results.add(name, record)
     return 0
+
+
+def run_tests(rows: int, only: str | None) -> tuple[int, list[dict[str, Any]]]:
+    """Run `test_stages` under pytest-benchmark; its exit status, and what it measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stages.json"
+        command = [sys.executable, "-m", "pytest", "benchmarks/test_stages.py", "-q"]
+        command += ["-p", "no:cacheprovider", f"--benchmark-json={path}"]
+        command += ["-k", only] if only else []
+        environment = {**os.environ, ROWS_VARIABLE: str(rows)}
+        status = subprocess.run(command, cwd=_CHECKOUT, env=environment, check=False).returncode
+        return status, [] if status else json.loads(path.read_text())["benchmarks"]
 
 
 def stage_record(found: dict[str, Any]) -> dict[str, Any]:

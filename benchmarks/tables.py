@@ -27,6 +27,8 @@ class Table:
     task : {"classification", "regression"}
     frame : pandas.DataFrame or None
         The same features with categories as categories; None if there are none.
+    exposure : ndarray of float64 of shape (n_samples,) or None
+        What a count was counted over.
     """
 
     name: str
@@ -34,6 +36,12 @@ class Table:
     y: np.ndarray
     task: str
     frame: Any = None
+    exposure: np.ndarray | None = None
+
+    @property
+    def features(self) -> Any:
+        """With categories as categories where there are any."""
+        return self.X if self.frame is None else self.frame
 
     @property
     def n_classes(self) -> int:
@@ -43,7 +51,8 @@ class Table:
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the rows."""
         frame = None if self.frame is None else self.frame.iloc[rows]
-        return Table(self.name, self.X[rows], self.y[rows], self.task, frame)
+        exposure = None if self.exposure is None else self.exposure[rows]
+        return Table(self.name, self.X[rows], self.y[rows], self.task, frame, exposure)
 
 
 # ---- synthetic ---------------------------------------------------------------------------------
@@ -105,6 +114,20 @@ def heavy_tails(rows: int, features: int, seed: int = 0) -> Table:
     return Table("heavy tails", X, y, REGRESSION)
 
 
+AIRLINE_LEVELS = (12, 31, 7, 1440, 1440, 22, 5000, 300, 300, 700, 1500, 60, 2)
+
+
+def airline(rows: int, features: int, seed: int = 0) -> Table:
+    """Columns with as many values as those of a table of flights: dates, times, airports, miles."""
+    rng = np.random.default_rng([seed, 8])
+    levels = [AIRLINE_LEVELS[f % len(AIRLINE_LEVELS)] for f in range(features)]
+    X = np.stack([rng.integers(0, n, rows) for n in levels], axis=1).astype(np.float32)
+    share = X / np.array(levels, np.float32)  # of the largest value
+    z = np.sin(4.0 * share[:, 3 % features]) + share[:, 0] * share[:, 1 % features]
+    z = z + np.where(X[:, 5 % features] % 3 == 0, 0.4, 0.0) + rng.standard_normal(rows)
+    return Table("airline", X, (z > 1.6).astype(np.int64), CLASSIFICATION)
+
+
 MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "binary": binary,
     "continuous": continuous,
@@ -112,6 +135,7 @@ MAKERS: dict[str, Callable[[int, int, int], Table]] = {
     "rare classes": rare_classes,
     "heavy tails": heavy_tails,
 }
+LARGE_MAKERS = {**MAKERS, "airline": airline}  # for times on a GPU
 
 
 # ---- bundled with scikit-learn -----------------------------------------------------------------
@@ -154,6 +178,8 @@ class Source:
         Columns that give the target away or number the rows; `BOOKKEEPING` always goes.
     transform : {"", "log1p", "positive"}
         Of the target: ``log(1 + y)``, or whether ``y > 0``.
+    exposure : str
+        Column that the target was counted over, if it is not to be a feature.
     """
 
     name: str
@@ -162,6 +188,7 @@ class Source:
     task: str
     drop: tuple[str, ...] = ()
     transform: str = ""
+    exposure: str = ""
 
 
 SOURCES = (
@@ -191,18 +218,21 @@ SOURCES = (
     ),
     Source("claim counts", "freMTPL2freq", "ClaimNb", REGRESSION, ("IDpol",)),
 )
+RATE_SOURCES = (  # counts, for what knows of exposures
+    Source("claim rates", "freMTPL2freq", "ClaimNb", REGRESSION, ("IDpol",), exposure="Exposure"),
+)
 
 
-def available_sources(folder: Path | None) -> list[Source]:
+def available_sources(folder: Path | None, sources: tuple[Source, ...] = SOURCES) -> list[Source]:
     """The sources whose files are in ``folder``."""
     if folder is None:
         return []
-    return [s for s in SOURCES if (folder / f"{s.file}.parquet").exists()]
+    return [s for s in sources if (folder / f"{s.file}.parquet").exists()]
 
 
 def source(name: str) -> Source:
     """The source of that name."""
-    return next(s for s in SOURCES if s.name == name)
+    return next(s for s in SOURCES + RATE_SOURCES if s.name == name)
 
 
 def load(source: Source, folder: Path, max_rows: int | None = None, seed: int = 0) -> Table:
@@ -215,14 +245,17 @@ def load(source: Source, folder: Path, max_rows: int | None = None, seed: int = 
         rows = np.random.default_rng([seed, 6]).permutation(len(frame))[:max_rows]
         frame = frame.iloc[np.sort(rows)]
     y = _target(frame[source.target], source)
+    exposure = frame[source.exposure].to_numpy(np.float64) if source.exposure else None
     drop = [source.target, *source.drop, *(c for c in BOOKKEEPING if c in frame.columns)]
+    drop += [source.exposure] if source.exposure else []
     features = frame.drop(columns=drop).reset_index(drop=True)
     is_category = [isinstance(dtype, pd.CategoricalDtype) for dtype in features.dtypes]
     native = features.copy()
     for column, category in zip(features.columns, is_category, strict=True):
         if not category:
             native[column] = features[column].to_numpy(np.float32, na_value=np.nan)
-    return Table(source.name, encode(native), y, source.task, native if any(is_category) else None)
+    categories = native if any(is_category) else None
+    return Table(source.name, encode(native), y, source.task, categories, exposure)
 
 
 def _target(column: Any, source: Source) -> np.ndarray:
@@ -254,6 +287,19 @@ def encode(frame: Any) -> np.ndarray:
         else:
             columns.append(np.where(codes < 0, np.nan, codes).astype(np.float32)[:, None])
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+def with_levels_up_to(frame: Any, most: int) -> Any:
+    """The frame with codes, float32, in place of categories of more levels."""
+    import pandas as pd
+
+    changed = frame.copy()
+    for name in frame.columns:
+        column = frame[name]
+        if isinstance(column.dtype, pd.CategoricalDtype) and len(column.cat.categories) > most:
+            codes = column.cat.codes.to_numpy()
+            changed[name] = np.where(codes < 0, np.nan, codes).astype(np.float32)
+    return changed
 
 
 # ---- splitting ---------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ down, all features looked at. `python -m benchmarks stages` keeps the medians.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.stages import ROWS_VARIABLE
+from benchmarks.stage_work import N_FEATURES, N_ROWS, N_THREADS, SIZE, backend, has_numba, note
 from benchmarks.tables import binary
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
@@ -23,7 +22,7 @@ from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.level_loop import smallest_hessian
+from gpuboost.engine.policy import smallest_hessian
 from gpuboost.engine.randomness import feature_rank
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.scores import SQUARES
@@ -31,13 +30,9 @@ from gpuboost.engine.spec import GrowTask, TreeOptions
 from gpuboost.engine.statistics import class_target
 from gpuboost.engine.tree import finish_tree
 
-N_ROWS = int(os.environ.get(ROWS_VARIABLE, 100_000))
-N_FEATURES = 28
-N_THREADS = 2
 DEPTHS = (0, 6)
 TREE_DEPTH = 8
 N_TREES = 10
-SIZE = f"{N_ROWS:,} x {N_FEATURES}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ def work() -> Work:
     mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
     matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
     sampler = RowSampler(WITH_REPLACEMENT, N_ROWS, N_ROWS, seed=0)
-    target = class_target(table.y.astype(np.int32), 2, None)
+    target = class_target(table.y.astype(np.int32), 2, sampler.weight_facts)
     options = TreeOptions(score=SQUARES, max_depth=TREE_DEPTH)
     task = GrowTask(
         matrix, target, options, sampler.rows, range(N_TREES), seed=0, n_threads=N_THREADS
@@ -93,7 +88,7 @@ class Level:
         task, frontier = self.ops.task, self.frontier
         nodes = np.arange(len(frontier))
         splitter = FeatureSplitter(task, smallest_hessian(np, 0.0, frontier.hessian[:1]))
-        best = Splits.none(np, len(nodes), frontier.gradient.shape[1], 0)
+        best = Splits.none(len(nodes), frontier.gradient.shape[1], 0)
         for f, histogram in enumerate(histograms):
             rank = feature_rank(frontier.key, np.array([f], dtype=np.uint64))
             asked = NodeFeature(frontier, np.full(len(nodes), f, dtype=np.int64), rank)
@@ -107,11 +102,17 @@ def level(depth: int) -> Level:
     task = work().task
     ops = NumpyLevelOps(task)
     rows, frontier = ops.roots([0])
-    for _ in range(depth):
-        splits = ops.find_splits(rows, frontier, np.arange(len(frontier)))
+    splits = _found(ops, rows, frontier, 0)
+    for above in range(depth):
         rows, frontier = ops.partition(rows, frontier, splits, splits.gain >= 0.0)
-    splits = ops.find_splits(rows, frontier, np.arange(len(frontier)))
+        splits = _found(ops, rows, frontier, above + 1)
     return Level(ops, rows, frontier, splits)
+
+
+def _found(ops: NumpyLevelOps, rows: Any, frontier: Frontier, depth: int) -> Splits:
+    """The best split of every node of a level."""
+    ops.candidates(rows, frontier, depth)
+    return ops.find_splits(rows, frontier, np.arange(len(frontier)))
 
 
 @cache
@@ -121,45 +122,10 @@ def forest() -> Ensemble:
     task = replace(task, options=TreeOptions(score=SQUARES, max_features=5))
     grown = backend("numba").grow(task) if has_numba() else NumpyBackend().grow(task)
     trees = [
-        finish_tree(tree, task.matrix.mapper, task.target, task.rows_of(t), SQUARES)
+        finish_tree(tree, task.matrix.mapper, task.target, task.rows_of(t), task.options)
         for t, tree in grown
     ]
     return Ensemble.of(trees)
-
-
-def has_numba() -> bool:
-    """Whether the Numba backend can be used."""
-    try:
-        backend("numba")
-    except ImportError:
-        return False
-    return True
-
-
-@cache
-def backend(name: str) -> Any:
-    """A backend by name."""
-    if name == "numpy":
-        return NumpyBackend()
-    from gpuboost.backends.numba import NumbaBackend
-
-    return NumbaBackend()
-
-
-@pytest.fixture(params=["numpy", "numba"])
-def device(request, benchmark):
-    """Each backend that works here; its name goes into the result."""
-    if request.param == "numba" and not has_numba():
-        pytest.skip("Numba does not work here")
-    benchmark.extra_info["backend"] = request.param
-    return backend(request.param)
-
-
-def note(benchmark: Any, stage: str, size: str, backend: str | None = None) -> None:
-    """What the result file says of a measurement."""
-    benchmark.extra_info.update(stage=stage, size=size)
-    if backend is not None:
-        benchmark.extra_info["backend"] = backend
 
 
 def level_size(depth: int) -> str:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from benchmarks.cases import Case
-from benchmarks.peers import OURS, REFERENCE, TREE, Peer, Resources
-from benchmarks.tables import CLASSIFICATION, Table
+from benchmarks.peers import OURS, Peer
+from benchmarks.scores import metric_name, predict_for, score_of
+from benchmarks.settings import TREE, Resources
+from benchmarks.tables import Table
 
 WARM_UP_TREES = 2
 WARM_UP_PREDICT_ROWS = 1000
@@ -85,37 +85,13 @@ def measure_case(
     for runs in everyone:
         _warm_up(runs, case, tables, resources, plan)
         say(f"  warm-up  {runs.peer.name:22s} {runs.left_out or ''}")
-    for turn in range(plan.repeat):
+    for turn in range(max(plan.repeat, case.least_repeat)):
         for runs in everyone:
             if runs.left_out or _spent(runs, case) > plan.budget:
                 continue
             _run_once(runs, case, tables, resources, turn)
             say(f"  run {turn + 1:<4d} {runs.peer.name:22s} {_last(runs, case)}")
     return _summary(case, everyone, train, test)
-
-
-def metric_name(table: Table) -> str:
-    """AUC for two classes, accuracy for more, R2 for regression."""
-    if table.task != CLASSIFICATION:
-        return "R2"
-    return "AUC" if table.n_classes == 2 else "accuracy"
-
-
-def score_of(model: Any, table: Table, outcome: np.ndarray) -> float:
-    """Score of what `predict_for` returned."""
-    from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
-
-    metric = metric_name(table)
-    if metric == "R2":
-        return float(r2_score(table.y, outcome))
-    if metric == "AUC":
-        return float(roc_auc_score(table.y, outcome[:, 1]))
-    return float(accuracy_score(table.y, model.classes_[np.argmax(outcome, axis=1)]))
-
-
-def predict_for(model: Any, table: Table, X: np.ndarray) -> np.ndarray:
-    """Class probabilities, or values."""
-    return model.predict_proba(X) if table.task == CLASSIFICATION else model.predict(X)
 
 
 def _warm_up(
@@ -128,22 +104,42 @@ def _warm_up(
         return
     remark = peer.remark(setting)
     runs.remarks = [remark] if remark else []
-    train, test = tables
     few = setting.family != TREE and not peer.warms_up_whole
     trees = min(WARM_UP_TREES, setting.n_estimators) if few else setting.n_estimators
-    rows = len(test.y) if peer.warms_up_whole else WARM_UP_PREDICT_ROWS
-    started = time.perf_counter()
     try:
-        model = peer.make(replace(setting, n_estimators=trees), resources)
         with fallbacks_noted(runs):
-            model.fit(train.X, train.y)
-            predict_for(model, train, test.X[:rows])
+            seconds = _few_trees(peer, case, tables, resources, trees)
+            foretold = seconds * setting.n_estimators / trees
+            if few and foretold > plan.budget:  # imports and binning are not done once a tree
+                foretold = _foretold(peer, case, tables, resources)
     except Exception as error:  # one peer's failure is a result, not the end of the run
         runs.left_out = f"failed: {type(error).__name__}: {error}"[:300]
         return
-    foretold = (time.perf_counter() - started) * setting.n_estimators / trees
     if foretold > plan.budget and not peer.warms_up_whole:
         runs.left_out = f"would take about {foretold:.0f} s, more than the budget of a case"
+
+
+def _few_trees(
+    peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources, trees: int
+) -> float:
+    """Seconds of a fit and a prediction with so many trees."""
+    train, test = tables
+    rows = len(test.y) if peer.warms_up_whole else WARM_UP_PREDICT_ROWS
+    model = peer.make(replace(case.setting, n_estimators=trees), resources)
+
+    def fit_and_predict() -> None:
+        model.fit(train.X, train.y)
+        predict_for(model, train, test.X[:rows])
+
+    return _seconds(fit_and_predict)
+
+
+def _foretold(peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources) -> float:
+    """Seconds of all trees, from two warm fits of few of them."""
+    few, more = WARM_UP_TREES, 2 * WARM_UP_TREES
+    seconds = [_few_trees(peer, case, tables, resources, trees) for trees in (few, more)]
+    a_tree = max(0.0, seconds[1] - seconds[0]) / (more - few)
+    return seconds[1] + a_tree * max(0, case.setting.n_estimators - more)
 
 
 def _run_once(
@@ -161,7 +157,7 @@ def _run_once(
         _seconds(lambda: outcome.append(predict_for(runs.model, train, test.X)))
     )
     if runs.score is None:
-        runs.score = score_of(runs.model, test, outcome[0])
+        runs.score = score_of(runs.model, test, outcome[0], case.setting)
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -187,6 +183,7 @@ def _summary(case: Case, everyone: list[Runs], train: Table, test: Table) -> dic
     if ours is not None:
         others = [name for name in found if name != OURS and "seconds" in found[name]]
         ratios = {name: ours / found[name]["seconds"] for name in others}
+    verdicts = [bound.verdict(ratios) for bound in case.bounds]
     return {
         "case": case.name,
         "estimator": case.setting.estimator,
@@ -195,23 +192,12 @@ def _summary(case: Case, everyone: list[Runs], train: Table, test: Table) -> dic
         "features": train.X.shape[1],
         "test_rows": len(test.y),
         "trees": case.setting.n_estimators,
-        "metric": metric_name(test),
+        "metric": metric_name(test, case.setting),
         "peers": found,
         "ratios": ratios,
-        "bounds": dict(case.bounds),
-        "missed": missed_bounds(ratios, case),
+        "bounds": verdicts,
+        "missed": [verdict["missed"] for verdict in verdicts if "missed" in verdict],
     }
-
-
-def missed_bounds(ratios: dict[str, float], case: Case) -> list[str]:
-    """Sentences on the bounds that the ratios exceed, or that could not be judged."""
-    sentences = []
-    for name, bound in case.bounds.items():
-        if name in ratios and ratios[name] > bound:
-            sentences.append(f"{ratios[name]:.3f} of {name}'s time, {bound} allowed")
-        if name == REFERENCE and name not in ratios:
-            sentences.append(f"not compared with {name}: one of the two has no time")
-    return sentences
 
 
 class _Collect(logging.Handler):

@@ -5,19 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import tables, timing
-from benchmarks.cases import INTELEX
+from benchmarks import scores, tables
+from benchmarks.cases import Bound
 from benchmarks.peers import (
-    EXTRA_TREES,
-    FOREST,
+    INTELEX,
     OTHERS,
-    TREE,
+    REFERENCE,
     LightGBM,
-    Resources,
     ScikitLearn,
-    Setting,
     XGBoost,
     choose_peers,
+)
+from benchmarks.settings import (
+    ADABOOST,
+    BOOSTING,
+    EXTRA_TREES,
+    FOREST,
+    TREE,
+    Resources,
+    Setting,
 )
 from benchmarks.tables import CLASSIFICATION, REGRESSION, Table
 
@@ -134,18 +140,18 @@ def test_equal_settings_are_translated():
 
 
 @pytest.mark.parametrize("peer", OTHERS, ids=lambda p: p.name)
-@pytest.mark.parametrize("family", [FOREST, EXTRA_TREES, TREE])
+@pytest.mark.parametrize("family", [FOREST, EXTRA_TREES, TREE, BOOSTING, ADABOOST])
 @pytest.mark.parametrize("task", [CLASSIFICATION, REGRESSION])
 def test_every_peer_trains_or_says_why_not(peer, family, task):
-    setting = Setting(family, task, 5)
+    setting = Setting(family, task, 5, max_depth=4 if family in (BOOSTING, ADABOOST) else None)
     refusal = peer.refuses(setting)
     if refusal:
-        assert "not installed" in refusal or "has no" in refusal
+        assert "not installed" in refusal or "has no" in refusal or "has boosting" in refusal
         return
     table = (tables.binary if task == CLASSIFICATION else tables.continuous)(600, 8)
     model = peer.make(setting, Resources(2, 0, 8, 600)).fit(table.X, table.y)
-    outcome = timing.predict_for(model, table, table.X)
-    assert timing.score_of(model, table, outcome) > 0.5
+    outcome = scores.predict_for(model, table, table.X)
+    assert scores.score_of(model, table, outcome) > (0.1 if family in (BOOSTING, ADABOOST) else 0.5)
 
 
 def test_peer_remarks_name_the_differences():
@@ -163,5 +169,33 @@ def test_scikit_learn_is_not_patched_by_intelex():
 
 
 def test_unknown_peer():
-    with pytest.raises(ValueError, match="no peer is called 'catboost'; there are gpuboost"):
-        choose_peers(("catboost",), "auto")
+    with pytest.raises(ValueError, match="no peer is called 'sprinter'; there are gpuboost"):
+        choose_peers(("sprinter",), "auto")
+
+
+# ---- bounds ------------------------------------------------------------------------------------
+
+
+def test_bounds_of_one_peer():
+    bound = Bound(0.1, (REFERENCE,))
+    found = bound.verdict({REFERENCE: 0.1, INTELEX: 0.5})
+    assert found == {
+        "peers": [REFERENCE],
+        "allowed": 0.1,
+        "reached": 0.1,
+        "fastest": REFERENCE,
+    }
+    sentence = bound.verdict({REFERENCE: 0.101})["missed"]
+    assert sentence == "0.101 of scikit-learn's time, 0.1 allowed"
+    assert "not compared with scikit-learn" in bound.verdict({})["missed"]
+    assert "missed" not in Bound(0.1, (REFERENCE,), is_required=False).verdict({})
+
+
+def test_bounds_of_the_fastest():
+    bound = Bound(0.7, ("a", "b", "c"))
+    found = bound.verdict({"a": 0.2, "b": 0.7, "c": 0.5, "d": 9.0})
+    assert found["reached"] == 0.7 and found["fastest"] == "b" and "missed" not in found
+    sentence = bound.verdict({"a": 0.2, "b": 0.5, "c": 0.8})["missed"]
+    assert sentence == "0.800 of c's time, the fastest of a, b and c, 0.7 allowed"
+    sentence = bound.verdict({"a": 0.2})["missed"]  # who has no time might have been the fastest
+    assert "not compared with b and c" in sentence

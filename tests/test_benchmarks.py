@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import imports, memory, probe, quality, report, stages, tables, timing
+from benchmarks import imports, memory, probe, quality, report, scores, stages, tables, timing
 from benchmarks.__main__ import main
-from benchmarks.cases import INTELEX, MEMORY, SPEED, choose_cases
+from benchmarks.boosting_cases import BOOSTING_SPEED
+from benchmarks.cases import MEMORY, SPEED, choose_cases
 from benchmarks.machine import describe_machine
-from benchmarks.peers import (
-    OURS,
-    PEER_NAMES,
-    REFERENCE,
-    TREE,
-    GpuBoost,
-    Resources,
-    Setting,
-)
+from benchmarks.peers import INTELEX, OURS, PEER_NAMES, REFERENCE, GpuBoost
 from benchmarks.results import OtherMachineError, Results, read_results
+from benchmarks.settings import TREE, Resources, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION, Table
 
 # ---- cases -------------------------------------------------------------------------------------
 
 
 def test_case_names_are_unique_and_bounds_have_their_peer():
-    names = [case.name for case in SPEED + MEMORY]
+    names = [case.name for case in SPEED + BOOSTING_SPEED + MEMORY]
     assert len(set(names)) == len(names)
-    for case in SPEED:
-        assert case.bounds and set(case.bounds) <= set(case.peers) <= set(PEER_NAMES)
+    for case in SPEED + BOOSTING_SPEED:
+        held_to = {peer for bound in case.bounds for peer in bound.peers}
+        assert held_to and held_to <= set(case.peers) <= set(PEER_NAMES)
 
 
 def test_other_sizes_have_no_bounds():
     case = SPEED[0]
     assert case.sized("full", None) is case
     small = case.sized("small", None)
-    assert (small.rows, small.setting.n_estimators, small.bounds) == (10_000, 20, {})
+    assert (small.rows, small.setting.n_estimators, small.bounds) == (10_000, 20, ())
     assert case.sized("full", 500).rows == 500
     tree = next(c for c in SPEED if c.setting.family == TREE).sized("small", None)
     assert tree.setting.n_estimators == 1
@@ -48,6 +44,7 @@ def test_other_sizes_have_no_bounds():
 def test_unknown_case_and_missing_folder():
     with pytest.raises(ValueError, match="no case contains 'boosting'"):
         choose_cases(SPEED, "boosting")
+    assert len(choose_cases(SPEED + BOOSTING_SPEED, "boosting")) == len(BOOSTING_SPEED) - 1
     (case,) = choose_cases(SPEED, "covertype")
     with pytest.raises(LookupError, match="needs --data"):
         case.tables(None, 0)
@@ -141,13 +138,24 @@ def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
     assert not logger.isEnabledFor(logging.INFO)
 
 
-def test_missed_bounds():
-    case = SPEED[0]
-    assert timing.missed_bounds({REFERENCE: 0.1, INTELEX: 0.5}, case) == []
-    (sentence,) = timing.missed_bounds({REFERENCE: 0.101}, case)
-    assert sentence == "0.101 of scikit-learn's time, 0.1 allowed"
-    (sentence,) = timing.missed_bounds({}, case)
-    assert "not compared with scikit-learn" in sentence
+def test_cheap_cases_are_repeated_more_often():
+    log, case = [], replace(SPEED[0], rows=40, least_repeat=4)
+    record = timing.measure_case(
+        case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=2), lambda text: None
+    )
+    assert len(record["peers"]["a"]["runs"]) == 4
+    assert case.sized("small", None).least_repeat == 1
+
+
+def test_what_a_fit_does_once_is_not_foretold_for_every_tree(monkeypatch):
+    log, case = [], SPEED[0].sized("full", 40)
+    times = {2: 10.0, 4: 10.2}  # 0.1 s a tree: 100 trees take 20 s
+    monkeypatch.setattr(timing, "_few_trees", lambda *given: times[given[-1]])
+    for budget, is_left_out in ((25.0, False), (15.0, True)):
+        plan = timing.Plan(repeat=1, budget=budget)
+        record = timing.measure_case(case, [FakePeer(log, "a")], fake_tables(), plan, log.append)
+        why = record["peers"]["a"].get("left_out", "")
+        assert ("would take about 20 s" in why) == is_left_out
 
 
 def test_scores_by_task():
@@ -155,9 +163,9 @@ def test_scores_by_task():
     table = Table("t", np.zeros((3, 1), np.float32), y, CLASSIFICATION)
     model = FakeModel([], "m")
     model.classes_ = np.array([0, 2, 1])
-    assert timing.score_of(model, table, np.eye(3)) == pytest.approx(1 / 3)
+    assert scores.score_of(model, table, np.eye(3)) == pytest.approx(1 / 3)
     values = Table("t", table.X, np.array([1.0, 2.0, 4.0]), REGRESSION)
-    assert timing.score_of(model, values, values.y) == 1.0
+    assert scores.score_of(model, values, values.y) == 1.0
 
 
 # ---- quality -----------------------------------------------------------------------------------
@@ -173,8 +181,8 @@ def test_quality_bounds_are_for_ensembles():
 
 
 def test_quality_differences_are_paired():
-    scores = quality.Scores(ours={"AUC": [0.9, 0.8]}, theirs={"AUC": [0.8, 0.7]})
-    found = scores.summary("AUC")
+    both = quality.Scores(ours={"AUC": [0.9, 0.8]}, theirs={"AUC": [0.8, 0.7]})
+    found = both.summary("AUC")
     assert found["difference"] == pytest.approx(0.1)
     assert found["standard_error"] == pytest.approx(0.0)
     assert "native_categories" not in found
@@ -317,7 +325,9 @@ def test_other_tables(tmp_path):
 # ---- the commands ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["speed", "quality", "memory", "import", "stages", "table"])
+@pytest.mark.parametrize(
+    "command", ["speed", "quality", "quality-boosting", "memory", "import", "stages", "table"]
+)
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
@@ -326,7 +336,15 @@ def test_every_command_has_help(command, capsys):
 
 def test_speed_command_end_to_end_and_taken_up(tmp_path, capsys):
     path = tmp_path / "s.json"
-    words = ["speed", "--only", "10k x 20, 100", "--rows", "300", "--repeat", "1"]
+    words = [
+        "speed",
+        "--only",
+        "Classifier 10k x 20, 100 trees to",
+        "--rows",
+        "300",
+        "--repeat",
+        "1",
+    ]
     words += ["--peers", f"{OURS},{REFERENCE}", "--device", "numpy", "--name", str(path)]
     assert main(words) == 0
     (first, second) = read_results(path)["records"]

@@ -14,7 +14,8 @@ import pytest
 from benchmarks.gpu import cases, peers, predicted, text, tree_shapes
 from benchmarks.gpu.cases import CASES, CUML, EQUALITY, FIT, HISTOGRAM, PREDICTION, XGBOOST
 from benchmarks.gpu.counting import CountingRuntime, Counts
-from benchmarks.peers import EXTRA_TREES, FOREST, OURS, Setting
+from benchmarks.peers import OURS
+from benchmarks.settings import EXTRA_TREES, FOREST, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION
 from tests.shim_runtime import ShimRuntime
 
@@ -97,13 +98,45 @@ def test_a_wait_is_a_copy_after_work() -> None:
     assert runtime.n_multiprocessors == 4
 
 
+class OneByOne(ShimRuntime):
+    """Kernels that do nothing, and no graphs."""
+
+    def kernel(self, *_: object) -> Any:
+        return lambda grid, block, args, *, shared_mem=0: None
+
+
+class Graphs(OneByOne):
+    """Graphs of them."""
+
+    def capture(self, launches: Any) -> Any:
+        launches()
+        return lambda: None
+
+
+@pytest.mark.parametrize(("inner", "per_repeat"), [(OneByOne, 3), (Graphs, 1)])
+def test_a_graph_is_one_launch(inner: Any, per_repeat: int) -> None:
+    runtime = CountingRuntime(inner(), Counts())
+    array = runtime.asarray(np.zeros(3, dtype=np.int32))
+    runtime.upload(np.ones(3, dtype=np.int32), array)
+    kernel = runtime.kernel("any.cu", "any", {})
+
+    def launches() -> None:
+        for _ in range(3):
+            kernel((1,), (1,), (array,))
+
+    repeat = runtime.capture(launches)
+    for _ in range(2):
+        repeat()
+    assert runtime.counts.of == {"uploads": 2, "launches": 2 * per_repeat}
+
+
 # ---- cases and bounds -------------------------------------------------------------------------
 
 
 def test_cases_have_names_of_their_own() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     assert {case.kind for case in CASES} == {EQUALITY, FIT, HISTOGRAM, PREDICTION}
-    assert [case.kind for case in cases.choose("11m")] == [HISTOGRAM]
+    assert [case.kind for case in cases.choose("11m x 28")] == [HISTOGRAM, FIT]
     with pytest.raises(ValueError, match="no case contains 'nothing'"):
         cases.choose("nothing")
     small = [case.sized("small") for case in CASES]

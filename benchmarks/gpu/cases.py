@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchmarks.peers import EXTRA_TREES, FOREST, TREE, Setting
+from benchmarks.settings import ADABOOST, BOOSTING, EXTRA_TREES, FOREST, TREE, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION
 
 EQUALITY, FIT, HISTOGRAM, PREDICTION = "equality", "fit", "histogram", "prediction"
-XGBOOST, CUML = "XGBoost", "cuML"
+XGBOOST, CUML, PYBOOST = "XGBoost", "cuML", "Py-Boost"
+SECONDS_ON = "seconds on "  # and the name of a GPU: a bound of our time itself
 SMALL = 500  # what --scale small divides rows by
 SMALL_TREES = 10
 
@@ -30,10 +31,12 @@ class GpuCase:
         Seconds that the case may take, data and warm-up included.
     bounds : mapping of str to float
         Largest ratio of our time to that of the peer of this name; "floor" is the time that the
-        ceilings of the same run allow.
+        ceilings of the same run allow, `SECONDS_ON` and a name our seconds on such a GPU.
     predict_rows : int
         Rows whose prediction is timed.
     peers : tuple of str
+    maker : str
+        Of its data, of `benchmarks.tables.LARGE_MAKERS`; empty: by the task.
     """
 
     name: str
@@ -45,10 +48,13 @@ class GpuCase:
     bounds: Mapping[str, float] = field(default_factory=dict)
     predict_rows: int = 0
     peers: tuple[str, ...] = ()
+    maker: str = ""
 
     @property
     def data(self) -> str:
-        """The maker of its data, of `benchmarks.tables.MAKERS`."""
+        """The maker of its data, of `benchmarks.tables.LARGE_MAKERS`."""
+        if self.maker:
+            return self.maker
         return "binary" if self.setting.task == CLASSIFICATION else "continuous"
 
     def sized(self, scale: str) -> GpuCase:
@@ -70,7 +76,26 @@ def _forest(family: str, depth: int | None, task: str = CLASSIFICATION) -> Setti
     return Setting(family, task, 100, max_depth=depth)
 
 
-_MILLION, _BOTH = 1_000_000, (XGBOOST, CUML)
+def _boosting(trees: int, depth: int) -> Setting:
+    return Setting(BOOSTING, CLASSIFICATION, trees, max_depth=depth)
+
+
+def _airline(rows: int, size: str, limit: float, ratio: float) -> GpuCase:
+    """Boosting on 13 columns of few values."""
+    return GpuCase(
+        f"GradientBoostingClassifier airline-like {size} x 13, 100 trees of depth 10",
+        FIT,
+        rows,
+        13,
+        _boosting(100, 10),
+        limit,
+        {XGBOOST: ratio},
+        peers=_BOOSTERS,
+        maker="airline",
+    )
+
+
+_MILLION, _BOTH, _BOOSTERS = 1_000_000, (XGBOOST, CUML), (XGBOOST, PYBOOST)
 
 CASES = (
     GpuCase(
@@ -136,6 +161,27 @@ CASES = (
         28,
         _forest(EXTRA_TREES, None),
         90,
+    ),
+    _airline(_MILLION // 10, "0.1M", 60, 0.25),
+    _airline(_MILLION, "1M", 60, 0.35),
+    _airline(10 * _MILLION, "10M", 150, 0.5),
+    GpuCase(
+        "GradientBoostingClassifier HIGGS-like 11M x 28, 500 trees of depth 8",
+        FIT,
+        11_000_000,
+        28,
+        _boosting(500, 8),
+        240,
+        {XGBOOST: 0.4, f"{SECONDS_ON}H200": 3.0},
+        peers=_BOOSTERS,
+    ),
+    GpuCase(
+        "AdaBoostClassifier 1M x 28, 100 stumps",
+        FIT,
+        _MILLION,
+        28,
+        Setting(ADABOOST, CLASSIFICATION, 100, max_depth=1),
+        60,
     ),
     GpuCase(
         "DecisionTreeClassifier 1M x 28, depth 8",

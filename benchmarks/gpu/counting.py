@@ -113,6 +113,25 @@ class CountingRuntime:
         self.counts.note(UPLOAD)
         return self.inner.asarray(host)
 
+    def upload(self, host: np.ndarray, array: Any) -> None:
+        """A copy to an array of the device."""
+        self.counts.note(UPLOAD)
+        self.inner.upload(host, array)
+
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """A graph, which is one launch; what is captured for it was none."""
+        before = dict(self.counts.of)
+        repeat = self.inner.capture(launches)
+        self.counts.of = before
+        if repeat is launches:  # there are no graphs: launches are counted one by one
+            return repeat
+
+        def counted() -> None:
+            self.counts.note(LAUNCH)
+            repeat()
+
+        return counted
+
     def to_host(self, array: Any) -> np.ndarray:
         """A copy to the host, which waits for what was launched before."""
         with self.counts.reading():

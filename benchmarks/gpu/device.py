@@ -20,6 +20,7 @@ from benchmarks.gpu.counting import WAIT, CountingRuntime, Counts
 CEILINGS = Path(__file__).with_name("ceilings.cu")
 AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
 _INTERCEPTED = "choose_backend"
+_WHERE = ("gpuboost.estimators.base", "gpuboost.estimators.boosting_reading")
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
@@ -232,17 +233,33 @@ class StagedBackend:
     def __init__(self, backend: Any, device: Device) -> None:
         self._backend, self._device = backend, device
         self.growing_since, self.waits_before = 0.0, 0
+        self._has_begun = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
     def grow(self, task: Any) -> Iterator[Any]:
         """Grow the trees of a task."""
+        self._begin()
+        return self._backend.grow(task)
+
+    def booster(self, task: Any) -> Any:
+        """Start a fit of gradient boosting."""
+        self._begin()
+        return self._backend.booster(task)
+
+    def expect_fit(self) -> None:
+        """What is asked for next begins a fit; AdaBoost asks for its trees one by one."""
+        self._has_begun = False
+
+    def _begin(self) -> None:
+        if self._has_begun:
+            return
+        self._has_begun = True
         self._device.wait()
         self.waits_before = self._device.counts.of.get(WAIT, 0)
         self._device.counts.clear()
         self.growing_since = time.perf_counter()
-        return self._backend.grow(task)
 
 
 class Served:
@@ -250,14 +267,17 @@ class Served:
 
     def __init__(self, device: Device) -> None:
         self._backend = device.backend
-        self._base = importlib.import_module("gpuboost.estimators.base")
+        self._modules = [importlib.import_module(name) for name in _WHERE]
 
     def __enter__(self) -> None:
-        self._chosen = getattr(self._base, _INTERCEPTED)
-        setattr(self._base, _INTERCEPTED, lambda device, work: self._backend)
+        self._backend.expect_fit()
+        self._chosen = [getattr(module, _INTERCEPTED) for module in self._modules]
+        for module in self._modules:
+            setattr(module, _INTERCEPTED, lambda device, work: self._backend)
 
     def __exit__(self, *reason: object) -> None:
-        setattr(self._base, _INTERCEPTED, self._chosen)
+        for module, chosen in zip(self._modules, self._chosen, strict=True):
+            setattr(module, _INTERCEPTED, chosen)
 
 
 def on_host(array: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 WIDTH = 256
 LARGEST_VALUE = 2**27
 VALUES, CLASSES = "values", "two classes"
+MANY = {"7 classes": 7, "30 classes": 30, "100 classes": 100}
 FEW_LOOKED = 5  # of 28 features, in a classification forest
 # 32-bit additions to shared memory for a row and feature: a weight, and the two halves of a value;
 # the second class is one row of two, and has no high half.
-ADDITIONS = {VALUES: 3.0, CLASSES: 1.5}
+# Of more classes, the weight alone.
+ADDITIONS = {VALUES: 3.0, CLASSES: 1.5, **dict.fromkeys(MANY, 1.0)}
 ROW_BYTES = 12  # of the row's number, weight and target
 
 Record = dict[str, Any]
@@ -51,6 +53,10 @@ SHAPES = (
     Shape(CLASSES, 1),
     Shape(CLASSES, 64),
     Shape(CLASSES, 64, FEW_LOOKED),
+    Shape("7 classes", 1),
+    Shape("7 classes", 64),
+    Shape("30 classes", 16),
+    Shape("100 classes", 8),
 )
 
 
@@ -137,7 +143,7 @@ def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
     runtime = device.runtime
     search = _work(runtime, host.count, builder.rows_per_block(n))
     looked = _looked(runtime, host.looked)
-    size = (nodes, builder.n_looked, WIDTH, 3)
+    size = (nodes, builder.n_looked, WIDTH, 2 + builder.n_channels)
     histogram = device.xp.zeros(size, dtype=device.xp.int64)
     columns = len(builder.matrix.tiles) * builder.matrix.tile
     return Level(
@@ -150,13 +156,17 @@ def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
 
 @dataclass(frozen=True)
 class _HostRows:
-    """The rows of a level, those of a node side by side, and the features nodes look at."""
+    """The rows of a level, those of a node side by side, and the features nodes look at.
+
+    ``n_classes`` is 0 for what has one channel: values, and two classes.
+    """
 
     codes: np.ndarray
     row: np.ndarray
     value: np.ndarray
     count: np.ndarray
     looked: np.ndarray
+    n_classes: int
 
 
 def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
@@ -167,18 +177,22 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
     if shape.n_looked:
         drawn = rng.permuted(np.tile(looked, (shape.nodes, 1)), axis=1)
         looked = np.sort(drawn[:, : shape.n_looked], axis=1)
+    codes = rng.integers(0, WIDTH, (n, features), dtype=np.uint8)
+    value, n_classes = _targets(rng, shape.target, n), MANY.get(shape.target, 0)
+    row = np.lexsort((value, node)) if n_classes else np.argsort(node, kind="stable")
     return _HostRows(
-        codes=rng.integers(0, WIDTH, (n, features), dtype=np.uint8),
-        row=np.argsort(node, kind="stable").astype(np.uint32),
-        value=_targets(rng, shape.target, n),
+        codes=codes,
+        row=row.astype(np.uint32),
+        value=value,
         count=np.bincount(node, minlength=shape.nodes),
         looked=looked.astype(np.int32),
+        n_classes=n_classes,
     )
 
 
 def _targets(rng: np.random.Generator, target: str, n: int) -> np.ndarray:
-    if target == CLASSES:
-        return rng.integers(0, 2, n, dtype=np.int32)
+    if target != VALUES:
+        return rng.integers(0, MANY.get(target, 2), n, dtype=np.int32)
     return rng.integers(-LARGEST_VALUE, LARGEST_VALUE, n, dtype=np.int32)
 
 
@@ -188,7 +202,9 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     matrices = importlib.import_module("gpuboost.backends.cuda.matrix")
     rows_of = importlib.import_module("gpuboost.backends.cuda.rows").DeviceRows
     runtime, (n, features) = device.runtime, host.codes.shape
-    tile = cuda.choose_tile(runtime.shared_memory, WIDTH, cuda.plane_count(1, False, False))
+    by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
+    room = cuda.room_for_planes(runtime.shared_memory, by_class)
+    tile = cuda.choose_tile(room, WIDTH, cuda.plane_count(n_channels, by_class, False))
     binned = _Binned(host.codes.T, features)
     matrix = matrices.upload_matrix(runtime, binned, tile)
     rows = rows_of(
@@ -199,8 +215,8 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     builder = cuda.HistogramBuilder(
         runtime=runtime,
         matrix=matrix,
-        n_channels=1,
-        by_class=False,
+        n_channels=n_channels,
+        by_class=by_class,
         counted=False,
         max_weight=1,
         n_looked=host.looked.shape[1],
@@ -266,9 +282,20 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
         for place in (0, -1):
             codes = host.codes[rows, host.looked[node % len(host.looked), place]]
             weight = np.bincount(codes, minlength=WIDTH)
-            # Sums of whole numbers below 2**53, so float64 has them exactly.
-            value = np.bincount(codes, weights=host.value[rows], minlength=WIDTH)
             found = histogram[node, place]
-            if (found[:, 0] != weight).any() or (found[:, 2] != value).any():
+            if (found[:, 0] != weight).any():
                 return False
+            # Sums of whole numbers below 2**53, so float64 has them exactly.
+            for k, of_channel in enumerate(_channels(host, rows)):
+                value = np.bincount(codes, weights=of_channel, minlength=WIDTH)
+                if (found[:, 2 + k] != value).any():
+                    return False
     return True
+
+
+def _channels(host: _HostRows, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """What rows add to each channel."""
+    if not host.n_classes:
+        yield host.value[rows]
+    for k in range(host.n_classes):
+        yield host.value[rows] == k

@@ -17,8 +17,8 @@ from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, GpuCase
 from benchmarks.gpu.device import Device
 from benchmarks.gpu.histogram import measure_histograms
 from benchmarks.gpu.peers import DeviceTable, GpuPeer, Ours, as_two_columns, choose_peers
-from benchmarks.tables import CLASSIFICATION, MAKERS, Table
-from benchmarks.timing import metric_name
+from benchmarks.scores import metric_name
+from benchmarks.tables import CLASSIFICATION, LARGE_MAKERS, Table
 
 TEST_ROWS = 50_000
 FEW_ROWS = 1_000
@@ -154,9 +154,13 @@ def _memory(model: Any, peak: list[int], data: DeviceTable) -> Record:
     gpuboost = importlib.import_module("gpuboost")
     rows, features = data.X_host.shape
     n_classes = int(data.y_host.max()) + 1 if data.task == CLASSIFICATION else 1
-    estimate = gpuboost.estimate_memory(model, rows, features, n_classes=n_classes)
     found = {"peak_bytes": peak[0]} if peak else {}
-    return {**found, "estimated_bytes": int(estimate)}
+
+    def estimated() -> Record:
+        estimate = gpuboost.estimate_memory(model, rows, features, n_classes=n_classes)
+        return {"estimated_bytes": int(estimate)}
+
+    return found | _noted("estimate", estimated)
 
 
 # ---- predictions -------------------------------------------------------------------------------
@@ -220,7 +224,7 @@ def device_tables(
 ) -> tuple[DeviceTable, Table]:
     """Training data on the device, and test data on the host."""
     n_test = test_rows or min(TEST_ROWS, max(500, case.rows // 5))
-    both = MAKERS[case.data](case.rows + n_test, case.features, seed)
+    both = LARGE_MAKERS[case.data](case.rows + n_test, case.features, seed)
     X, y = both.X[: case.rows], both.y[: case.rows]
     on_device = device.asarray(X), device.asarray(y.astype(np.float32))
     data = DeviceTable(*on_device, X, y, both.task)
@@ -253,8 +257,8 @@ def scored(outcome: Any, test: Table) -> Record:
 
 def _leaves(model: Any) -> float:
     """Mean leaves of a tree of ours."""
-    trees = getattr(model, "estimators_", None) or [model]
-    return float(np.mean([tree.get_n_leaves() for tree in list(trees)[:10]]))
+    trees = np.ravel(getattr(model, "estimators_", [model]))
+    return float(np.mean([tree.get_n_leaves() for tree in trees[:10]]))
 
 
 def _guarded(call: Callable[[], Record]) -> Record:

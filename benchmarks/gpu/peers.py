@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.gpu.cases import CUML, XGBOOST
+from benchmarks.boosting_peers import xgboost_words
+from benchmarks.gpu.cases import CUML, PYBOOST, XGBOOST
 from benchmarks.gpu.device import Device, Served, on_host
-from benchmarks.peers import BOOTSTRAP_SHARE, EXTRA_TREES, OURS, TREE, GpuBoost, Resources, Setting
+from benchmarks.peers import BOOTSTRAP_SHARE, NO_ADABOOST, OURS, GpuBoost
+from benchmarks.settings import (
+    ADABOOST,
+    BOOSTING,
+    EXTRA_TREES,
+    LOG_LOSS,
+    N_BINS,
+    SQUARED_ERROR,
+    TREE,
+    Resources,
+    Setting,
+    missing_package,
+)
 from benchmarks.tables import CLASSIFICATION
 
-N_BINS = 255
 DEEPEST = 64  # levels of a forest "to purity", for a peer that has no word for it
 
 
@@ -85,22 +96,31 @@ class Ours:
 
 @dataclass(frozen=True)
 class XGBoostOnGpu:
-    """XGBoost's random forest: one round of many parallel trees, predicted in place."""
+    """XGBoost; its forest is one round of many parallel trees. Predicted in place."""
 
     name: str = XGBOOST
 
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == EXTRA_TREES:
             return "has no random thresholds"
-        return _missing("xgboost", self.name)
+        if setting.family == ADABOOST:
+            return NO_ADABOOST
+        return missing_package("xgboost", self.name)
 
     def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
         xgboost = importlib.import_module("xgboost")
         words = self._words(setting, data.X_host.shape[1], seed)
         matrix = xgboost.QuantileDMatrix(data.X, data.y, max_bin=N_BINS)
-        return xgboost.train(words, matrix, num_boost_round=1)
+        rounds = setting.n_estimators if setting.family == BOOSTING else 1
+        return xgboost.train(words, matrix, num_boost_round=rounds)
 
     def _words(self, setting: Setting, n_features: int, seed: int) -> dict[str, Any]:
+        if setting.family != BOOSTING:
+            return self._forest_words(setting, n_features, seed)
+        words = xgboost_words(setting) | {"device": "cuda", "seed": seed}
+        return words | ({"objective": "binary:logistic"} if setting.loss == LOG_LOSS else {})
+
+    def _forest_words(self, setting: Setting, n_features: int, seed: int) -> dict[str, Any]:
         classes, single = setting.task == CLASSIFICATION, setting.family == TREE
         return {
             "device": "cuda",
@@ -122,7 +142,8 @@ class XGBoostOnGpu:
         return model.inplace_predict(X)
 
     def remark(self, setting: Setting) -> str | None:
-        rows = "" if setting.family == TREE else f"{BOOTSTRAP_SHARE:.1%} of rows, none twice; "
+        whole = setting.family in (TREE, BOOSTING)
+        rows = "" if whole else f"{BOOTSTRAP_SHARE:.1%} of rows, none twice; "
         return f"{rows}{N_BINS} bins"
 
 
@@ -135,7 +156,9 @@ class CumlOnGpu:
     def refuses(self, setting: Setting) -> str | None:
         if setting.family == EXTRA_TREES:
             return "has no random thresholds"
-        return _missing("cuml", self.name)
+        if setting.family in (BOOSTING, ADABOOST):
+            return "has no boosting"
+        return missing_package("cuml", self.name)
 
     def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
         ensemble = importlib.import_module("cuml.ensemble")
@@ -159,13 +182,53 @@ class CumlOnGpu:
         return f"{N_BINS} bins{deepest}"
 
 
-def _missing(module: str, name: str) -> str | None:
-    return f"{name} is not installed" if importlib.util.find_spec(module) is None else None
+@dataclass(frozen=True)
+class PyBoostOnGpu:
+    """Py-Boost, whose boosting is CuPy kernels and arrays as ours is; it takes host arrays."""
+
+    name: str = PYBOOST
+
+    def refuses(self, setting: Setting) -> str | None:
+        if setting.family != BOOSTING:
+            return "has boosting alone"
+        if setting.loss not in _PYBOOST_LOSSES:
+            return f"has no loss {setting.loss}"
+        return missing_package("py_boost", "py-boost")
+
+    def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
+        module, options = importlib.import_module("py_boost"), setting.boosting
+        model = module.GradientBoosting(
+            _PYBOOST_LOSSES[setting.loss],
+            ntrees=setting.n_estimators,
+            lr=options.learning_rate,
+            lambda_l2=options.l2,
+            max_depth=setting.max_depth,
+            min_data_in_leaf=options.min_samples_leaf,
+            max_bin=N_BINS,
+            es=0,
+            seed=seed,
+            verbose=setting.n_estimators,
+        )
+        model.fit(data.X_host, data.y_host)
+        return model
+
+    def predict(self, model: Any, X: Any) -> Any:
+        return model.predict(on_host(X))[:, 0]
+
+    def remark(self, setting: Setting) -> str | None:
+        return f"{N_BINS} bins; no least hessian of a leaf; data come from the host"
+
+
+_PYBOOST_LOSSES = {LOG_LOSS: "bce", SQUARED_ERROR: "mse"}
 
 
 def choose_peers(names: Iterable[str], device: Device) -> list[GpuPeer]:
     """This library and the peers of these names."""
-    others: dict[str, GpuPeer] = {XGBOOST: XGBoostOnGpu(), CUML: CumlOnGpu()}
+    others: dict[str, GpuPeer] = {
+        XGBOOST: XGBoostOnGpu(),
+        CUML: CumlOnGpu(),
+        PYBOOST: PyBoostOnGpu(),
+    }
     return [Ours(device), *(others[name] for name in names)]
 
 

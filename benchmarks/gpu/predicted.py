@@ -13,20 +13,28 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.cases import CASES
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
+from benchmarks.settings import BOOSTING
 
 RESULT = FOLDER / "gpu_predicted.json"
 WIDTH, TILE, PIECE_ROWS, LEVEL_LAUNCHES = 256, 32, 1024, 14
 CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
 ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
+ROUND_ADDITIONS = 3.0  # of boosting: a hessian, and the two halves of a gradient
 PLANES = 3  # of a block's shared histogram
 MOST_ROWS = 16384  # of a block
+MANY_CLASSES = ((7, 1), (7, 64), (30, 16), (100, 8))  # classes and nodes of a level
+LONG_SEGMENT = WIDTH // 5  # rows of one class whose sums are made in shared memory
 CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
 SECTOR = 32  # bytes that one code read alone costs
+# Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
+# wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
+GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
 
 
 @dataclass(frozen=True)
@@ -99,15 +107,42 @@ class Work:
 Stages = dict[str, Work]
 
 
-def histogram_of_level(rows: float, nodes: float, slots: float, looked: int) -> Work:
+def histogram_of_level(
+    rows: float, nodes: float, slots: float, looked: int, additions: float = ADDITIONS
+) -> Work:
     """Histograms of ``looked`` features of nodes with so many rows, in room for ``slots``."""
     lanes = min(TILE, 1 << (looked - 1).bit_length())
     blocks = rows / MOST_ROWS + nodes
     return Work(
         bytes=rows * (SECTOR + 12) + slots * looked * WIDTH * CELL_BYTES,
-        additions=rows * lanes * ADDITIONS,
+        additions=rows * lanes * additions,
         words=blocks * lanes * WIDTH * PLANES * 2,
         atomics=min(rows * looked * 2, blocks * lanes * WIDTH * 2),
+        launches=2,
+    )
+
+
+def histogram_of_classes(
+    rows: float, nodes: float, slots: float, looked: int, n_classes: int
+) -> Work:
+    """The same of more than two classes, whose rows lie side by side in each node.
+
+    A row is read once. A long segment, the rows of one class in a block, is flushed by a pass over
+    the cells, in which those that are not zero are cleared and added to the totals; the rows of a
+    short one are added to device memory one by one.
+    """
+    lanes = min(TILE, 1 << (looked - 1).bit_length())
+    blocks = rows / MOST_ROWS + nodes
+    segments = nodes * n_classes + rows / MOST_ROWS
+    of_segment = rows / segments
+    cells, filled = lanes * WIDTH, lanes * min(of_segment, WIDTH)
+    flushed = segments if of_segment >= LONG_SEGMENT else 0.0
+    totals = lanes * min(rows / blocks, WIDTH)
+    return Work(
+        bytes=rows * (SECTOR + 12) + slots * looked * WIDTH * 8 * (2 + n_classes),
+        additions=rows * lanes,
+        words=blocks * cells * 3 + flushed * (cells + 3 * filled),
+        atomics=segments * filled + blocks * totals,
         launches=2,
     )
 
@@ -145,6 +180,48 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         "copy to the host": Work(host_bytes=nodes * 64),
         "trees on the host": Work(host_nodes=nodes),
     }
+
+
+def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages:
+    """Work of boosting: full trees, whose rows all reach the last level, half of them summed there.
+
+    Launches are counted one by one, as the host makes them where a round is not one graph.
+    """
+    found: Stages = {
+        "binning": binning(rows, features),
+        "gradients": Work(bytes=rounds * rows * float(GRADIENT_BYTES), launches=rounds * 4.0),
+        "histograms": Work(),
+        "splits": Work(),
+        "partition": Work(),
+        "policy": Work(),
+    }
+    for level in range(depth):
+        nodes = min(2.0**level, float(rows))
+        built = rows * (1.0 if level == 0 else 0.5)
+        cells = nodes * features * WIDTH
+        of_round = {
+            "histograms": histogram_of_level(built, nodes, nodes, features, ROUND_ADDITIONS),
+            "splits": Work(
+                bytes=cells * CELL_BYTES,
+                operations=cells * CANDIDATE_OPERATIONS,
+                blocks=nodes * features,
+                launches=3,
+            ),
+            "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
+            "policy": Work(nodes=4.0 * nodes + rows / PIECE_ROWS, launches=LEVEL_LAUNCHES - 9),
+        }
+        for name, work in of_round.items():
+            found[name] += _times(work, rounds)
+    nodes = rounds * min(2.0 ** (depth + 1), 2.0 * rows)
+    return found | {
+        "leaves and raw predictions": Work(bytes=rounds * rows * float(LEAF_BYTES)),
+        "copy to the host": Work(host_bytes=nodes * 64),
+        "trees on the host": Work(host_nodes=nodes),
+    }
+
+
+def _times(work: Work, often: int) -> Work:
+    return Work(**{f.name: often * getattr(work, f.name) for f in fields(Work)})
 
 
 def binning(rows: int, features: int) -> Work:
@@ -191,15 +268,27 @@ def predictions() -> list[Prediction]:
         ("ExtraTreesClassifier 1M x 28, 100 trees to purity", "extra-trees, to purity", 100),
         ("DecisionTreeClassifier 1M x 28, depth 8", "tree, depth 8", 1),
     )
+    histograms = "one level of histograms, 11M x 28"
     level = histogram_of_level(whole, 1, 1, features)
     walk = prediction_stages(10_000_000, 500, 8, features)
     found = [
-        Prediction("one level of histograms, 11M x 28", {"two classes, 1 node": level}),
+        Prediction(histograms, {"two classes, 1 node": level}),
+        *(
+            Prediction(histograms, {f"{k} classes, {nodes} node{'s' * (nodes > 1)}": work})
+            for k, nodes in MANY_CLASSES
+            for work in [histogram_of_classes(whole, nodes, nodes, features, k)]
+        ),
         Prediction("prediction of 10M x 28 by 500 trees of depth 8", walk),
     ]
     for case, shape, trees in fits:
         stages = fit_stages(SHAPES[shape], trees, million, features)
         found.append(Prediction(case, stages))
+    for boosted in CASES:
+        setting = boosted.setting
+        if setting.family == BOOSTING:
+            size = boosted.rows, boosted.features
+            stages = boosting_stages(*size, setting.n_estimators, setting.max_depth or 0)
+            found.append(Prediction(boosted.name, stages))
     return found
 
 

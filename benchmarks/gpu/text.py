@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION
+from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, SECONDS_ON
 from benchmarks.peers import OURS
 from benchmarks.report import markdown
 
@@ -81,6 +81,7 @@ def missed_bounds(records: list[Record]) -> list[str]:
             reached = ratio(found, peer)
             if reached is not None and reached > bound:
                 sentences.append(f"{case}: {reached:.3f} of {peer}'s time, {bound} allowed")
+        sentences += _too_slow(case, found.get(OURS, {}), bounds)
         floor = bounds.get("floor")
         for r in own:
             if floor and r.get("of_ceiling", 1.0) < 1.0 / floor:
@@ -91,6 +92,18 @@ def missed_bounds(records: list[Record]) -> list[str]:
             if r["kind"] == EQUALITY and r.get("equal") is False:
                 sentences.append(f"{case}: it is not")
     return sentences
+
+
+def _too_slow(case: str, ours: Record, bounds: dict[str, float]) -> list[str]:
+    """Sentences on bounds of our own seconds, on the GPUs that they are for."""
+    seconds, gpu = ours.get("seconds", 0.0), str(ours.get("gpu", {}).get("name"))
+    return [
+        f"{case}: {seconds:.2f} s, {allowed} s allowed on {gpu}"
+        for name, allowed in bounds.items()
+        if name.startswith(SECONDS_ON)
+        and name.removeprefix(SECONDS_ON) in gpu
+        and seconds > allowed
+    ]
 
 
 def by_case(records: list[Record]) -> dict[str, list[Record]]:
