@@ -21,6 +21,7 @@ from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.engine.spec import GrowTask, Target
 from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.estimators.base import TreeModel
+from gpuboost.estimators.boosting import GradientBoosting
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
 from gpuboost.estimators.settings import bin_limit, tree_options
 
@@ -92,6 +93,12 @@ def estimate_memory(
     if not isinstance(estimator, TreeModel):
         raise TypeError(
             f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
+        )
+    if isinstance(estimator, GradientBoosting):
+        raise NotImplementedError(
+            f"{type(estimator).__name__}: what rounds of boosting take on the device is not "
+            "estimated yet; ask for a DecisionTreeRegressor of its max_depth, which takes as much "
+            "beside raw predictions, gradients and hessians"
         )
     table = _Table(
         integer_at_least("n_samples", n_samples, 1),

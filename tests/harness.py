@@ -146,9 +146,7 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
-    trees = [
-        problem.finish(grown, mapper, sampler, target) for _, grown in backend.grow(asked)
-    ]
+    trees = [problem.finish(grown, mapper, sampler, target) for _, grown in backend.grow(asked)]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)
 

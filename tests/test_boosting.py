@@ -90,6 +90,8 @@ def test_the_training_loss_of_classes_falls(n_classes, strategy):
     X, y = table(n_classes=n_classes)
     model = classifier(multi_strategy=strategy).fit(X, y)
     assert (np.diff(model.train_score_) < 0).all()
+    assert model.estimators_[0, 0].get_n_leaves() > 1
+    assert model.estimators_[0, 0].predict(X).shape[0] == len(X)
     per_round = n_classes if strategy == "one_output_per_tree" and n_classes > 2 else 1
     assert model.estimators_.shape == (10, per_round)
     assert model.score(X, y) > 0.7

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost import estimate_memory
+from gpuboost import GradientBoostingRegressor, estimate_memory
 from gpuboost.backends.cuda import CudaLevelOps
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.binning import fit_bins
@@ -375,3 +375,8 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
     assert meter.now == 0 and meter.peak >= 2 * UNIT
     with pytest.raises(AttributeError, match="phantoms have no sort"):
         xp.sort(xp.ones(3))
+
+
+def test_boosting_is_not_estimated_yet() -> None:
+    with pytest.raises(NotImplementedError, match="what rounds of boosting take"):
+        estimate_memory(GradientBoostingRegressor(), 1000, 5)

@@ -211,6 +211,9 @@ class GradientBoosting(ManyTrees):
     def _empty_tree(self) -> SingleTree:
         return DecisionTreeRegressor(**{name: getattr(self, name) for name in OF_A_TREE})
 
+    def _facts_of_trees(self) -> dict[str, Any]:
+        return {"n_outputs_": self._ensemble.n_values}
+
     @ModelView
     def estimators_(self) -> np.ndarray:
         """The trees as fitted regressors that share the arrays of this model.
@@ -274,8 +277,8 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         n_classes = len(labels.classes)
         if n_classes < 2:
             raise ValueError(
-                f"y contains 1 class, {labels.classes.tolist()[0]!r}, while a minimum of 2 classes are "
-                "required; a model of one class needs no fit"
+                f"y contains 1 class, {labels.classes.tolist()[0]!r}, while a minimum of 2 classes "
+                "are required; a model of one class needs no fit"
             )
         if not isinstance(self.loss, str):
             return user_loss(self.loss, 1 if n_classes <= 2 else n_classes)

@@ -12,6 +12,7 @@ from gpuboost.backends.choice import choose_backend, growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.binning import BinnedMatrix
+from gpuboost.data.parameters import integer_at_least
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.rounds import RowSet
 from gpuboost.estimators import boosting_options as options
@@ -23,7 +24,7 @@ from gpuboost.estimators.reading import (
     read_training,
     where_they_are,
 )
-from gpuboost.estimators.settings import machine_of
+from gpuboost.estimators.settings import machine_of, tree_limits
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
@@ -86,13 +87,15 @@ def host_device(device: str) -> str:
 
 
 def work_of(estimator: Any, table: Table, loss: Loss) -> Any:
-    """What the fit costs, for the choice of a device."""
+    """What the fit costs, round after round, for the choice of a device."""
     n, n_features = table.shape
     counts = options.FeatureCounts.of(estimator, n_features)
-    together = options.sums_outputs(estimator, loss)
-    n_trees = estimator.n_estimators * (1 if together else loss.columns)
-    depth = estimator.max_depth if estimator.max_depth is not None else 2**31 - 1
-    return growth_work(n, counts.node, n_trees, depth, loss.columns if together else 1)
+    trees, columns = (
+        (1, loss.columns) if options.sums_outputs(estimator, loss) else (loss.columns, 1)
+    )
+    depth = tree_limits(estimator, n, counts.level)["max_depth"]
+    n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
+    return growth_work(n, counts.node, trees, depth, columns).repeated(n_rounds)
 
 
 def read_rows(

@@ -106,14 +106,19 @@ class ManyTrees(TreeModel):
             mapper, schema = select_bins(mapper, features), select_columns(schema, features)
         own_batch = replace(batch, trees=range(1))
         model = FittedTrees(Ensemble.of_one(tree), mapper, schema, (own_batch,))
-        facts = {"n_features_in_": schema.n_features, "n_outputs_": self.n_outputs_}
-        if hasattr(self, "n_classes_"):
-            facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
+        facts = {"n_features_in_": schema.n_features, **self._facts_of_trees()}
         seed = root_key(batch.sampler.seed, t) >> 32
         estimator = self._empty_tree().set_params(random_state=seed)
         facts["max_features_"] = feature_count(estimator.max_features, schema.n_features)
         estimator._adopt({"_model": model, "device_": self.device_, **facts})
         return estimator
+
+    def _facts_of_trees(self) -> dict[str, Any]:
+        """What the trees know of the labels: classes are numbered, as in scikit-learn."""
+        facts: dict[str, Any] = {"n_outputs_": self.n_outputs_}
+        if hasattr(self, "n_classes_"):
+            facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
+        return facts
 
     def __len__(self) -> int:
         return len(self.estimators_)
