@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gpuboost.backends.numba import NumbaBackend, backend, prediction
+from gpuboost.backends.numba import NumbaBackend, prediction, tree_grower
 from gpuboost.backends.numba import grow as growing
 from gpuboost.backends.numba._shared import numerics as compiled_numerics
 from gpuboost.backends.numba._shared import randomness as compiled_randomness
@@ -207,7 +207,7 @@ def test_wide_nodes(
     min_samples_leaf: int,
 ) -> None:
     monkeypatch.setattr(
-        backend,
+        tree_grower,
         "choose_packing",
         lambda value, weight, counted: narrow_packing(hessian_bits, weight, counted),
     )
