@@ -79,6 +79,7 @@ struct Limits {
     int32 max_features;
     double unit;     // see pick.cu
     double min_decrease;
+    bool needs_gain;
 };
 
 // What leaf values are made of; without columns, the weights of classes.
@@ -230,7 +231,8 @@ __device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared,
         int64 gradient = 0;
         #pragma unroll 1
         for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
-            gradient += (int64)desk.weight[order[i]] * values[order[i]];
+            const int64 value = values[order[i]];
+            gradient += GRADIENTS ? value : desk.weight[order[i]] * value;
         }
         gradient = warp_sum(gradient);
         if (t % WARP == 0) add_halves(sums.low + k, sums.high + k, gradient);
@@ -272,6 +274,7 @@ __device__ __forceinline__ bool may_split(const Desk& desk, const Layout& shared
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
     if (sums.of(options.n_channels) < 2 * desk.tree.min_hessian) return false;
+    if (GRADIENTS) return true;
     const bool some = __syncthreads_or(knows_purity(desk, shared, sums, node, options)) != 0;
     return some != (options.by_class && options.n_channels > 1);
 }

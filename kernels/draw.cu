@@ -1,12 +1,16 @@
 // The rows of trees: how often each is drawn, what it weighs, and the list of those in a tree. The
 // same numbers as gpuboost/engine/sampling.py, for a batch of trees at once.
 //
-//   trees       uint64 (T,)     numbers of the trees: what their randomness is keyed with
+//   seed        uint64 (1,)     with `trees`, what randomness is keyed with
+//   trees       uint64 (T,)     numbers of the trees
 //   drawn       uint32 (T, n)   how often each row is drawn; `stride` n, or 0: one for all trees
 //   kept        int64 (T, parts)    rows of each part that are in the tree
+//   order       uint32 (n,)     the order in which rows are listed, where they are `ordered`
 //
 // Launch unless said otherwise: one block of DRAW_THREADS threads for each part of each tree, the
 // parts of a tree side by side; a part is PART of its rows (or draws). No dynamic shared memory.
+
+#include "listing.cuh"
 
 constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
@@ -43,11 +47,11 @@ __device__ __forceinline__ int64 first_above(const uint64* __restrict__ sum, int
 
 // Every row with the same probability. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-draw_uniform(const uint64* __restrict__ trees, uint64 seed, int64 n_samples, int64 n_draws,
-             uint32* __restrict__ drawn)
+draw_uniform(const uint64* __restrict__ trees, const uint64* __restrict__ seed, int64 n_samples,
+             int64 n_draws, uint32* __restrict__ drawn)
 {
     const Part part = part_of(n_draws, PART);
-    const uint64 key = stream_key(seed, DRAW_ROWS, trees[part.tree]);
+    const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
     for (int64 draw = part.first + threadIdx.x; draw < part.end; draw += DRAW_THREADS) {
         const uint64 row = __umul64hi(hash_index(key, draw), n_samples);
         atomicAdd(drawn + part.tree * n_samples + row, 1u);
@@ -73,12 +77,12 @@ make_guide(const uint64* __restrict__ cumulative, int64 n_samples, int32 shift, 
 
 // Every row in proportion to its weight. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-draw_weighted(const uint64* __restrict__ trees, uint64 seed, const uint64* __restrict__ cumulative,
-              const uint32* __restrict__ guide, int32 shift, int64 n_samples, int64 n_draws,
-              uint32* __restrict__ drawn)
+draw_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const uint64* __restrict__ cumulative, const uint32* __restrict__ guide,
+              int32 shift, int64 n_samples, int64 n_draws, uint32* __restrict__ drawn)
 {
     const Part part = part_of(n_draws, PART);
-    const uint64 key = stream_key(seed, DRAW_ROWS, trees[part.tree]);
+    const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
     const uint64 total = cumulative[n_samples - 1];
     for (int64 draw = part.first + threadIdx.x; draw < part.end; draw += DRAW_THREADS) {
         const uint64 word = hash_index(key, draw), j = word >> shift;
@@ -116,9 +120,9 @@ __device__ __forceinline__ uint64 order_key(uint64 key, int64 row,
 
 // Parts are of DIGIT_PART rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_digits(const uint64* __restrict__ trees, uint64 seed, const double* __restrict__ weights,
-             int32 weighted, int64 n_samples, const uint64* __restrict__ last,
-             const int64* __restrict__ wanted, uint64 settled, int32 shift, int32 of_row,
+count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+             const double* __restrict__ weights, int32 weighted, int64 n_samples,
+             const uint64* __restrict__ last, const int64* __restrict__ wanted, uint64 settled, int32 shift, int32 of_row,
              uint32* __restrict__ digits)
 {
     __shared__ uint32 count[DIGITS];
@@ -126,7 +130,7 @@ count_digits(const uint64* __restrict__ trees, uint64 seed, const double* __rest
     if (wanted[part.tree] == 0) return;
     for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) count[d] = 0;
     __syncthreads();
-    const uint64 key = stream_key(seed, KEEP_ROWS, trees[part.tree]);
+    const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
     const uint64 last_key = last[2 * part.tree], last_row = last[2 * part.tree + 1];
     for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
         const uint64 order = order_key(key, row, weights, weighted != 0);
@@ -174,12 +178,12 @@ choose_digit(uint32* __restrict__ digits, uint64* __restrict__ last, int64* __re
 
 // Parts are of rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-mark_smallest(const uint64* __restrict__ trees, uint64 seed, const double* __restrict__ weights,
-              int32 weighted, int64 n_samples, const uint64* __restrict__ last,
-              uint32* __restrict__ drawn)
+mark_smallest(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const double* __restrict__ weights, int32 weighted, int64 n_samples,
+              const uint64* __restrict__ last, uint32* __restrict__ drawn)
 {
     const Part part = part_of(n_samples, PART);
-    const uint64 key = stream_key(seed, KEEP_ROWS, trees[part.tree]);
+    const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
     const uint64 last_key = last[2 * part.tree], last_row = last[2 * part.tree + 1];
     for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
         const uint64 order = order_key(key, row, weights, weighted != 0);
@@ -280,13 +284,14 @@ __device__ __forceinline__ void add_kept(int64* __restrict__ kept, int32 own)
 
 // Rows that are drawn.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_drawn(const uint32* __restrict__ drawn, int64 stride, int64 n_samples,
-            int64* __restrict__ kept)
+count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __restrict__ order,
+            int32 ordered, int64 n_samples, int64* __restrict__ kept)
 {
+    const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int32 own = 0;
-    for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
-        own += drawn[part.tree * stride + row] != 0;
+    for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
+        own += drawn[part.tree * stride + listed.row(place)] != 0;
     }
     add_kept(kept, own);
 }
@@ -296,15 +301,16 @@ count_drawn(const uint32* __restrict__ drawn, int64 stride, int64 n_samples,
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __restrict__ factor,
                const int32* __restrict__ code, const double* __restrict__ class_weight,
-               int32 n_classes, int64 n_samples, int64* __restrict__ kept,
-               uint64* __restrict__ largest)
+               int32 n_classes, const uint32* __restrict__ order, int32 ordered, int64 n_samples,
+               int64* __restrict__ kept, uint64* __restrict__ largest)
 {
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
+    const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int32 own = 0;
     double most = 0.0;
-    for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
-        const double weight = weight_of(weights, part.tree, row);
+    for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
+        const double weight = weight_of(weights, part.tree, listed.row(place));
         own += weight > 0.0;
         most = max(most, weight);
     }
@@ -318,40 +324,22 @@ count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __r
     }
 }
 
-// Rows of trees, one tree after the other.
-struct Rows {
-    const int32* __restrict__ target;  // (C, n)
-    int64 n_samples;
-    int32 n_columns;
-    int64 room;                        // columns of target_out are so far apart
-    uint32* __restrict__ row;
-    uint32* __restrict__ weight;
-    int32* __restrict__ target_out;
-};
-
-__device__ __forceinline__ void put(const Rows& rows, int64 to, int64 row, uint32 weight)
-{
-    rows.row[to] = (uint32)row;
-    rows.weight[to] = weight;
-    for (int32 c = 0; c < rows.n_columns; ++c) {
-        rows.target_out[c * rows.room + to] = rows.target[c * rows.n_samples + row];
-    }
-}
-
 // first int64 (T, parts): place of each part's first row.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restrict__ first,
-           const int32* __restrict__ target, int64 n_samples, int32 n_columns, int64 room,
-           uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
-           int32* __restrict__ target_out)
+           const uint32* __restrict__ order, int32 ordered, const int32* __restrict__ target,
+           int64 n_samples, int32 n_columns, int64 room, uint32* __restrict__ row_out,
+           uint32* __restrict__ weight_out, int32* __restrict__ target_out)
 {
     __shared__ int32 kept_of_warp[DRAW_WARPS];
     const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int64 to = first[blockIdx.x];
     for (int64 start = part.first; start < part.end; start += DRAW_THREADS) {
-        const int64 row = start + threadIdx.x;
-        const uint32 weight = row < part.end ? drawn[part.tree * stride + row] : 0;
+        const int64 place = start + threadIdx.x;
+        const int64 row = place < part.end ? listed.row(place) : 0;
+        const uint32 weight = place < part.end ? drawn[part.tree * stride + row] : 0;
         const Rank rank = rank_of(weight != 0, kept_of_warp);
         if (weight != 0) put(rows, to + rank.before, row, weight);
         to += rank.all;
@@ -362,10 +350,12 @@ list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restri
 // Where trees have leaf sums of their own (own_sums): wide int64 (T, n, 2), planes of the weights
 // at 2**high and 2**(high + low), of rows in the tree.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-list_weighted(const uint64* __restrict__ trees, uint64 seed, const uint32* __restrict__ drawn,
+list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const uint32* __restrict__ drawn,
               int64 stride, const double* __restrict__ factor, const int32* __restrict__ code,
               const double* __restrict__ class_weight, int32 n_classes,
               const int32* __restrict__ exponent, const int64* __restrict__ first,
+              const uint32* __restrict__ order, int32 ordered,
               const int32* __restrict__ target, int64 n_samples, int32 n_columns, int64 room,
               int32 own_sums, int32 high, int32 low, int64* __restrict__ wide,
               uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
@@ -374,12 +364,14 @@ list_weighted(const uint64* __restrict__ trees, uint64 seed, const uint32* __res
     __shared__ int32 kept_of_warp[DRAW_WARPS];
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
     const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
-    const uint64 key = stream_key(seed, ROUND_WEIGHT, trees[part.tree]);
+    const uint64 key = stream_key(*seed, ROUND_WEIGHT, trees[part.tree]);
     int64 to = first[blockIdx.x];
     for (int64 start = part.first; start < part.end; start += DRAW_THREADS) {
-        const int64 row = start + threadIdx.x;
-        const double weight = row < part.end ? weight_of(weights, part.tree, row) : 0.0;
+        const int64 place = start + threadIdx.x;
+        const int64 row = place < part.end ? listed.row(place) : 0;
+        const double weight = place < part.end ? weight_of(weights, part.tree, row) : 0.0;
         const Rank rank = rank_of(weight > 0.0, kept_of_warp);
         if (weight > 0.0) {
             const double lifted =

@@ -82,6 +82,8 @@ struct Node {
     int64 count;
     int64 min_hessian;
     uint64 key;
+    double lower;  // bounds of its values, for NEWTON
+    double upper;
 };
 
 struct Options {
@@ -90,12 +92,14 @@ struct Options {
     int32 n_channels;
     bool by_class;
     bool random_thresholds;
+    const double* __restrict__ regular;  // l1, l2 and the largest value, for NEWTON
 };
 
 struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
+    int32 sign;  // 1 where values rise with it, -1 where they fall, else 0; for NEWTON
     const double* __restrict__ center;  // of its bins
     const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
 

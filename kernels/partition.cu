@@ -3,8 +3,9 @@
 //   before   node a: l r l l r      node b (a leaf): x x      node c: r l
 //   after    node a: l l l | r r                              node c: l | r
 //
-// The rows of the level are cut into pieces. The first pass counts each piece's rows that go left;
-// policy.cu turns counts into places; the second pass moves the rows.
+// Stable, so that rows that lie by class still do. The rows of the level are cut into pieces. The
+// first pass counts each piece's rows that go left; policy.cu turns counts into places; the second
+// pass moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
 //   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart

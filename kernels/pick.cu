@@ -4,52 +4,15 @@
 //   gain, could, ...   (slots, M)    what split.cu found
 //   looked      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
-//   root_hessian int64 (trees,)      allowed uint8 (trees, F)
-//   unit        float64              from the rise of the score to that of weight times impurity
+//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
+//   unit        float64 (1,)         from the rise of the score to that of weight times impurity
 //
 // Launch: grid (nodes), one warp, which stands for a node; no shared memory. Nodes whose slots are
 // not among the `n_slots` from `first_slot` on are left out.
 
+#include "choice.cuh"
+
 // ---- Which features ----------------------------------------------------------------------------
-
-// The features that the tree of a node may look at.
-struct Choice {
-    const uint8* __restrict__ allowed;
-    uint64 key;
-    int32 n_features;
-
-    // The rank of a feature, beyond all others where it may not be looked at.
-    __device__ __forceinline__ uint64 rank(int32 f) const
-    {
-        if (f >= n_features || allowed[f] == 0) return EVERY_RANK;
-        return feature_rank(key, (uint64)f);
-    }
-};
-
-// Number of features whose rank is at most `rank`. Every lane takes part.
-__device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
-{
-    int32 count = 0;
-    for (int32 start = 0; start < choice.n_features; start += WARP) {
-        const uint64 own = choice.rank(start + (int32)threadIdx.x);
-        count += __popc(__ballot_sync(FULL_MASK, own != EVERY_RANK && own <= rank));
-    }
-    return count;
-}
-
-// The largest rank of the first `max_features` features, found by halving; EVERY_RANK if there are
-// no more. Every lane takes part.
-__device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_features)
-{
-    if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;
-    uint64 low = 0, high = EVERY_RANK;
-    while (low < high) {
-        const uint64 middle = low + (high - low) / 2;
-        if (count_up_to(choice, middle) >= max_features) high = middle;
-        else low = middle + 1;
-    }
-    return low;
-}
 
 // The first `max_features` features of every open node, in ascending order: looked int32
 // (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
@@ -65,7 +28,8 @@ choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
     if (node >= *size || open[node] == 0) return;
     const int32 own = slot[node] - first_slot;
     if (own < 0 || own >= n_slots) return;
-    const Choice choice = {allowed + (int64)tree[node] * n_features, key[node], n_features};
+    const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                           n_features};
     const uint64 until = last_rank(choice, max_features);
     int32* list = looked + (int64)own * max_features;
     int32 found = 0;
@@ -220,7 +184,9 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
               int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 score,
-              double unit, double min_decrease, int32 masks, const double* __restrict__ gain,
+              const double* __restrict__ unit, double min_decrease, int32 needs_gain,
+              int32 masks,
+              const double* __restrict__ gain,
               const uint8* __restrict__ could, const int16* __restrict__ bin,
               const int16* __restrict__ next_bin, const double* __restrict__ draw,
               const int8* __restrict__ missing, const uint32* __restrict__ mask,
@@ -246,7 +212,8 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     // Which feature. Where none of the first ones could split, the next that could is looked at too.
     const Found found = {gain, could, bin, next_bin, draw, missing, mask};
     const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
-    const Choice choice = {allowed + (int64)tree[node] * n_features, key[node], n_features};
+    const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                           n_features};
     const bool all = stride == 0;  // the list is of all features
     const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
     const uint64 could_first = first_that_could(choice, found, entries);
@@ -257,8 +224,9 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     double rise = -1.0;
     if (best.rank != EVERY_RANK) {
         rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
-        const double decrease = rise * unit / (double)root_hessian[tree[node]] + EPSILON;
+        const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
         if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
+        if (needs_gain != 0 && rise == 0.0) rise = -1.0;
     }
     if (rise < 0.0) {
         if (lane == 0) write_none(splits, node, n_channels);

@@ -123,8 +123,9 @@ struct Limits {
     bool deeper;                            // whether the depth allows children
 };
 
-// `purity`: two classes in one channel; one channel for each class; targets between two bounds.
-constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2;
+// `purity`: two classes in one channel; one channel for each class; targets between two bounds;
+// gradients, of which no node is pure.
+constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
 
 struct Nodes {
     const int32* __restrict__ tree;

@@ -6,12 +6,15 @@
 //   slot, source int32 (nodes,)       open uint8 (nodes,)           see policy.cu
 //   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
 //   key uint64 (nodes,)               tree int32 (nodes,)
-//   min_hessian int64 (trees,)        allowed uint8 (trees, F)      features the tree may look at
+//   min_hessian int64 (trees,)        allowed uint8 (trees, F)      features that nodes may look
+//                                     at; (nodes, F) where kernels are compiled for that
+//   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
+//   lower, upper   float64 (nodes,)   bounds of values; read where features are monotonic
 //   looked      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
 //   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //
-// A block of SPLIT_THREADS threads takes one node and one feature it looks at. Where the histogram is that of
-// the parent less that of the sibling, the block writes the difference first.
+// A block of SPLIT_THREADS threads takes one node and one feature it looks at. Where the histogram
+// is that of the parent less that of the sibling, the block writes the difference first.
 //
 // Launch: grid (nodes, features), from entry `first_entry` of the lists on, because a grid has at
 // most 65535 rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out. Static
@@ -32,6 +35,8 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
                const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
                const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+               const double* __restrict__ regular, const int8* __restrict__ monotonic,
+               const double* __restrict__ lower, const double* __restrict__ upper,
                int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
                int32 n_looked, int32 first_entry, int32 n_features, int32 width, int32 n_channels,
                int32 score, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
@@ -46,12 +51,13 @@ split_features(int64* histogram, const int64* __restrict__ previous,
     if (own < 0 || own >= n_slots) return;
     const int64 out = (int64)own * n_looked + entry;
     const int32 f = looked[(int64)own * stride + entry];
-    if (f < 0 || allowed[(int64)tree[n] * n_features + f] == 0) {
+    const bool may_look = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
+    if (!may_look) {
         if (t == 0) {
             could[out] = 0;
             gain[out] = -1.0;
         }
-        return;
+        if (!ALLOWED_BY_LEVEL) return;
     }
 
     // The histogram, by subtraction where it was not summed.
@@ -63,6 +69,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         for (int64 i = t; i < n_cells; i += SPLIT_THREADS) cells_of_node[i] = parent[i] - sibling[i];
         __syncthreads();
     }
+    if (ALLOWED_BY_LEVEL && !may_look) return;  // the histogram is for the levels below
 
     // Which codes are occupied. The whole block ends here if it has no choice.
     const GlobalCells<int64> cells = {cells_of_node, width, n_channels};
@@ -76,11 +83,13 @@ split_features(int64* histogram, const int64* __restrict__ previous,
     vote(space.occupied, occupied && t < cells.missing_code());
     __syncthreads();
 
-    const Node node = {gradient + (int64)n * n_channels, hessian[n], count[n],
-                       min_hessian[tree[n]], key[n]};
+    const Bounds bounds = {regular, lower, upper};
+    const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
+                       min_hessian[tree[n]],             key[n],          bounds.below(n),
+                       bounds.above(n)};
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
-                             random_thresholds != 0};
-    const Feature feature = {f, n_bins[f], is_categorical[f] != 0,
+                             random_thresholds != 0, regular};
+    const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                              center + (int64)f * (width - 1)};
     write_best(best_split(space, cells, node, options, feature), space, cells, feature,
                {gain, bin, next_bin, draw, missing, mask}, out);

@@ -17,7 +17,7 @@ __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __rest
     #pragma unroll 1
     for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
         if (allowed[f] == 0) continue;
-        const uint64 own = feature_rank(key, (uint64)f);
+        const uint64 own = order_rank(key, (uint64)f);
         if (own >= least) rank = min(rank, own);
     }
     #pragma unroll
@@ -60,11 +60,23 @@ __device__ __forceinline__ int64 left_sum(Workspace& space, const Cells& cells, 
 
 // ---- Scores ------------------------------------------------------------------------------------
 
+// What NEWTON holds the values of the children of a node to.
+__device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
+{
+    if (!NEWTON_SCORE) return {0.0, 0.0, 0.0, 0.0, 0};
+    return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
+}
+
 // Two classes have one channel, the second class, of which squares need no more.
-__device__ __forceinline__ void add_terms(Terms& terms, const Options& options, int64 left,
-                                          int64 node, double hl, double h)
+__device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
+                                          const Regular& regular, int64 left, int64 node,
+                                          double hl, double h)
 {
     const double gl = (double)left, g = (double)node;
+    if (NEWTON_SCORE) {
+        add_newton(terms, regular, gl, g, hl, h);
+        return;
+    }
     if (options.by_class && options.n_channels == 1 && options.score != SQUARES) {
         add_channel(terms, options.score, hl - gl, h - g, hl, h);
     }
@@ -89,7 +101,7 @@ struct Gains {
 template <class Cells>
 __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, const Item& item,
                                           const Node& node, const Options& options,
-                                          int32 directions)
+                                          const Regular& regular, int32 directions)
 {
     const int32 at_missing = cells.missing_code();
     const int64 missing_hessian = cells.hessian(at_missing);
@@ -103,13 +115,13 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, 
     const double h = (double)node.hessian;
     const double hl_right = right ? (double)hessian : 1.0;
     const double hl_left = left ? (double)(hessian + missing_hessian) : 1.0;
-    Terms right_terms = {0.0, 0.0, 0.0}, left_terms = {0.0, 0.0, 0.0};
+    Terms right_terms = {0.0, 0.0, 0.0, true}, left_terms = {0.0, 0.0, 0.0, true};
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int64 gradient = left_sum(space, cells, item, 2 + k);
-        if (right) add_terms(right_terms, options, gradient, node.gradient[k], hl_right, h);
+        const int64 gradient = left_sum(space, cells, item, 2 + k), all = node.gradient[k];
+        if (right) add_terms(right_terms, options, regular, gradient, all, hl_right, h);
         if (left) {
             const int64 with_missing = gradient + cells.gradient(at_missing, k);
-            add_terms(left_terms, options, with_missing, node.gradient[k], hl_left, h);
+            add_terms(left_terms, options, regular, with_missing, all, hl_left, h);
         }
     }
     return {right ? gain_of(right_terms, options.score, hl_right, h) : -1.0,
@@ -142,6 +154,22 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double gain)
 }
 
 // ---- The search --------------------------------------------------------------------------------
+
+// Bounds of a node's values: its own (nodes,), or the largest value alone.
+struct Bounds {
+    const double* __restrict__ regular;
+    const double* __restrict__ lower;
+    const double* __restrict__ upper;
+
+    __device__ __forceinline__ double below(int64 node) const
+    {
+        return MONOTONIC ? lower[node] : NEWTON_SCORE ? -regular[2] : 0.0;
+    }
+    __device__ __forceinline__ double above(int64 node) const
+    {
+        return MONOTONIC ? upper[node] : NEWTON_SCORE ? regular[2] : 0.0;
+    }
+};
 
 // What the block found, as one thread knows it.
 struct Best {
@@ -195,7 +223,8 @@ __device__ __forceinline__ Best best_split(Workspace& space, const Cells& cells,
     if (options.random_thresholds) {
         directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
     }
-    const Gains gains = gains_of(space, cells, best.item, node, options, directions);
+    const Regular regular = regular_of(node, options, feature.sign);
+    const Gains gains = gains_of(space, cells, best.item, node, options, regular, directions);
     best.gain = max(gains.missing_right, gains.missing_left);
     best.missing_left = gains.missing_left > gains.missing_right;
     best.position = best_position(space, best.gain);

@@ -37,7 +37,7 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 // another barrier before the next call.
 __device__ __forceinline__ int32 next_feature(Desk& desk, int32 n_features, uint64 key, int32 last)
 {
-    const uint64 least = last < 0 ? 0 : feature_rank(key, (uint64)last) + 1;
+    const uint64 least = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
     const uint64 rank = next_rank(desk.warp_rank, desk.tree.allowed, n_features, key, least);
     return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
 }
@@ -57,7 +57,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     for (int32 k = 0; k < options.n_channels; ++k) {
         const int32 value = shared.target[k * MOST_ROWS + own], at = k * cells.width + cell;
         if (cells.high != nullptr) {
-            add_halves(cells.low + at, cells.high + at, (int64)weight * value);
+            add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
         } else if (value != 0) {
             atomicAdd(cells.low + at, weight);
         }
@@ -146,7 +146,7 @@ __device__ __forceinline__ bool is_better(double gain, int32 f, const Found& fou
 {
     if (gain < 0.0 || gain < found.gain) return false;
     return gain > found.gain
-           || feature_rank(key, (uint64)f) < feature_rank(key, (uint64)found.feature);
+           || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
 }
 
 // Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
@@ -164,7 +164,7 @@ __device__ __forceinline__ void look(Desk& desk, const Layout& shared, const Mat
     const int32 missing = cells.hessian(cells.missing_code()) > 0 ? 1 : 0;
     if (size_of(desk.space.occupied) + missing >= 2) {
         found.could = true;
-        const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0,
+        const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
                                  SPLIT_THREADS == WARP ? desk.codes : nullptr};
         const Best best = best_split(desk.space, cells, desk.searched, options, feature);
@@ -194,8 +194,9 @@ __device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const 
         shared.gradient[k] = sums.of(k);
     }
     if (threadIdx.x == 0) {
+        const Bounds bounds = {options.regular, nullptr, nullptr};
         desk.searched = {shared.gradient, sums.of(options.n_channels), node.count,
-                         desk.tree.min_hessian, node.key};
+                         desk.tree.min_hessian, node.key, bounds.below(0), bounds.above(0)};
     }
     const bool all = task.limits.max_features >= n_features;
     Found found = {-1.0, LEAF, false};
@@ -223,6 +224,7 @@ __device__ __forceinline__ double rise_of(const Desk& desk, const Found& found, 
     const double gain = found.gain;
     const double rise = limits.options.score == SQUARES ? gain / (double)hessian : gain;
     const double decrease = rise * limits.unit / (double)desk.tree.root_hessian + EPSILON;
+    if (limits.needs_gain && rise == 0.0) return -1.0;
     return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : rise;
 }
 

@@ -1,6 +1,7 @@
 // Sums over the rows of nodes: statistics of roots, ranges of targets, leaf values.
 //
-//   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class
+//   row, weight   uint32 (r,)      target int32 (C, r): values, [class is 1], or the class,
+//                                  ascending in each node
 //   n_pieces      int32 (1,)       the arrays have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
@@ -20,6 +21,18 @@ __device__ __forceinline__ int32 warp_min(int32 value)
     return value;
 }
 
+// The classes that the rows of a piece may have, if there are more than two: their rows are sorted.
+struct Classes {
+    int32 first;
+    int32 end;
+};
+
+__device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, int32 n_classes)
+{
+    if (n_classes <= 2) return {0, n_classes};
+    return {target[0], target[rows - 1] + 1};
+}
+
 __device__ __forceinline__ void add_to(int64* sum, int64 own)
 {
     const int64 total = warp_sum(own);
@@ -27,7 +40,8 @@ __device__ __forceinline__ void add_to(int64* sum, int64 own)
 }
 
 // hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
-// are the weights of classes, else of weight * target[k].
+// are the weights of classes, else sums of weight * target[k], or of target[k] where that is a
+// gradient.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
 node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
           const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
@@ -41,13 +55,15 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
     int64 sum = 0;
     for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) sum += weight[begin + at];
     add_to(hessian + node, sum);
-    for (int32 k = 0; k < n_channels; ++k) {
+    Classes channels = {0, n_channels};
+    if (by_class) channels = classes_of(target + begin, end, n_channels);
+    for (int32 k = channels.first; k < channels.end; ++k) {
         const int32* values = by_class ? target : target + k * n_rows;
         sum = 0;
         for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
             const int64 w = weight[begin + at];
             const int32 value = values[begin + at];
-            sum += by_class ? (value == k ? w : 0) : w * value;
+            sum += by_class ? (value == k ? w : 0) : GRADIENTS ? value : w * value;
         }
         add_to(gradient + node * n_channels + k, sum);
     }
@@ -99,7 +115,8 @@ leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
     const int32 end = rows[blockIdx.x];
     if (accepted[leaf] != 0 || count[leaf] <= small_rows) return;
     const int64* own = wide + wide_of[tree[leaf]] * n_samples * n_columns;
-    for (int32 c = 0; c < n_classes; ++c) {
+    const Classes classes = classes_of(target + begin, end, n_classes);
+    for (int32 c = classes.first; c < classes.end; ++c) {
         for (int32 p = 0; p < n_columns; ++p) {
             int64 sum = 0;
             for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {

@@ -44,7 +44,8 @@ __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ co
             add(cell + 2 + rows.target[at], weight);
         } else {
             for (int32 k = 0; k < options.n_channels; ++k) {
-                add(cell + 2 + k, weight * rows.target[k * rows.n_rows + at]);
+                const int64 value = rows.target[k * rows.n_rows + at];
+                add(cell + 2 + k, GRADIENTS ? value : weight * value);
             }
         }
     }
@@ -63,6 +64,8 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
         const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
         const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+        const double* __restrict__ regular, const int8* __restrict__ monotonic,
+        const double* __restrict__ lower, const double* __restrict__ upper,
         const uint64* __restrict__ last, int32 first_slot, int32 n_slots, int64 n_rows,
         int64 n_samples, int32 n_features, int32 width, int32 n_channels, int32 score,
         int32 by_class, int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
@@ -78,15 +81,15 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
     if (own < 0 || own >= n_slots) return;
 
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
-                             random_thresholds != 0};
+                             random_thresholds != 0, regular};
     const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
     int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
     const GlobalCells<volatile int64> cells = {cells_of_node, width, n_channels};
     uint64 rank = last[own];
     bool occupied = false, looks = false;
     while (!looks) {
-        rank = next_rank(of_warp, allowed + (int64)tree[n] * n_features, n_features, key[n],
-                         rank + 1);
+        rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
+                         key[n], rank + 1);
         if (rank == EVERY_RANK) break;
         const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
         build(cells_of_node, column, rows, width, options);
@@ -102,9 +105,11 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
     if (!looks) return;
     vote(space.occupied, occupied && t < cells.missing_code());
     __syncthreads();
-    const Node node = {gradient + (int64)n * n_channels, hessian[n], count[n],
-                       min_hessian[tree[n]], key[n]};
-    const Feature feature = {f, n_bins[f], is_categorical[f] != 0,
+    const Bounds bounds = {regular, lower, upper};
+    const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
+                       min_hessian[tree[n]],             key[n],          bounds.below(n),
+                       bounds.above(n)};
+    const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                              center + (int64)f * (width - 1)};
     write_best(best_split(space, cells, node, options, feature), space, cells, feature,
                {gain, bin, next_bin, draw, missing, mask}, own);

@@ -98,4 +98,8 @@ CASES = [
     Case(EXTRA, target="categories"),
     Case("BaggingClassifier", {"max_features": 0.5, "bootstrap_features": True}),
     Case("BaggingRegressor", {"max_samples": 0.5, "bootstrap": False}),
+    Case("AdaBoostClassifier", target="binary"),
+    Case("AdaBoostClassifier", {"max_depth": 3, "criterion": "gini"}, "real", "categories"),
+    Case("AdaBoostClassifier", {"boosting": "resampling"}, weights="counts"),
+    Case("AdaBoostRegressor", {"boosting": "reweighting"}, weights="real"),
 ]

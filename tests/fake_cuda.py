@@ -6,41 +6,25 @@ import itertools
 import json
 import threading
 import types
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tests import cuda_shim
+from tests.fake_errors import (
+    CUDADriverError,
+    CUDARuntimeError,
+    NVRTCError,
+    OutOfMemoryError,
+)
+from tests.fake_streams import captured, streams_of
 
 if TYPE_CHECKING:
     from tests.fake_cupy import Machine
 
 OPT_IN_SHARED = 227 << 10
 KNOWN_ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-
-
-class OutOfMemoryError(MemoryError):
-    """The device has no memory left."""
-
-
-class StatusError(RuntimeError):
-    """An error of CUDA's."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-        super().__init__(f"cuda error {status}")
-
-
-class CUDARuntimeError(StatusError):
-    """Of the runtime."""
-
-
-class CUDADriverError(StatusError):
-    """Of the driver."""
-
-
-class NVRTCError(StatusError):
-    """Of the compiler."""
 
 
 class Device:
@@ -83,11 +67,16 @@ class Function:
         if type(grid) is not tuple or type(block) is not tuple:
             raise TypeError("grid and block must be tuples")
         grid = tuple(max(1, int(n)) for n in grid)  # as CuPy does
-        self.machine.events.append(self.name)
-        if self.number != self.machine.current:
+        machine = self.machine
+        if self.number != machine.current:
             raise CUDADriverError(400)
-        values = [self.machine.host_of(arg) for arg in args]
-        self.kernel(grid, block, values, shared_mem=shared_mem)
+        values = [machine.host_of(arg) for arg in args]
+        launch = partial(self.kernel, grid, block, shared_mem=shared_mem)
+        if machine.stream.launches is not None:
+            machine.stream.launches.append(captured(launch, values))
+            return
+        machine.events.append(self.name)
+        launch(values)
 
 
 class Module:
@@ -115,6 +104,7 @@ class Event:
 
     def record(self) -> None:
         """What was begun before belongs to it."""
+        self.machine.check_no_capture()
         self._pending = self.machine._local.__dict__.pop("pending", None)
 
     def synchronize(self) -> None:
@@ -164,6 +154,7 @@ def pool_of(machine: Machine) -> types.SimpleNamespace:
     """``cupy.get_default_memory_pool()``."""
 
     def free_all_blocks() -> None:
+        machine.check_no_capture()
         machine.freed += 1
 
     return types.SimpleNamespace(
@@ -191,6 +182,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
         return 0
 
     return types.SimpleNamespace(
+        **streams_of(machine),
         Device=lambda number: Device(machine, number),
         Module=type("Module", (Module,), {"machine": machine}),
         Event=type("Event", (Event,), {"machine": machine}),

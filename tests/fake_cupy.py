@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.fake_cuda import Device, Function, OutOfMemoryError, cuda_of, pool_of
+from tests.fake_cuda import Device, Function, cuda_of, pool_of
+from tests.fake_errors import OutOfMemoryError
+from tests.fake_streams import Stream
 
 
 def _words(text: str) -> frozenset[str]:
@@ -28,9 +30,9 @@ def _words(text: str) -> frozenset[str]:
 # What CuPy 14 has under these names, with the keywords that the backend gives. Look there before
 # adding one.
 FUNCTIONS = _words(
-    """abs all any arange argmax argmin argsort array_equal bincount ceil clip concatenate copyto
-    count_nonzero cumsum diff equal expand_dims flatnonzero floor frexp full
-    full_like isfinite isinf isnan log logical_and logical_not logical_or max maximum min minimum
+    """abs all any arange argmax argmin argsort argwhere array_equal bincount ceil clip concatenate
+    copyto count_nonzero cumsum diff equal exp expand_dims flatnonzero floor frexp full full_like
+    isfinite isinf isnan ldexp log logical_and logical_not logical_or max maximum min minimum
     moveaxis multiply nonzero ones ones_like partition ravel repeat rint roll searchsorted sort
     stack subtract sum take take_along_axis transpose unique where zeros zeros_like"""
 )
@@ -39,12 +41,15 @@ TYPES = _words(
     newaxis uint16 uint32 uint64 uint8"""
 )
 METHODS = _words(
-    """all any argmax argsort astype copy cumsum fill max min nonzero ravel repeat reshape
-    searchsorted sort sum take transpose view"""
+    """all any argmax argmin argsort astype copy cumsum fill max min nonzero repeat searchsorted
+    sort sum take"""
 )
+# What most often makes a view, which is nothing to the device.
+VIEWING = {name: getattr(np.ndarray, name) for name in _words("ravel reshape transpose view")}
+VIEWS = (operator.getitem, *VIEWING.values())
 # The shape of the result is known to the device alone, or the result is a Python value.
 WAITING = _words("argwhere bincount count_nonzero flatnonzero nonzero unique")
-WAIT = "wait"
+WAIT, UPLOAD = "wait", "upload"
 GARBAGE = 0xA5  # every byte of memory that nobody has written to
 FACTS = _words("dtype flags itemsize nbytes ndim shape size strides")
 OPERATORS = {
@@ -72,7 +77,8 @@ class Machine:
     allocations, compilations, freed : int
         How often memory was allocated, a source compiled, all blocks given back.
     events : list of str
-        Kernels that were launched, by name, and in their order `WAIT` where the host waited.
+        Kernels that were launched, by name, and ``GRAPH`` for a graph, and in their order `WAIT`
+        where the host waited, and `UPLOAD` where it wrote to an array of the device.
     live : int
         Pieces of memory that arrays hold.
     """
@@ -88,9 +94,25 @@ class Machine:
         self.functions: dict[int, Function] = {}  # by pointer
         self.reject_source = False
         self._local = threading.local()
+        self._null = Stream(null=True)
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams this thread has entered; the last one is the current one."""
+        return self._local.__dict__.setdefault("streams", [self._null])
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of this thread."""
+        return self.streams[-1]
+
+    def check_no_capture(self) -> None:
+        """End a capture by an error: what is asked for no graph holds."""
+        self.stream.end_by_error()
 
     def wait(self) -> None:
         """The host waits for the device."""
+        self.check_no_capture()
         self.events.append(WAIT)
 
     @property
@@ -100,8 +122,8 @@ class Machine:
 
     @property
     def launches(self) -> list[str]:
-        """Names of kernels, launch by launch."""
-        return [event for event in self.events if event != WAIT]
+        """Names of kernels, launch by launch, and graphs."""
+        return [event for event in self.events if event not in (WAIT, UPLOAD)]
 
     @property
     def current(self) -> int:
@@ -114,6 +136,7 @@ class Machine:
 
     def own(self, host: np.ndarray) -> Array:
         """A new array on the current device."""
+        self.check_no_capture()
         if self.allocations == self.fail_at:
             self.allocations += 1
             raise OutOfMemoryError(f"allocating {host.nbytes} bytes")
@@ -149,7 +172,9 @@ class Machine:
         return self.own(host)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A function of NumPy over arrays of the device."""
+        """A function of NumPy over arrays of the device. None of them is captured here."""
+        if function not in VIEWS:
+            self.check_no_capture()
         if getattr(function, "__name__", "") in WAITING:
             self.wait()
         sources = [a.host for a in (*args, *kwargs.values()) if isinstance(a, Array)]
@@ -168,6 +193,8 @@ class Array:
     def __getattr__(self, name: str) -> Any:
         if name in FACTS:
             return getattr(self.host, name)
+        if name in VIEWING:
+            return partial(self.machine.call, VIEWING[name], self)
         if name in METHODS:
             return lambda *args, **kw: self.machine.call(
                 lambda host, *rest, **words: getattr(host, name)(*rest, **words), self, *args, **kw
@@ -202,11 +229,16 @@ class Array:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         machine = self.machine
+        machine.check_no_capture()
         machine.host_of(self)[machine.host_of(key)] = machine.host_of(value)
 
     def __int__(self) -> int:
         self.machine.wait()
         return int(self.host)
+
+    def __float__(self) -> float:
+        self.machine.wait()
+        return float(self.host)
 
     def __bool__(self) -> bool:
         self.machine.wait()
@@ -219,9 +251,22 @@ class Array:
         if out is None:
             self.machine.wait()
             return self.machine.host_of(self).copy()
+        self.machine.check_no_capture()
         assert not blocking and out.shape == self.shape and out.dtype == self.dtype
         self.machine._local.pending = (out, self.machine.host_of(self).copy())
         return out
+
+    def set(self, host: np.ndarray, stream: Stream | None = None) -> None:
+        """Copy from the host; without a stream, waiting for it."""
+        self.machine.events.append(UPLOAD)
+        if stream is None:
+            self.machine.wait()
+        self.machine.check_no_capture()
+        if host.dtype != self.dtype:
+            raise TypeError(f"{host.dtype} array cannot be set to {self.dtype} array")
+        if host.shape != self.shape:
+            raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {host.shape}")
+        self.machine.host_of(self)[...] = host
 
 
 def _operator(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from gpuboost.engine.frontier import Frontier, Splits
 from gpuboost.engine.history import Level
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.policy import rises
-from gpuboost.engine.spec import GrownTree, GrowTask
+from gpuboost.engine.spec import GrownTree, GrowTask, Target
 from tests.shim_runtime import ShimRuntime
 
 
@@ -40,7 +40,27 @@ def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) 
     size = int(found.size[0])
     assert size == len(expected) <= found.most, where
     for f in fields(expected):
-        assert_same(getattr(found, f.name)[:size], getattr(expected, f.name), f"{where}: {f.name}")
+        if f.name not in ("lower", "upper", "groups"):
+            own = getattr(found, f.name)[:size]
+            assert_same(own, getattr(expected, f.name), f"{where}: {f.name}")
+    assert_same_bounds(found, expected, where)
+
+
+def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) -> None:
+    """What nodes are held to; a device has it only where nodes differ in it."""
+    n_groups = expected.groups.shape[1]
+    bounded = found.bounds is not None and len(found.bounds.lower) > 0
+    if not bounded:
+        assert len(np.unique(expected.lower)) <= 1 and len(np.unique(expected.upper)) <= 1
+    if found.bounds is None:
+        assert n_groups == 0
+        return
+    for name in ("lower", "upper") if bounded else ():
+        own = getattr(found.bounds, name)[: len(expected)]
+        assert_same(own + 0.0, getattr(expected, name) + 0.0, f"{where}: {name}")
+    words = found.bounds.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
+    bits = (words & np.uint32(1)).reshape(len(expected), 32 * words.shape[1])[:, :n_groups] != 0
+    assert_same(bits, expected.groups, f"{where}: groups")
 
 
 OF_SPLITS = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "mask")
@@ -58,16 +78,24 @@ def assert_same_splits(
         assert_same(own, getattr(expected, name)[at], f"splits: {name}")
 
 
-def assert_same_rows(found: Any, expected: Any) -> None:
-    """The device's rows and the reference's: the same, in the same order."""
+def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: Target) -> None:
+    """The device's rows and the reference's: the same, in the same order.
+
+    Of more than two classes, the device has the rows of each node by class.
+    """
     n = len(expected.row)
-    np.testing.assert_array_equal(found.row[:n], expected.row, err_msg="rows")
-    np.testing.assert_array_equal(found.weight[:n], expected.hessian, err_msg="weights")
+    order = np.arange(n)
+    if target_of.n_classes > 2:
+        node = np.repeat(np.arange(len(frontier)), frontier.count)
+        order = np.lexsort((order, expected.label, node))
+    np.testing.assert_array_equal(found.row[:n], expected.row[order], err_msg="rows")
+    np.testing.assert_array_equal(found.weight[:n], expected.hessian[order], err_msg="weights")
     target = found.target[:, :n].astype(np.int64)
     if expected.label is not None:
-        np.testing.assert_array_equal(target[0], expected.label, err_msg="labels")
+        np.testing.assert_array_equal(target[0], expected.label[order], err_msg="labels")
     else:
-        gradient = target * found.weight[:n].astype(np.int64)
+        weight = 1 if target_of.has_gradients else found.weight[:n].astype(np.int64)
+        gradient = target * weight
         np.testing.assert_array_equal(gradient.T, expected.gradient, err_msg="gradients")
 
 
@@ -85,8 +113,12 @@ class LockStep:
         pairs = zip(self.reference.roots(trees), self.device.roots(trees), strict=True)
         rows, frontier = pairs
         assert_same_frontier(*frontier[::-1], "roots")
-        assert_same_rows(rows[1], rows[0])
+        self._assert_same_rows(rows, frontier[0])
         return rows, frontier
+
+    def _assert_same_rows(self, rows: Any, frontier: Any) -> None:
+        target = self.reference.task.target
+        assert_same_rows(rows[1], rows[0], frontier, target)
 
     def finished(self, frontier: Any, depth: int) -> bool:
         expected = self.reference.finished(frontier[0], depth)
@@ -133,7 +165,7 @@ class LockStep:
         rows, frontier = pairs
         if frontier[1].most:
             assert_same_frontier(frontier[1], frontier[0], "partition")
-            assert_same_rows(rows[1], rows[0])
+            self._assert_same_rows(rows, frontier[0])
         return rows, frontier
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:

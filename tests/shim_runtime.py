@@ -75,9 +75,17 @@ class ShimRuntime:
         """Bytes that a fit may use."""
         return self.budget
 
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """The launches themselves, one by one."""
+        return launches
+
     def asarray(self, host: np.ndarray) -> np.ndarray:
         """The array itself."""
         return np.ascontiguousarray(host)
+
+    def upload(self, host: np.ndarray, array: np.ndarray) -> None:
+        """Write to the array."""
+        array[...] = host
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
         """The array itself."""

@@ -30,6 +30,7 @@ extern "C" __global__ void random_words(const uint64* key, const uint64* index, 
     words[3 * (int64)n + i] = category_goes_left(key[i], index[i], code[i]) ? 1 : 0;
     words[4 * (int64)n + i] = missing_goes_left(key[i], index[i]) ? 1 : 0;
     words[5 * (int64)n + i] = stream_key(key[0], ROUND_WEIGHT, index[i]);
+    words[6 * (int64)n + i] = level_key(key[i], index[i]);
     draws[0 * (int64)n + i] = uniform(key[i]);
     draws[1 * (int64)n + i] = threshold_draw(key[i], index[i]);
 }
@@ -46,6 +47,19 @@ extern "C" __global__ void functions(const double* gl, const double* g, const do
     out[4 * (int64)n + i] = entropy_node(x[i], h[i]);
     out[5 * (int64)n + i] = entropy_gain(x[i], g[i], gl[i], hl[i], h[i] - hl[i]);
     out[6 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
+}
+
+extern "C" __global__ void newton(const double* g, const double* h, const double* lower,
+                                  const double* upper, int32 n, double l1, double l2, double* out)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const double value = bounded(newton_value(g[i], h[i], l1, l2), lower[i], upper[i]);
+    out[0 * (int64)n + i] = newton_value(g[i], h[i], l1, l2);
+    out[1 * (int64)n + i] = value;
+    out[2 * (int64)n + i] = newton_term(g[i], h[i], value, l1, l2);
+    out[3 * (int64)n + i] = newton_gain(g[i], h[i], lower[i]);
+    out[4 * (int64)n + i] = middle_of(lower[i], upper[i]);
 }
 
 extern "C" __global__ void exponentials(const double* x, int32 n, double* out)
@@ -102,7 +116,7 @@ def test_random_words() -> None:
     rng = np.random.default_rng(0)
     key, index = words(rng), words(rng)
     code = rng.integers(0, 256, N, dtype=np.uint64)
-    found, draws = np.empty((6, N), np.uint64), np.empty((2, N))
+    found, draws = np.empty((7, N), np.uint64), np.empty((2, N))
     launch("random_words", key, index, code, np.int32(N), found, draws)
     expected = (
         randomness.mix(key),
@@ -111,6 +125,7 @@ def test_random_words() -> None:
         randomness.category_goes_left(key, index, code),
         randomness.missing_goes_left(key, index),
         stream_keys(int(key[0]), index),
+        randomness.level_key(key, index),
     )
     for own, other in zip(found, expected, strict=True):
         assert_same_bits(own, other)
@@ -149,6 +164,33 @@ def test_logarithm_and_scores() -> None:
         )
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (2.0**21, 0.0), (3.0, 2.0**14)])
+def test_newton_scores(l1: float, l2: float) -> None:
+    rng = np.random.default_rng(4)
+    g = whole_numbers(rng, 2.0**55) * rng.choice([-1.0, 1.0], N)
+    h = np.maximum(whole_numbers(rng, 2.0**48), 1.0)
+    lower = rng.normal(size=N) * np.exp2(rng.uniform(-20, 20, N))
+    upper = lower + np.exp2(rng.uniform(-20, 20, N))
+    lower[:5000], upper[2500:7500] = -np.inf, np.inf
+    out = np.empty((5, N))
+    launch("newton", g, h, lower, upper, np.int32(N), np.float64(l1), np.float64(l2), out)
+    value = scores.newton_value(g, h, l1, l2)
+    inside = scores.bounded(value, lower, upper)
+    with np.errstate(invalid="ignore"):
+        expected = (
+            value,
+            inside,
+            scores.newton_term(g, h, inside, l1, l2),
+            scores.newton_gain(g, h, lower),
+            scores.middle(lower, upper),
+        )
+    for own, other in zip(out, expected, strict=True):
+        known = ~np.isnan(other)
+        assert_same_bits(own[known], other[known])
+        assert np.isnan(own[~known]).all()
 
 
 def exponents() -> np.ndarray:
@@ -213,9 +255,11 @@ def test_warp_sum() -> None:
         ("KEEP_ROWS", randomness),
         ("KEEP_FEATURES", randomness),
         ("ROUND_WEIGHT", randomness),
+        ("ROUND_GRADIENT", randomness),
         ("SQUARES", scores),
         ("ENTROPY", scores),
         ("MISCLASSIFICATION", scores),
+        ("NEWTON", scores),
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),

@@ -132,14 +132,16 @@ def assert_same_leaf(
 def assert_same_rows(
     sampler: RowSampler, target: Target, runtime: ShimRuntime, trees: tuple[int, ...] = TREES
 ) -> None:
-    """Every array of a batch against what the sampler says, tree by tree."""
+    """Every array of a batch against what the sampler says, tree by tree, in the order there is."""
     drawer = DeviceDrawing(runtime, task_of(sampler, target))
-    (rows, count, leaf, max_weight), start = drawer.rows(trees), 0
+    (rows, count, leaf, max_weight), start = drawer.rows(drawer.keys(trees)), 0
     assert count.dtype == np.int64
     assert len(rows) == len(trees) * drawer.rows_per_tree
     for t, tree in enumerate(trees):
         expected = sampler.rows(tree)
         row = np.flatnonzero(expected.mask)
+        if target.classes is not None and target.n_classes > 2:
+            row = row[np.lexsort((row, target.classes[row]))]
         assert count[t] == len(row) <= drawer.rows_per_tree
         part = slice(start, start + len(row))
         np.testing.assert_array_equal(rows.row[part], row)
@@ -291,7 +293,8 @@ def test_trees_without_rows_have_none() -> None:
     factor[0] = 1.0
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
     target = class_target(Asked("bootstrap").codes(), 5, sampler.weight_facts)
-    count = DeviceDrawing(ShimRuntime(), task_of(sampler, target)).rows(range(5))[1]
+    drawer = DeviceDrawing(ShimRuntime(), task_of(sampler, target))
+    count = drawer.rows(drawer.keys(range(5)))[1]
     expected = [np.count_nonzero(sampler.rows(t).mask) for t in range(5)]
     assert count.tolist() == expected
     assert 0 in expected
@@ -314,7 +317,8 @@ def test_launches_do_not_grow_with_trees() -> None:
         sampler, counts = asked.sampler(), []
         for trees in (range(2), range(50)):
             runtime = ShimRuntime()
-            DeviceDrawing(runtime, task_of(sampler, asked.target(sampler))).rows(trees)
+            drawer = DeviceDrawing(runtime, task_of(sampler, asked.target(sampler)))
+            drawer.rows(drawer.keys(trees))
             counts.append(len(runtime.launches))
         assert counts[0] == counts[1]
 
@@ -338,7 +342,7 @@ def test_kernels_are_sound(flavour: str, short: dict[str, str]) -> None:
     runtime = ShimRuntime(flavour=flavour, sources=short)
     for asked in sound_draws():
         check(asked, runtime)
-    assert set(runtime.launches) == set(
+    assert set(runtime.launches) >= set(
         cuda_shim.Module(short["draw.cu"], flavour, file_name="draw.cu").kernel_names
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpuboost
+from gpuboost.backends import cuda
 from gpuboost.backends.cost import Speed
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.calibration import Size, measure
@@ -77,15 +78,113 @@ def test_many_features_and_deep_trees(name):
     assert_same_model(name, X, y > 0 if name.endswith("Classifier") else y, "cuda")
 
 
-def test_arrays_of_the_device():
+@pytest.mark.parametrize("kind", ["none", "whole", "real", "wide", "denormal"])
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
+def test_arrays_of_the_device(name, kind):
+    """Features, targets and weights, to leaves and paths."""
     import cupy
 
-    X, y = table("RandomForestClassifier", 5_000)
-    model = make("RandomForestClassifier", device="cuda").fit(cupy.asarray(X), y)
-    assert model.fingerprint() == make("RandomForestClassifier").fit(X, y).fingerprint()
-    there = model.predict_proba(cupy.asarray(X))
-    assert isinstance(there, cupy.ndarray)
-    np.testing.assert_array_equal(cupy.asnumpy(there), model.predict_proba(X))
+    rng = np.random.default_rng(0)
+    X, y = table(name, 5_000)
+    weight = {
+        "none": None,
+        "whole": rng.integers(0, 5, len(y)),
+        "real": rng.exponential(size=len(y)),
+        "wide": 10.0 ** rng.uniform(-4, 3, len(y)),
+        "denormal": rng.uniform(1e-45, 1e-39, len(y)).astype(np.float32),
+    }[kind]
+    if kind == "denormal" and y.dtype.kind == "f":
+        y = (y * 1e-39).astype(np.float32)
+    there = [None if given is None else cupy.asarray(given) for given in (X, y, weight)]
+    model, expected = make(name, device="auto").fit(*there), make(name).fit(X, y, weight)
+    assert model.fingerprint() == expected.fingerprint()
+    for method in ("predict", "predict_proba", "apply"):
+        if hasattr(expected, method):
+            found = getattr(model, method)(there[0])
+            assert isinstance(found, cupy.ndarray)
+            np.testing.assert_array_equal(cupy.asnumpy(found), getattr(expected, method)(X))
+    paths, right = model.decision_path(there[0])[0].get(), expected.decision_path(X)[0]
+    np.testing.assert_array_equal(paths.indices, right.indices)
+    np.testing.assert_array_equal(paths.indptr, right.indptr)
+
+
+# ---- batches that are replayed -------------------------------------------------------------------
+
+
+REPLAYED = [
+    Case("RandomForestClassifier", {"n_estimators": 13, "max_depth": 8}),
+    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 12}, weights="real"),
+    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 6, "max_features": None}),
+    Case("RandomForestRegressor", {"n_estimators": 12, "max_depth": 8}, target="outputs"),
+    Case("ExtraTreesRegressor", {"n_estimators": 12, "max_depth": 8}, target="categories"),
+    Case(
+        "BaggingClassifier",
+        {"n_estimators": 12, "bootstrap": False, "max_samples": 0.5, "max_features": 0.5},
+    ),
+]
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """How often a graph was captured; batches are of four trees."""
+    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+
+    capture, captured = CupyRuntime.capture, []
+
+    def counted(self, launches):
+        captured.append(self.name)
+        return capture(self, launches)
+
+    monkeypatch.setattr(CupyRuntime, "capture", counted)
+    monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 4)
+    return captured
+
+
+@pytest.mark.parametrize("n_rows", [160, 20_000])
+@pytest.mark.parametrize("case", REPLAYED, ids=str)
+def test_graphs_against_launches(case, n_rows, graphs, monkeypatch):
+    """NumPy's model by batches that are replayed, and by batches that are not."""
+    case.run("cuda", n_rows)
+    assert len(graphs) == 1
+    monkeypatch.setattr(cuda.TreeGrower, "_record", lambda self, host: None)
+    case.run("cuda", n_rows)
+    assert len(graphs) == 1
+
+
+def test_graphs_in_a_stream_of_the_user(graphs):
+    import cupy
+
+    X, y = table("RandomForestClassifier", 20_000)
+    with cupy.cuda.Stream(non_blocking=True):
+        assert_same_model("RandomForestClassifier", X, y, "cuda", n_estimators=12, max_depth=8)
+    assert len(graphs) == 1
+
+
+def test_graphs_in_several_threads(graphs):
+    """Captures go on while others launch, allocate and copy on the default stream."""
+    X, y = table("RandomForestClassifier", 20_000)
+
+    def fit(seed: int, device: str) -> str:
+        words = {"n_estimators": 12, "max_depth": 8, "random_state": seed, "device": device}
+        return make("RandomForestClassifier", **words).fit(X, y).fingerprint()
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, range(8), ["cuda"] * 8))
+    assert together == [fit(seed, "numba") for seed in range(8)]
+    assert len(graphs) == 8
+
+
+def test_graphs_give_their_memory_back(graphs):
+    import cupy
+
+    X, y = table("RandomForestClassifier", 20_000)
+    model = make("RandomForestClassifier", n_estimators=12, max_depth=8, device="cuda")
+    pool, used = cupy.get_default_memory_pool(), []
+    for _ in range(3):
+        model.fit(X, y)
+        gc.collect()
+        used.append(pool.used_bytes())
+    assert used[0] == used[1] == used[2]
 
 
 # ---- run to run ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from gpuboost.engine.history import History
 from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -71,9 +71,16 @@ def grow_levels(
 
     ``n_threads`` make trees of the levels at the end.
     """
+    return run_levels(ops, task, len(trees), lambda: ops.roots(trees)).trees(n_threads)
+
+
+def run_levels(
+    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
+) -> History:
+    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
+    rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
-    rows, frontier = ops.roots(trees)
-    history = History(ops, len(trees), task.options.max_leaf_nodes)
+    history = History(ops, n_trees, task.options.max_leaf_nodes)
     depth = 0
     while not ops.finished(frontier, depth):
         candidates = ops.candidates(rows, frontier, depth)
@@ -85,4 +92,4 @@ def grow_levels(
         history.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)
         depth += 1
-    return history.trees(n_threads)
+    return history

@@ -37,7 +37,12 @@ def kernel_text(file_name: str) -> str:
 
 
 def splice_prelude(source_text: str, file_name: str) -> str:
-    """The prelude followed by the source, each with its own line numbers."""
+    """The prelude followed by the source, each with its own line numbers.
+
+    A source that has the prelude already, with constants in front of it, is left as it is.
+    """
+    if f'#line 1 "{PRELUDE}"' in source_text:
+        return source_text
     prelude, text = kernel_text(PRELUDE), spliced(file_name, source_text)
     return f'#line 1 "{PRELUDE}"\n{prelude}\n#line 1 "{file_name}"\n{text}\n'
 

@@ -5,27 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpuboost.backends.cuda.grower import TreeGrower
+from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.runtime import Launchable, Runtime
-from gpuboost.engine.level_loop import grow_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.engine.spec import GrownTree, GrowTask
 
-__all__ = ["CudaLevelOps", "Launchable", "Runtime", "grow_trees"]
+__all__ = ["CudaLevelOps", "HostInputs", "Launchable", "Runtime", "TreeGrower", "grow_trees"]
 
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
     """Grow the trees of a task, as `gpuboost.backends.protocol.Backend.grow`.
 
-    As many trees share a frontier as fit the memory budget with their rows and levels.
+    As many trees share a frontier as fit the memory budget with their rows and levels. The first
+    such batch is recorded where that can be done, and the others are replayed.
     """
-    size = trees_at_once(task, task.memory_budget, DeviceShape.of(runtime))
-    share = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
-    ops = CudaLevelOps(runtime, replace(task, memory_budget=share))
+    budget = task.memory_budget
+    task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
+    size = trees_at_once(task, budget, DeviceShape.of(runtime))
+    grower = TreeGrower(runtime, task, budget)
     for first in range(0, len(task.trees), size):
         trees = task.trees[first : first + size]
-        yield from zip(trees, grow_levels(ops, task, trees, task.n_threads), strict=True)
+        again = first + 2 * size <= len(task.trees)
+        yield from zip(trees, grower.grow(HostInputs.of(task, trees), again), strict=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda import grow_trees
+from gpuboost.backends.cuda.booster import CudaBooster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.protocol import Booster
     from gpuboost.data.bins import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
 
@@ -62,6 +65,12 @@ class CudaBackend:
             if grown is None:
                 return
             yield grown
+
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting, whose rows stay on the device."""
+        with self.runtime.active():
+            budget = self.runtime.memory_budget()
+        return CudaBooster(self.runtime, replace(task, memory_budget=budget))
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees, in their order, of the value of each row's leaf."""

@@ -40,7 +40,7 @@ def fit_bins(
     is_categorical : bool (F,)
     max_bins : int
     weights : float64 (n,), optional
-        On the host.
+        On the host or on the device.
     """
     if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
         features = copy_to_device(runtime, X)

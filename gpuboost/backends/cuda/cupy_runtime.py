@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,13 +64,17 @@ class LateRead:
 
     def __call__(self) -> np.ndarray:
         """Wait for it."""
-        self._copied.synchronize()
+        self._wait()
         return self._host.copy()
+
+    def _wait(self) -> None:
+        if hasattr(self, "_copied"):
+            self._copied.synchronize()
+            del self._copied
 
     def __del__(self) -> None:
         # Nobody may get the pinned memory while the device still writes to it.
-        if hasattr(self, "_copied"):
-            self._copied.synchronize()
+        self._wait()
 
 
 class Active:
@@ -173,11 +178,34 @@ class CupyRuntime:
             _allow_shared_memory(function, self.shared_memory)
             return self._kernels.setdefault((name, *key), LoadedKernel(function))
 
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """A graph of launches; the call launches it on the stream that is current then.
+
+        It is captured on a stream of its own that does not wait for the default one, so work of
+        other threads there goes on. What is launched is not run.
+        """
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                launches()
+            except BaseException:
+                with suppress(Exception):
+                    stream.end_capture()
+                raise
+            graph = stream.end_capture()
+        graph.upload()
+        return graph.launch
+
     # ---- arrays --------------------------------------------------------------------------------
 
     def asarray(self, host: np.ndarray) -> Array:
         """Copy to the device (the array itself where it is there), in C order."""
         return cupy.ascontiguousarray(cupy.asarray(host, order="C"))
+
+    def upload(self, host: np.ndarray, array: Array) -> None:
+        """Copy to an array of the device of the same shape and type, after what reads it now."""
+        array.set(host, stream=cupy.cuda.get_current_stream())
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy to a NumPy array (the array itself where it is one)."""

@@ -5,12 +5,14 @@ The numbers are those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+from gpuboost.backends.cuda.filling import count_up, full, launch_for_roots, zeros
+from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, class_order, in_class_order
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.uploads import target_columns
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
@@ -24,6 +26,28 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import GrowTask
 
 _KEY_BITS, _ROW_BITS = 64, 32
+
+
+@dataclass(frozen=True)
+class TreeKeys:
+    """What the random numbers of some trees are keyed with, on the device.
+
+    Attributes
+    ----------
+    seed : uint64 (1,)
+    number : uint64 (trees,)
+    """
+
+    seed: Array
+    number: Array
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def arguments(self) -> tuple[Array, Array]:
+        """As kernels take it."""
+        return self.number, self.seed
 
 
 class DeviceDrawing:
@@ -47,70 +71,70 @@ class DeviceDrawing:
         assert task.sampler is not None
         self._task, self._launch = task, _Launcher(runtime, task.sampler)
         self._counts = DrawCounts(runtime, task.sampler)
-        self._columns = runtime.asarray(target_columns(task))
+        self._columns = target_columns(runtime, task)
         wide = task.target.wide
         self._wide = None if wide is None else runtime.asarray(wide[None])
-        self._weights = _RealWeights(self._launch) if task.sampler.has_real_weights else None
-        self.max_weight = ceil(task.sampler.weight_facts.largest)
-        self.rows_per_tree = most_rows(task.sampler)
+        self._order = _listing_order(runtime, task, self._columns)
+        real = task.sampler.has_real_weights
+        self._weights = _RealWeights(self._launch, self._order) if real else None
+        self.max_weight = ceil(task.sampler.bounds[1])
+        self.rows_per_tree = task.sampler.most_rows
 
-    def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+    def keys(self, trees: Sequence[int]) -> TreeKeys:
+        """Those of some trees, copied to the device."""
+        return self._launch.keys(trees)
+
+    def rows(self, keys: TreeKeys) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """The rows of some trees.
 
         Returns
         -------
         rows : DeviceRows
-            Ascending, those of tree after tree; there is room for the most there can be.
+            Those of tree after tree, ascending, or, of more than two classes, by class and then
+            ascending; there is room for the most there can be.
         count : int64 (trees,)
             Rows of each tree.
         leaf : LeafColumns or None
             None: leaf values are made of draw counts alone.
         max_weight : int
         """
-        numbers = self._launch.numbers(trees)
-        drawn, wide = self._counts.of(numbers), self._wide
-        room = len(trees) * self.rows_per_tree
+        drawn, wide = self._counts.of(keys), self._wide
+        room = len(keys) * self.rows_per_tree
         rows = DeviceRows.room(self._launch.xp, room, len(self._columns))
         if self._weights is None:
-            count = self._list_drawn(drawn, rows, len(trees))
+            count = self._list_drawn(drawn, rows, len(keys))
         else:
-            count, own = self._weights.list_rows(numbers, drawn, self._columns, rows)
+            count, own = self._weights.list_rows(keys, drawn, self._columns, rows)
             wide = wide if own is None else own
-        return rows, count, self._leaf_columns(wide, len(trees)), self.max_weight
+        return rows, count, self._leaf_columns(wide, len(keys)), self.max_weight
 
     def _list_drawn(self, drawn: Array, rows: DeviceRows, n_trees: int) -> Array:
         """List the rows that are drawn; how many of each tree."""
         launch, stride = self._launch, _stride(drawn, n_trees)
-        kept = launch.xp.zeros((n_trees, launch.parts), dtype=launch.xp.int64)
+        kept = zeros(launch.runtime, (n_trees, launch.parts), np.int64)
         n_samples = np.int64(launch.sampler.n_samples)
-        launch("count_drawn", kept.size, (drawn, stride, n_samples, kept))
-        given = (drawn, stride, _places(launch.xp, kept), self._columns, n_samples)
+        launch("count_drawn", kept.size, (drawn, stride, *self._order, n_samples, kept))
+        first, count = launch.place(kept)
+        given = (drawn, stride, first, *self._order, self._columns, n_samples)
         sizes = (np.int32(len(self._columns)), np.int64(len(rows)))
         launch("list_drawn", kept.size, (*given, *sizes, rows.row, rows.weight, rows.target))
-        return kept.sum(axis=1)
+        return count
 
     def _leaf_columns(self, wide: Array | None, n_trees: int) -> LeafColumns | None:
-        xp, target = self._launch.xp, self._task.target
+        runtime, target = self._launch.runtime, self._task.target
         if wide is None:
             return None
-        own = len(wide) == n_trees
-        wide_of = xp.arange(n_trees, dtype=xp.int32) if own else xp.zeros(n_trees, dtype=xp.int32)
+        wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
+        count_up(runtime, wide_of, len(wide) == n_trees)
         n_classes = 1 if target.classes is None else target.n_classes
         return LeafColumns(wide, wide_of, n_classes, self._launch.sampler.brief.draws)
 
 
-def most_rows(sampler: RowSampler) -> int:
-    """Rows that a tree has at most."""
-    n_rows = sampler.n_samples
-    for weights in (sampler.weights, sampler.row_factor):
-        if weights is not None:
-            n_rows = min(n_rows, int(np.count_nonzero(weights)))
-    return n_rows if sampler.method == ALL_ROWS else min(n_rows, sampler.n_draws)
-
-
-def _places(xp: Any, kept: Array) -> Array:
-    """Where each part's first row goes."""
-    return (xp.cumsum(kept.ravel()) - kept.ravel()).astype(xp.int64)
+def _listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> tuple[Array, np.int32]:
+    """The order in which rows are listed, and whether it is not their own."""
+    if in_class_order(task.target):
+        return class_order(runtime.xp, columns), np.int32(1)
+    return runtime.xp.empty(1, dtype=runtime.xp.uint32), np.int32(0)
 
 
 def _stride(drawn: Array, n_trees: int) -> np.int64:
@@ -123,12 +147,21 @@ class _Launcher:
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
         self.runtime, self.sampler, self.xp = runtime, sampler, runtime.xp
-        self.seed = np.uint64(sampler.seed)
         self.parts = parts_of(sampler.n_samples, "PART")
 
-    def numbers(self, trees: Sequence[int]) -> Array:
-        """The numbers of trees, as kernels key their randomness with them."""
-        return self.runtime.asarray(np.array(trees, dtype=np.uint64))
+    def keys(self, trees: Sequence[int]) -> TreeKeys:
+        """Those of some trees, copied to the device."""
+        seed = np.array([self.sampler.seed], dtype=np.uint64)
+        numbers = np.array(trees, dtype=np.uint64)
+        return TreeKeys(self.runtime.asarray(seed), self.runtime.asarray(numbers))
+
+    def place(self, kept: Array) -> tuple[Array, Array]:
+        """Where rows of parts begin, and how many trees have: ``kept`` is (trees, parts)."""
+        first = self.xp.empty(kept.shape, dtype=np.int64)
+        count = self.xp.empty(len(kept), dtype=np.int64)
+        sizes = (np.int64(len(kept)), np.int64(kept.shape[1]))
+        launch_for_roots(self.runtime, "place_parts", (kept, *sizes, first, count))
+        return first, count
 
     def __call__(self, name: str, blocks: int | tuple[int, int], args: tuple[Any, ...]) -> None:
         grid = blocks if isinstance(blocks, tuple) else (blocks,)
@@ -158,14 +191,14 @@ class DrawCounts:
 
     def __call__(self, trees: Sequence[int]) -> Array:
         """uint32 (trees, n), or (1, n) where it is the same for all."""
-        return self.of(self._launch.numbers(trees))
+        return self.of(self._launch.keys(trees))
 
-    def of(self, numbers: Array) -> Array:
-        """The same for numbers of trees that lie on the device: uint64 (trees,)."""
-        return self._draw(numbers)
+    def of(self, keys: TreeKeys) -> Array:
+        """The same for trees whose keys are on the device."""
+        return self._draw(keys)
 
 
-def _draw_of(launch: _Launcher) -> Callable[[Array], Array]:
+def _draw_of(launch: _Launcher) -> Callable[[TreeKeys], Array]:
     sampler = launch.sampler
     if sampler.method == ALL_ROWS:
         return _EveryRow(launch)
@@ -181,9 +214,9 @@ class _EveryRow:
         whole, xp = launch.sampler.whole, launch.xp
         self._drawn = xp.ones((1, launch.sampler.n_samples), dtype=xp.uint32)
         if whole is not None:
-            self._drawn = launch.runtime.asarray(whole.astype(np.uint32)[None])
+            self._drawn = launch.runtime.asarray(whole).view(np.uint32)[None]
 
-    def __call__(self, trees: Array) -> Array:
+    def __call__(self, keys: TreeKeys) -> Array:
         return self._drawn
 
 
@@ -195,12 +228,12 @@ class _Bootstrap:
     def __init__(self, launch: _Launcher) -> None:
         self._launch = launch
 
-    def __call__(self, trees: Array) -> Array:
+    def __call__(self, keys: TreeKeys) -> Array:
         launch, sampler = self._launch, self._launch.sampler
-        drawn = launch.xp.zeros((len(trees), sampler.n_samples), dtype=launch.xp.uint32)
+        drawn = zeros(launch.runtime, (len(keys), sampler.n_samples), np.uint32)
         sizes = (np.int64(sampler.n_samples), np.int64(sampler.n_draws))
-        blocks = len(trees) * parts_of(sampler.n_draws, "PART")
-        launch(self._name, blocks, (trees, launch.seed, *self._by(), *sizes, drawn))
+        blocks = len(keys) * parts_of(sampler.n_draws, "PART")
+        launch(self._name, blocks, (*keys.arguments, *self._by(), *sizes, drawn))
         return drawn
 
     def _by(self) -> tuple[Any, ...]:
@@ -237,20 +270,21 @@ class _WithoutReplacement:
         self._weighted = np.int32(weights is not None)
         self._weights = launch.runtime.asarray(np.ones(1) if weights is None else weights)
 
-    def __call__(self, trees: Array) -> Array:
+    def __call__(self, keys: TreeKeys) -> Array:
         launch, xp, sampler = self._launch, self._launch.xp, self._launch.sampler
-        last = xp.zeros((len(trees), 2), dtype=xp.uint64)
-        wanted = xp.full(len(trees), sampler.n_draws, dtype=xp.int64)
-        digits = xp.zeros((len(trees), constant("draw.cu", "DIGITS")), dtype=xp.uint32)
-        order = (trees, launch.seed, self._weights, self._weighted, np.int64(sampler.n_samples))
-        blocks = len(trees) * parts_of(sampler.n_samples, "DIGIT_PART")
+        runtime, n_trees, n_samples = launch.runtime, len(keys), np.int64(sampler.n_samples)
+        last = zeros(runtime, (n_trees, 2), np.uint64)
+        wanted = full(runtime, n_trees, sampler.n_draws, np.int64)
+        digits = zeros(runtime, (n_trees, constant("draw.cu", "DIGITS")), np.uint32)
+        order = (*keys.arguments, self._weights, self._weighted, n_samples)
+        blocks = n_trees * parts_of(sampler.n_samples, "DIGIT_PART")
         for settled, shift, of_row in _digit_passes():
             at = (np.uint64(settled), np.int32(shift), np.int32(of_row))
             launch("count_digits", blocks, (*order, last, wanted, *at, digits))
             choice = (digits, last, wanted, *at[1:])
-            launch.launch("choose_digit", (len(trees),), constant("common.cuh", "WARP"), choice)
-        drawn = xp.empty((len(trees), sampler.n_samples), dtype=xp.uint32)
-        launch("mark_smallest", len(trees) * launch.parts, (*order, last, drawn))
+            launch.launch("choose_digit", (n_trees,), constant("common.cuh", "WARP"), choice)
+        drawn = xp.empty((n_trees, sampler.n_samples), dtype=xp.uint32)
+        launch("mark_smallest", n_trees * launch.parts, (*order, last, drawn))
         return drawn
 
 
@@ -275,18 +309,18 @@ class _RealWeights:
     A row weighs its draw count times its factor times the weight of its class in the tree.
     """
 
-    def __init__(self, launch: _Launcher) -> None:
+    def __init__(self, launch: _Launcher, order: tuple[Array, np.int32]) -> None:
         sampler, upload = launch.sampler, launch.runtime.asarray
         factor = sampler.row_factor if sampler.reweighs else sampler.weights
         code = sampler.balance if sampler.reweighs else None
-        self._launch = launch
+        self._launch, self._order = launch, order
         self._factor = upload(np.ones(sampler.n_samples) if factor is None else factor)
         self._code = upload(np.zeros(1, np.int32) if code is None else code)
         self._n_classes = 1 if code is None else int(code.max()) + 1
         self._balances = code is not None
 
     def list_rows(
-        self, trees: Array, drawn: Array, columns: Array, rows: DeviceRows
+        self, keys: TreeKeys, drawn: Array, columns: Array, rows: DeviceRows
     ) -> tuple[Array, Array | None]:
         """List the rows of positive weight.
 
@@ -296,48 +330,53 @@ class _RealWeights:
         wide : int64 (trees, n, 2) or None
             Leaf sums that trees have to themselves.
         """
-        launch, xp = self._launch, self._launch.xp
+        launch, n_trees = self._launch, len(keys)
         n_samples = np.int64(launch.sampler.n_samples)
-        weights = self._of(trees, drawn)
-        kept = xp.zeros((len(trees), launch.parts), dtype=xp.int64)
-        largest = xp.zeros(len(trees), dtype=xp.uint64)
-        launch("count_weighted", kept.size, (*weights, n_samples, kept, largest))
-        bits = launch.sampler.weight_bits
-        exponent = (bits - xp.frexp(largest.view(xp.float64))[1]).astype(xp.int32)
-        wide, own = self._own_sums(len(trees))
+        weights = self._of(n_trees, drawn)
+        kept = zeros(launch.runtime, (n_trees, launch.parts), np.int64)
+        largest = zeros(launch.runtime, n_trees, np.uint64)
+        launch("count_weighted", kept.size, (*weights, *self._order, n_samples, kept, largest))
+        exponent = launch.xp.empty(n_trees, dtype=np.int32)
+        bits = np.int32(launch.sampler.weight_bits)
+        scale = (largest, np.int32(n_trees), bits, exponent)
+        launch_for_roots(launch.runtime, "scale_trees", scale)
+        first, count = launch.place(kept)
+        wide, own = self._own_sums(n_trees)
         args = (
-            *(trees, launch.seed, *weights, exponent, _places(xp, kept), columns, n_samples),
-            *(np.int32(len(columns)), np.int64(len(rows)), *own),
+            *(*keys.arguments, *weights, exponent, first, *self._order, columns),
+            *(n_samples, np.int32(len(columns)), np.int64(len(rows)), *own),
             *(rows.row, rows.weight, rows.target),
         )
         launch("list_weighted", kept.size, args)
-        return kept.sum(axis=1), wide
+        return count, wide
 
-    def _of(self, trees: Array, drawn: Array) -> tuple[Any, ...]:
+    def _of(self, n_trees: int, drawn: Array) -> tuple[Any, ...]:
         """The arguments that say what rows weigh."""
-        class_weight = self._class_weight(len(trees), drawn)
-        stride, n_classes = _stride(drawn, len(trees)), np.int32(self._n_classes)
+        class_weight = self._class_weight(n_trees, drawn)
+        stride, n_classes = _stride(drawn, n_trees), np.int32(self._n_classes)
         return drawn, stride, self._factor, self._code, class_weight, n_classes
 
     def _class_weight(self, n_trees: int, drawn: Array) -> Array:
         """Weights that give the classes of each tree's draws equal weight: float64 (trees, c)."""
-        launch, xp, sampler = self._launch, self._launch.xp, self._launch.sampler
+        launch, sampler, runtime = self._launch, self._launch.sampler, self._launch.runtime
         if not self._balances:
-            return xp.ones((n_trees, 1))
-        in_class = xp.zeros((n_trees, self._n_classes), dtype=xp.int64)
+            return full(runtime, (n_trees, 1), 1.0, np.float64)
+        in_class = zeros(runtime, (n_trees, self._n_classes), np.int64)
         chunks = -(-self._n_classes // constant("draw.cu", "CLASS_COUNTS"))
         sizes = (np.int64(sampler.n_samples), np.int32(self._n_classes))
         grid = (n_trees * launch.parts, chunks)
         launch("count_classes", grid, (drawn, self._code, *sizes, in_class))
-        present = (in_class > 0).sum(axis=1, keepdims=True)
-        return sampler.n_draws / (present * xp.maximum(in_class, 1)).astype(xp.float64)
+        class_weight = runtime.xp.empty(in_class.shape, dtype=np.float64)
+        counts = (np.int32(n_trees), np.int32(self._n_classes), np.int64(sampler.n_draws))
+        launch_for_roots(runtime, "balance_classes", (in_class, *counts, class_weight))
+        return class_weight
 
     def _own_sums(self, n_trees: int) -> tuple[Array | None, tuple[Any, ...]]:
         """Room for leaf sums of trees' own, if they have any, and the arguments that say so."""
         xp, sampler = self._launch.xp, self._launch.sampler
         exponents = sampler.brief.exponents
         if exponents is None:
-            none = xp.zeros(1, dtype=xp.int64)
+            none = xp.empty(1, dtype=xp.int64)
             return None, (np.int32(0), np.int32(0), np.int32(0), none)
         wide = xp.empty((n_trees, sampler.n_samples, 2), dtype=xp.int64)
         high, low = int(exponents[0]), int(exponents[1] - exponents[0])

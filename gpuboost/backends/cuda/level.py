@@ -6,6 +6,7 @@ The host never learns how many nodes a level has while it is grown: kernels read
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuboost.backends.cuda.constraints import NodeBounds
     from gpuboost.engine.frontier import Array
 
 _ALIGNMENT = 256  # bytes; where any array may begin
@@ -28,7 +30,12 @@ def allocate(xp: Any, columns: Columns) -> dict[str, Array]:
 
 def one_piece(xp: Any, columns: Columns) -> Array:
     """Memory for `cut`."""
-    return xp.empty(sum(_room(*column) for column in columns.values()), dtype=xp.uint8)
+    return xp.empty(room_of(columns), dtype=xp.uint8)
+
+
+def room_of(columns: Columns) -> int:
+    """Bytes that `one_piece` takes."""
+    return sum(_room(*column) for column in columns.values())
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
@@ -41,7 +48,7 @@ def cut(memory: Array, columns: Columns) -> dict[str, Array]:
 
 
 def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
-    return np.dtype(dtype).itemsize * int(np.prod(shape))
+    return np.dtype(dtype).itemsize * math.prod(shape)
 
 
 def _room(dtype: Any, shape: tuple[int, ...]) -> int:
@@ -98,6 +105,8 @@ class DeviceFrontier:
         By number of the node.
     memory : uint8
         What the arrays of nodes are cut from.
+    bounds : NodeBounds or None
+        None where nodes are held to nothing of their own.
     """
 
     size: Array
@@ -110,6 +119,7 @@ class DeviceFrontier:
     parent: Array
     pieces: Pieces
     memory: Array
+    bounds: NodeBounds | None = None
 
     @property
     def most(self) -> int:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.constraints import Constraints
 from gpuboost.backends.cuda.drawing import DeviceDrawing
+from gpuboost.backends.cuda.filling import fill, launch_for_roots
+from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
-from gpuboost.backends.cuda.policy import Policy
+from gpuboost.backends.cuda.policy import Policy, purity_of
+from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
@@ -20,19 +24,23 @@ from gpuboost.backends.cuda.split_search import (
     choose_tile,
     lists_pay,
     plane_count,
+    room_for_planes,
 )
 from gpuboost.backends.cuda.uploads import RowUploads
+from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
-from gpuboost.engine.policy import class_sums, smallest_hessian
-from gpuboost.engine.sampling import root_key
+from gpuboost.engine.policy import class_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import Level
     from gpuboost.engine.spec import GrowTask
+
+    RoundMaker = Callable[[Runtime, Array], RoundRows]
 
 # Trees no deeper than this are launched without asking how many nodes there are, so the host never
 # waits for the device; of deeper ones a level may have been empty for long.
@@ -55,67 +63,118 @@ class CudaLevelOps:
     """`gpuboost.engine.level_loop.LevelOps` as launches of kernels.
 
     One object grows batch after batch of the trees of a task; the matrix is copied once.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+    maker : callable, optional
+        Makes what makes the rows of rounds of boosting, from the runtime and the codes there.
     """
 
-    def __init__(self, runtime: Runtime, task: GrowTask) -> None:
+    def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
         self.runtime = runtime
         self.task = task
         self.xp: Any = runtime.xp
         target = task.target
-        planes = plane_count(target.n_channels, target.classes is not None, _counted(task))
-        tile = choose_tile(runtime.shared_memory, task.matrix.width, planes)
-        self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
         self.by_class = target.classes is not None
         self._by_channel = self.by_class and target.n_channels > 1
-        self._kernels = RowKernels(runtime, self.matrix, target.n_channels, self._by_channel)
-        self._maker: DeviceDrawing | RowUploads
-        drawn = task.sampler is not None
-        self._maker = DeviceDrawing(runtime, task) if drawn else RowUploads(runtime, task)
+        planes = plane_count(target.n_channels, self.by_class, _counted(task))
+        room = room_for_planes(runtime.shared_memory, self._by_channel)
+        tile = choose_tile(room, task.matrix.width, planes)
+        self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
+        self._variant = Variant.of(task)
+        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._variant)
+        self._kernels = RowKernels(*kernels)
+        self._constraints = Constraints(runtime, task)
+        self._maker: DeviceDrawing | RowUploads | RoundRows
+        if maker is not None:
+            self._maker = maker(runtime, self.matrix.codes)
+        elif task.sampler is not None:
+            self._maker = DeviceDrawing(runtime, task)
+        else:
+            self._maker = RowUploads(runtime, task)
 
     # ---- the roots -----------------------------------------------------------------------------
 
+    def kind_of(self, host: HostInputs) -> tuple[int, ...]:
+        """What of its inputs decides how a batch is launched: its size, and how it looks."""
+        by_lists = lists_pay(self.task.options.max_features, host.most_allowed)
+        return len(host.trees), int(by_lists)
+
+    def forget_batch(self) -> None:
+        """Let go of what is kept of the batch that was grown last."""
+        for name in ("_batch", "_inputs", "_search", "_allowed", "_histogram", "_asked"):
+            vars(self).pop(name, None)
+
     def roots(self, trees: Sequence[int]) -> tuple[DeviceRows, DeviceFrontier]:
         """Rows and root nodes of a batch of trees."""
-        xp, asarray = self.xp, self.runtime.asarray
-        rows, count, leaf, largest = self._maker.rows(trees)
-        n = len(trees)
+        host = HostInputs.of(self.task, trees)
+        return self.roots_of(host, host.to_device(self.runtime))
+
+    def roots_of(self, host: HostInputs, inputs: BatchInputs) -> tuple[DeviceRows, DeviceFrontier]:
+        """Rows and root nodes of a batch whose inputs are on the device."""
+        xp, n, n_channels = self.xp, len(host.trees), self.task.target.n_channels
+        rows, count, leaf, largest = self._make_rows(host, inputs)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
         policy = self._policy(count, len(rows), largest)
-        pieces = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n)
-        size, n_channels = xp.full(1, n, dtype=xp.int32), self.task.target.n_channels
-        frontier = DeviceFrontier.room(xp, size, n, n_channels, pieces)
-        keys = np.array([root_key(self.task.seed, tree) for tree in trees], dtype=np.uint64)
-        frontier.tree[:], frontier.key[:] = xp.arange(n), asarray(keys)
-        frontier.start[:], frontier.count[:] = xp.cumsum(count) - count, count
-        frontier.parent.fill(-1)
+        pieces, room = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n), policy.room
+        frontier = DeviceFrontier.room(room, room.empty(1, np.int32), n, n_channels, pieces)
+        nodes = (frontier.size, frontier.tree, frontier.key, frontier.start, frontier.count)
+        args = (count, inputs.key, np.int32(n), *nodes, frontier.parent)
+        launch_for_roots(self.runtime, "make_roots", args)
         policy.cut_roots(frontier)
         self._kernels.node_sums(rows, frontier)
-        fraction = self.task.options.min_weight_fraction_leaf
-        policy = replace(policy, min_hessian=smallest_hessian(xp, fraction, frontier.hessian))
-        self._batch = self._make_batch(trees, policy, frontier.hessian, leaf, largest)
+        policy = replace(policy, min_hessian=self._smallest_hessian(frontier, inputs))
+        self._inputs = inputs
+        self._batch = self._make_batch(host, inputs, policy, frontier.hessian, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        return rows, frontier
+        return rows, self._constraints.hold_roots(frontier, inputs)
+
+    def _make_rows(
+        self, host: HostInputs, inputs: BatchInputs
+    ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        if isinstance(self._maker, DeviceDrawing):
+            return self._maker.rows(inputs.keys)
+        if isinstance(self._maker, RowUploads):
+            return self._maker.rows(host.trees)
+        return self._maker.make(inputs)
 
     def _policy(self, min_hessian: Array, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
-        small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
-        given = (self.runtime, options, min_hessian, n_rows, n_channels, self.by_class)
-        return Policy(*given, small_rows)
+        small_rows, kept = 0, self.kept
+        if kept is None:
+            small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
+        purity = purity_of(self.task.target)
+        given = (self.runtime, options, min_hessian, n_rows, n_channels, purity)
+        return Policy(*given, small_rows, kept)
+
+    @property
+    def kept(self) -> KeptMemory | None:
+        """What the host reads of the batch, where that lies in one piece."""
+        return self._maker.kept if isinstance(self._maker, RoundRows) else None
+
+    def _smallest_hessian(self, roots: DeviceFrontier, inputs: BatchInputs) -> Array:
+        """Smallest integer weight of a child in each tree, as `engine.policy.smallest_hessian`."""
+        share = np.float64(self.task.options.min_weight_fraction_leaf)
+        smallest = self.xp.empty(roots.most, dtype=np.int64)
+        args = (roots.hessian, np.int32(roots.most), share, inputs.least_hessian, smallest)
+        launch_for_roots(self.runtime, "limit_hessian", args)
+        return smallest
 
     def _make_batch(
         self,
-        trees: Sequence[int],
+        host: HostInputs,
+        inputs: BatchInputs,
         policy: Policy,
         root_hessian: Array,
         leaf: LeafColumns | None,
         largest: int,
     ) -> Batch:
-        allowed = np.zeros((len(trees), self.matrix.n_features), dtype=np.uint8)
-        for position, tree in enumerate(trees):
-            allowed[position, self.task.tree_features(tree)] = 1
-        max_features = self.task.options.max_features
-        by_lists = lists_pay(max_features, int(allowed.sum(axis=1).max()))
+        max_features, n_trees = self.task.options.max_features, len(host.trees)
+        by_lists = lists_pay(max_features, host.most_allowed)
         builder = HistogramBuilder(
             self.runtime,
             self.matrix,
@@ -124,18 +183,22 @@ class CudaLevelOps:
             _counted(self.task),
             largest,
             max_features if by_lists else self.matrix.n_features,
+            self._variant,
         )
         search = SplitSearch(
             self.runtime,
             self.task,
             self.matrix,
-            self.runtime.asarray(allowed),
+            inputs.allowed,
             policy.min_hessian,
             root_hessian,
+            inputs.unit,
+            inputs.regular,
+            self._constraints,
             by_lists,
         )
-        small = SmallTrees(search, leaf, len(trees), policy.n_rows) if policy.small_rows else None
-        return Batch(len(trees), policy, builder, search, leaf, small)
+        small = SmallTrees(search, leaf, n_trees, policy.n_rows) if policy.small_rows else None
+        return Batch(n_trees, policy, builder, search, leaf, small)
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -146,11 +209,13 @@ class CudaLevelOps:
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
         """Which nodes are searched."""
         batch = self._batch
-        ranges = None if self.by_class else self._kernels.ranges(rows, frontier)
+        has_values = self.task.target.values is not None
+        ranges = self._kernels.ranges(rows, frontier) if has_values else None
         if self._histogram is None or self._slots_at_once(frontier.most) < frontier.most:
-            frontier.parent.fill(-1)
+            fill(self.runtime, frontier.parent, -1)
         per_piece = batch.builder.rows_per_block(len(rows))
         self._depth = depth
+        self._allowed = self._constraints.allowed(frontier, self._inputs, depth)
         self._search = batch.policy.search(frontier, ranges, depth, per_piece)
         return self._search
 
@@ -164,18 +229,19 @@ class CudaLevelOps:
         """
         batch, xp, most = self._batch, self.xp, frontier.most
         n_channels = self.task.target.n_channels
-        splits = DeviceSplits.room(xp, most, n_channels, self.matrix.mask_words)
+        splits = DeviceSplits.room(batch.policy.room, most, n_channels, self.matrix.mask_words)
         at_once = 1 if candidates.none else self._slots_at_once(most)
         shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
+        search = replace(batch.search, allowed=self._allowed)
         for first in range(0, 1 if candidates.none else most, at_once):
             slots = range(first, first + at_once)
-            looked = batch.search.looked(frontier, candidates, slots)
+            looked = search.looked(frontier, candidates, slots)
             if not candidates.none:
                 batch.builder.build(rows, candidates, slots, looked, histogram)
             level = Searched(frontier, candidates, slots, looked, histogram, previous)
-            batch.search.search(level, rows, splits)
+            search.search(level, rows, splits)
         kept = not batch.search.by_lists and self._fits(3 * most)
         self._histogram = histogram if kept else None
         self._grow_small(rows, frontier, candidates)
@@ -214,8 +280,17 @@ class CudaLevelOps:
         leaf = self._batch.leaf
         if leaf is None:
             return None
-        small_rows = self._batch.policy.small_rows_at(self._depth)
-        return self._kernels.leaf_sums(rows, frontier, accepted, leaf, small_rows)
+        policy = self._batch.policy
+        given = (leaf, policy.small_rows_at(self._depth), policy.room)
+        sums = self._kernels.leaf_sums(rows, frontier, accepted, *given)
+        if isinstance(self._maker, RoundRows):
+            self._maker.keep_level(rows, frontier, accepted, sums)
+        return sums
+
+    def end_batch(self) -> None:
+        """What is left to launch when all levels are grown."""
+        if isinstance(self._maker, RoundRows):
+            self._maker.add_leaves(self._inputs)
 
     def partition(
         self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
@@ -229,6 +304,10 @@ class CudaLevelOps:
         moved = self._kernels.move(rows, frontier, splits, places)
         most = policy.most_nodes(min(frontier.most, self._asked()))
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
+        held = self._constraints.hold_children
+        children = held(frontier, splits, places.rank, children, self._inputs)
+        if isinstance(self._maker, RoundRows):
+            self._maker.keep_nodes(frontier, splits, left.of_node, places.rank)
         self._asked = self._ask(children)
         return moved, children
 
@@ -247,7 +326,7 @@ class CudaLevelOps:
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """Copy what `History` keeps of a level to the host."""
-        host = self.runtime.to_host
+        host = self.runtime.to_host if self.kept is None else self.kept.on_host
         n = int(host(level.frontier.size)[0])
         parts = level.frontier.to_host(host) | level.splits.to_host(host)
         found = {name: parts[name][:n] for name in COLUMNS if name != "sums"}
@@ -260,6 +339,12 @@ class CudaLevelOps:
             gradient = parts["gradient"][:n]
             found["sums"] = class_sums(found["hessian"], gradient, self.task.target)
         return found
+
+    @property
+    def joined_width(self) -> int:
+        """Bytes a node that `with_subtrees` takes on the device."""
+        small = self._batch.small
+        return 0 if small is None else small.joined_width
 
     def with_subtrees(
         self, whole: dict[str, np.ndarray], sizes: list[int]

@@ -25,6 +25,8 @@ class DeviceMatrix:
         One column after the other, for the partition.
     tiles : uint8 (tiles, n, tile)
         ``tile`` features of a row side by side, padded with zeros, for histograms.
+    features : int32 (F,)
+        0, 1, ...: what a node looks at that looks at all of them.
     n_bins : int32 (F,)
     is_categorical : uint8 (F,)
     center : float64 (F, width - 1)
@@ -35,6 +37,7 @@ class DeviceMatrix:
 
     codes: Array
     tiles: Array
+    features: Array
     n_bins: Array
     is_categorical: Array
     center: Array
@@ -53,6 +56,7 @@ def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMa
     return DeviceMatrix(
         codes=codes,
         tiles=in_tiles(runtime, codes, tile),
+        features=runtime.asarray(np.arange(matrix.n_features, dtype=np.int32)),
         n_bins=runtime.asarray(mapper.n_bins.astype(np.int32)),
         is_categorical=runtime.asarray(mapper.is_categorical.astype(np.uint8)),
         center=runtime.asarray(np.ascontiguousarray(mapper.center)),

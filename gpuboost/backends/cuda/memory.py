@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.backends.cuda.arena import plan_arena
+from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
-from gpuboost.backends.cuda.phantoms import PhantomRuntime, StoppedError
-from gpuboost.engine.level_loop import grow_levels
+from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.engine.level_loop import run_levels
 from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.arena import ArenaPlan
+    from gpuboost.backends.cuda.level_ops import RoundMaker
     from gpuboost.engine.spec import GrowTask
 
 # Of what a fit may use, the share for histograms of levels; the rest is for rows and nodes.
@@ -65,15 +69,70 @@ def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
     """
     # Best-first growth takes what level-wise growth takes, and asks for nodes on the way.
     task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
-    rows = task.matrix.n_samples
-    runtime = PhantomRuntime(
-        shape.shared_memory, shape.n_multiprocessors, lambda depth: n_trees * nodes_at(depth, rows)
-    )
+    runtime = _phantoms(task, n_trees, shape)
     ops = CudaLevelOps(runtime, task)
     lasting = runtime.meter.now
-    with suppress(StoppedError):
-        grow_levels(ops, task, task.trees[:n_trees])
+    run_levels(ops, task, n_trees, partial(ops.roots, task.trees[:n_trees]))
     return Foretold(lasting, runtime.meter.peak)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a batch takes that is recorded to be replayed.
+
+    Attributes
+    ----------
+    plan : ArenaPlan
+        Of its arrays.
+    joined : int
+        Bytes for what is made of its levels when they are done, while the arena is still held.
+    """
+
+    plan: ArenaPlan
+    joined: int
+
+    @property
+    def total(self) -> int:
+        """Bytes in all, beside the lasting ones."""
+        return self.plan.total + self.joined
+
+
+def foretell_recorded(
+    task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
+) -> Recorded | None:
+    """Where the arrays of a batch lie that is recorded; None if it cannot be replayed.
+
+    Batches of as many trees are the same launches if the device draws their rows, and if the host
+    decides nothing by what has been computed: not for trees deeper than `UNASKED_DEPTH` levels or
+    levels too large for ``task.memory_budget``, where it asks how many nodes there are, and not
+    with ``max_leaf_nodes``. ``maker`` is what `CudaLevelOps` takes.
+    """
+    made_there = task.sampler is not None or maker is not None
+    if not made_there or task.options.max_leaf_nodes != NO_LIMIT:
+        return None
+    n_trees = len(host.trees)
+    runtime = _phantoms(task, n_trees, shape)
+    ops = CudaLevelOps(runtime, task, maker)
+    inputs = host.to_device(runtime)
+    first = len(runtime.meter.sizes)
+    history = run_levels(ops, task, n_trees, partial(ops.roots_of, host, inputs))
+    ops.end_batch()
+    if runtime.asked:
+        return None
+    plan = plan_arena(*runtime.meter.lives(first))
+    del history  # what it holds is read after the last launch
+    levels = range(task.options.max_depth + 1)
+    nodes = n_trees * sum(nodes_at(depth, task.matrix.n_samples) for depth in levels)
+    return Recorded(plan, nodes * ops.joined_width)
+
+
+def _phantoms(task: GrowTask, n_trees: int, shape: DeviceShape) -> PhantomRuntime:
+    rows = task.matrix.n_samples
+
+    def nodes(depth: int) -> int:
+        return n_trees * nodes_at(depth, rows)
+
+    return PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
@@ -112,4 +171,24 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
             least = middle
         else:
             most = middle
+    while least > 1 and _recorded_bytes(task, least, shape) > budget:
+        least -= max(1, least // 64)
     return least
+
+
+def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
+    """Most bytes held while the trees of a task grow, as many at once as ``budget`` has room for.
+
+    The memory of batches that are replayed is held from the first to the last.
+    """
+    n_trees = trees_at_once(task, budget, shape)
+    found = foretell(task, n_trees, shape)
+    return max(found.peak, found.lasting + _recorded_bytes(task, n_trees, shape))
+
+
+def _recorded_bytes(task: GrowTask, n_trees: int, shape: DeviceShape) -> int:
+    """Bytes of a batch of so many trees where it is recorded; 0 where it is not."""
+    if 2 * n_trees > len(task.trees):
+        return 0
+    recorded = foretell_recorded(task, HostInputs.of(task, task.trees[:n_trees]), shape)
+    return recorded.total if recorded else 0

@@ -27,22 +27,37 @@ class Meter:
 
     def __init__(self) -> None:
         self.now = self.peak = 0
+        self.sizes: list[int] = []  # of all that were ever taken
+        self.ends: list[int | None] = []  # how many had been taken when each was given back
 
-    def take(self, size: int) -> None:
-        """Hold so many more."""
+    def take(self, size: int) -> int:
+        """Hold so many more; its number."""
         self.now += size
         self.peak = max(self.peak, self.now)
+        self.sizes.append(size)
+        self.ends.append(None)
+        return len(self.sizes) - 1
+
+    def give_back(self, number: int) -> None:
+        """No longer hold what `take` numbered so."""
+        self.now -= self.sizes[number]
+        self.ends[number] = len(self.sizes)
+
+    def lives(self, first: int) -> tuple[list[int], list[int]]:
+        """Sizes and ends, as `arena.plan_arena` takes them, of what was taken from a number on."""
+        sizes, last = self.sizes[first:], len(self.sizes)
+        return sizes, [(last if end is None else end) - first for end in self.ends[first:]]
 
 
 class _Memory:
     """One allocation, held as long as an array refers to it."""
 
     def __init__(self, meter: Meter, size: int) -> None:
-        self._meter, self._size = meter, -(-size // UNIT) * UNIT
-        meter.take(self._size)
+        self._meter = meter
+        self._number = meter.take(-(-size // UNIT) * UNIT)
 
     def __del__(self) -> None:
-        self._meter.now -= self._size
+        self._meter.give_back(self._number)
 
 
 class Phantom:
@@ -196,23 +211,16 @@ class PhantomModule:
     def full(self, shape: Any, value: Any, dtype: Any = None) -> Phantom:
         return self.empty(shape, dtype or np.asarray(value).dtype)
 
-    def arange(self, n: int, dtype: Any = np.int64) -> Phantom:
-        return self.empty(n, dtype)
+    def argsort(self, array: Phantom, kind: str) -> Phantom:
+        return self.empty(array.size, np.int64)
 
     def ascontiguousarray(self, array: Phantom) -> Phantom:
         return array
-
-    def cumsum(self, array: Phantom) -> Phantom:
-        return self.empty(array.size, np.cumsum(np.empty(1, array.dtype)).dtype)
 
     def concatenate(self, arrays: Sequence[Phantom], axis: int = 0) -> Phantom:
         shape = list(arrays[0].shape)
         shape[axis] = sum(array.shape[axis] for array in arrays)
         return self.empty(tuple(shape), arrays[0].dtype)
-
-
-class StoppedError(Exception):
-    """The host asks for what has been computed: everything has been allocated by now."""
 
 
 class PhantomRuntime:
@@ -235,6 +243,7 @@ class PhantomRuntime:
         self.xp: Any = PhantomModule(self.meter)
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
+        self.asked = False  # whether anything was read of what is computed
 
     def active(self) -> AbstractContextManager[None]:
         """Nothing needs to be done."""
@@ -258,11 +267,19 @@ class PhantomRuntime:
         """Room for a copy."""
         return Phantom(self.meter, host.shape, host.dtype)
 
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Launches do nothing."""
+        return launches
+
+    def upload(self, host: np.ndarray, array: Any) -> None:
+        """Nothing is kept."""
+
     def to_host(self, array: Any) -> np.ndarray:
-        """Ends the run."""
-        raise StoppedError
+        """Phantoms hold nothing; a batch is launched without it."""
+        raise RuntimeError("phantoms hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
         """The number of nodes of the level made last."""
+        self.asked = True
         nodes = np.full(array.shape, self._nodes_at(self._depth), dtype=array.dtype)
         return lambda: nodes

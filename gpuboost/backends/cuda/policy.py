@@ -11,9 +11,10 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, S
 from gpuboost.backends.cuda.source import constant
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.spec import TreeOptions
+    from gpuboost.engine.spec import Target, TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them
 
@@ -38,10 +39,12 @@ class Policy:
     n_rows : int
         Rows of all trees of the batch.
     n_channels : int
-    by_class : bool
-        Whether the target is classes.
+    purity : int
+        How it is known that a node is pure, as policy.cu has it.
     small_rows : int
         Nodes of so many rows are left to small.cu; 0: none are.
+    kept : KeptMemory or None
+        Where what the host reads of levels is made; None: where all else is.
     """
 
     runtime: Runtime
@@ -49,8 +52,14 @@ class Policy:
     min_hessian: Array
     n_rows: int
     n_channels: int
-    by_class: bool
+    purity: int
     small_rows: int = 0
+    kept: KeptMemory | None = None
+
+    @property
+    def room(self) -> Any:
+        """Makes the arrays that the host reads."""
+        return self.runtime.xp if self.kept is None else self.kept
 
     def most_nodes(self, before: int) -> int:
         """Nodes there can be in a level, where the level above has at most ``before``.
@@ -83,14 +92,11 @@ class Policy:
         found = Search.room(self.runtime.xp, frontier.most, most_work, none=not deeper)
         smallest = max(self.options.min_samples_split, 2 * self.options.min_samples_leaf)
         low, high = (ranges.low, ranges.high) if ranges else (frontier.tree, frontier.tree)
-        two = constant("policy.cu", "TWO_CLASSES")
-        classes = two if self.n_channels == 1 else constant("policy.cu", "CLASSES")
-        purity = classes if self.by_class else constant("policy.cu", "RANGES")
         nodes = (frontier.tree, frontier.start, frontier.count, frontier.hessian)
         args = (
             *(frontier.size, *nodes, frontier.gradient, low, high, frontier.parent),
             *(self.min_hessian, np.int64(smallest), np.int64(self.small_rows_at(depth))),
-            *(np.int32(self.n_channels), np.int32(purity), np.int32(deeper)),
+            *(np.int32(self.n_channels), np.int32(self.purity), np.int32(deeper)),
             *(np.int32(rows_per_piece), found.slot, found.source, found.open, found.small),
             *(found.sizes, found.work.slot, found.work.first, found.work.rows),
         )
@@ -109,7 +115,7 @@ class Policy:
             to=xp.empty(frontier.most, dtype=xp.int64),
             left_at=xp.empty(pieces.most, dtype=xp.int64),
             right_at=xp.empty(pieces.most, dtype=xp.int64),
-            next_size=xp.empty(1, dtype=xp.int32),
+            next_size=self.room.empty(1, dtype=np.int32),
         )
         args = (
             *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
@@ -131,7 +137,7 @@ class Policy:
         """The next level, with room for ``most`` nodes."""
         xp = self.runtime.xp
         pieces = self.room_for_pieces(xp.empty(1, dtype=xp.int32), most)
-        made = DeviceFrontier.room(xp, places.next_size, most, self.n_channels, pieces)
+        made = DeviceFrontier.room(self.room, places.next_size, most, self.n_channels, pieces)
         args = (
             *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
             *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, parent_slot),
@@ -146,6 +152,16 @@ class Policy:
     def _launch(self, name: str, args: tuple[Any, ...]) -> None:
         threads = constant("policy.cu", "POLICY_THREADS")
         self.runtime.kernel("policy.cu", name, {})((1,), (threads,), args)
+
+
+def purity_of(target: Target) -> int:
+    """How it is known that a node is pure: a constant of policy.cu."""
+    name = "RANGES"
+    if target.has_gradients:
+        name = "NEVER"
+    elif target.classes is not None:
+        name = "TWO_CLASSES" if target.n_channels == 1 else "CLASSES"
+    return constant("policy.cu", name)
 
 
 @dataclass(frozen=True)

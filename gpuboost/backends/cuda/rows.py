@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.filling import fill, full, zeros
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces
 from gpuboost.backends.cuda.policy import Left, Places, Ranges
 from gpuboost.backends.cuda.source import constant
+from gpuboost.backends.cuda.variants import FORESTS, Variant
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.matrix import DeviceMatrix
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
+    from gpuboost.engine.spec import Target
 
 _LARGEST = 2**31 - 1
 
@@ -31,7 +34,7 @@ class DeviceRows:
         Integer weight.
     target : int32 (C, r)
         The quantised values of each output; for two classes whether it is the second; else the
-        class.
+        class, ascending in each node; or gradients.
     """
 
     row: Array
@@ -46,6 +49,16 @@ class DeviceRows:
         """Room for n rows."""
         target = xp.empty((n_columns, n), dtype=xp.int32)
         return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
+
+
+def in_class_order(target: Target) -> bool:
+    """Whether the rows of a node lie in the order of their classes: of more than two."""
+    return target.classes is not None and target.n_channels > 1
+
+
+def class_order(xp: Any, target: Array) -> Array:
+    """Columns of ``target`` (1, n) by class, those of a class in their order: uint32 (n,)."""
+    return xp.argsort(target[0], kind="stable").astype(xp.uint32)
 
 
 @dataclass(frozen=True)
@@ -85,17 +98,19 @@ class RowKernels:
     n_channels : int
     by_class : bool
         Channels are classes, and there are more than two.
+    variant : Variant
     """
 
     runtime: Runtime
     matrix: DeviceMatrix
     n_channels: int
     by_class: bool
+    variant: Variant = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
         """Sum the weights and gradients of nodes, into the frontier."""
-        frontier.hessian.fill(0)
-        frontier.gradient.fill(0)
+        fill(self.runtime, frontier.hessian, 0)
+        fill(self.runtime, frontier.gradient, 0)
         sizes = (np.int64(len(rows)), np.int32(self.n_channels), np.int32(self.by_class))
         given = (rows.weight, rows.target)
         after = (*sizes, frontier.hessian, frontier.gradient)
@@ -103,10 +118,9 @@ class RowKernels:
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
         """Smallest and largest target of every node."""
-        xp = self.runtime.xp
         shape = (frontier.most, self.n_channels)
-        low = xp.full(shape, _LARGEST, dtype=xp.int32)
-        high = xp.full(shape, -_LARGEST, dtype=xp.int32)
+        low = full(self.runtime, shape, _LARGEST, np.int32)
+        high = full(self.runtime, shape, -_LARGEST, np.int32)
         sizes = (np.int64(len(rows)), np.int32(self.n_channels))
         given = (rows.weight, rows.target)
         self._sum("target_ranges", frontier.pieces, given, (*sizes, low, high))
@@ -119,10 +133,14 @@ class RowKernels:
         accepted: Array,
         leaf: LeafColumns,
         small_rows: int,
+        room: Any,
     ) -> Array:
-        """Leaf sums of the nodes that were not split: int64 (m, sums), 0 for the others."""
-        xp = self.runtime.xp
-        sums = xp.zeros((frontier.most, leaf.n_sums), dtype=xp.int64)
+        """Leaf sums of the nodes that were not split: int64 (m, sums), 0 for the others.
+
+        ``room`` makes the array.
+        """
+        sums = room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
+        fill(self.runtime, sums, 0)
         given = (rows.row, rows.weight, rows.target, leaf.wide, leaf.wide_of, frontier.tree)
         sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
         after = (np.int64(self.matrix.n_samples), np.int64(small_rows), *sizes, sums)
@@ -132,16 +150,15 @@ class RowKernels:
     def _sum(
         self, name: str, pieces: Pieces, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> None:
-        kernel = self.runtime.kernel("sums.cu", name, {})
+        kernel = self.runtime.kernel("sums.cu", name, self.variant.constants("sums.cu"))
         threads = constant("sums.cu", "SUMS_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         kernel((pieces.most,), (threads,), (*before, *work, *after))
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """How many rows go left: the first pass of a partition."""
-        xp = self.runtime.xp
-        of_piece = xp.empty(frontier.pieces.most, dtype=xp.int64)
-        left = Left(of_piece, xp.zeros(frontier.most, dtype=xp.int64))
+        of_piece = self.runtime.xp.empty(frontier.pieces.most, dtype=np.int64)
+        left = Left(of_piece, zeros(self.runtime, frontier.most, np.int64))
         out = (left.of_piece, left.of_node)
         self._partition("partition_count", (rows.row,), frontier, splits, (), out)
         return left

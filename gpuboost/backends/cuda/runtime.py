@@ -64,8 +64,18 @@ class Runtime(Protocol):
         Launches may use up to ``shared_memory`` bytes.
         """
 
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """A call that repeats some launches with the same arguments: on a GPU one graph.
+
+        ``launches`` launches kernels that have been launched before, and does nothing else. The
+        arrays that it names must outlive the call.
+        """
+
     def asarray(self, host: np.ndarray) -> Array:
         """Copy to the device (the array itself where it is there)."""
+
+    def upload(self, host: np.ndarray, array: Array) -> None:
+        """Copy to an array of the device of the same shape and type, after what reads it now."""
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy to a NumPy array (the array itself where it is one)."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.numbering import Forest, number_nodes
 from gpuboost.backends.cuda.source import constant
+from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
 from gpuboost.engine.spec import LEAF, NO_LIMIT
-from gpuboost.engine.tree import gain_unit
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import DeviceFrontier, Search
@@ -30,6 +31,7 @@ LEAST_ROWS, MOST_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
 _THREADS = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}
+_NUMBERING_BYTES = 100  # a node, while the nodes of subtrees are numbered: counted
 STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
 
 
@@ -56,8 +58,9 @@ def tiny_bytes(task: GrowTask) -> int:
 def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
     """Rows of a node that is small, 0 for no node.
 
-    There is none where a histogram does not fit shared memory, as of many classes, or under
-    ``max_leaf_nodes``, which decides level by level what is grown at all.
+    There is none where a histogram does not fit shared memory, as of many classes; under
+    ``max_leaf_nodes``, which decides level by level what is grown at all; and where nodes are held
+    to what a block does not keep of them: bounds of values, groups of features, features of levels.
 
     Parameters
     ----------
@@ -66,7 +69,9 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     max_weight : int
         Largest weight of a row: sums of a code must not wrap around 2**32.
     """
-    if task.options.max_leaf_nodes != NO_LIMIT:
+    variant = Variant.of(task)
+    held = variant.monotonic or variant.by_node or variant.by_level
+    if held or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:
         return 0
@@ -106,7 +111,7 @@ class Store:
     sums: Array
 
     @classmethod
-    def room(cls, xp: Any, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
+    def room(cls, runtime: Runtime, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
         """Room for n nodes."""
         columns: dict[str, tuple[Any, tuple[int, ...]]] = {
             "level": (np.int32, (n,)),
@@ -122,7 +127,7 @@ class Store:
             "mask": (np.uint32, (n, mask_words)),
             "sums": (np.int64, (n, n_sums)),
         }
-        return cls(xp.zeros(1, dtype=xp.int32), **allocate(xp, columns))
+        return cls(zeros(runtime, 1, np.int32), **allocate(runtime.xp, columns))
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ class TinyNodes:
             "start": (np.int64, (n,)),
             "key": (np.uint64, (n,)),
         }
-        return cls(xp.zeros(1, dtype=xp.int32), **allocate(xp, columns))
+        return cls(xp.empty(1, dtype=xp.int32), **allocate(xp, columns))
 
 
 class SmallTrees:
@@ -178,7 +183,7 @@ class SmallTrees:
         least = options.min_samples_leaf
         most = most_stored(n_trees, n_rows, options.max_depth, least)
         words, draws = search.matrix.mask_words, options.random_thresholds
-        self._store = Store.room(xp, most, draws, words, n_sums)
+        self._store = Store.room(search.runtime, most, draws, words, n_sums)
         self._node = xp.empty(most, dtype=xp.int32)  # which node of its level a root is
         self._tiny = TinyNodes.room(xp, n_rows // least + n_trees)
 
@@ -188,7 +193,7 @@ class SmallTrees:
         Of their rows, nothing is left in the order or number that they had.
         """
         task, tiny = self._search.task, self._tiny
-        tiny.size.fill(0)
+        fill(self._search.runtime, tiny.size, 0)
         nodes = (frontier.tree, frontier.key, frontier.start, frontier.count)
         level = (np.int32(depth), np.int32(task.options.max_depth - depth), self._node)
         given = (found.small, found.sizes, *nodes, *level, *vars(tiny).values())
@@ -200,7 +205,8 @@ class SmallTrees:
         self, name: str, most: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
     ) -> None:
         search = self._search
-        kernel = search.runtime.kernel(f"{name}.cu", f"grow_{name}", {})
+        constants = Variant.of(search.task).constants(f"{name}.cu")
+        kernel = search.runtime.kernel(f"{name}.cu", f"grow_{name}", constants)
         threads = constant(*_THREADS[name])
         given = (rows.row, rows.weight, rows.target, np.int64(len(rows)))
         trees = (search.min_hessian, search.root_hessian, search.allowed)
@@ -230,9 +236,16 @@ class SmallTrees:
             *(np.int32(options.score), np.int32(options.min_samples_leaf)),
             *(np.int32(target.n_channels), np.int32(target.classes is not None)),
             *(np.int32(options.random_thresholds), np.int64(smallest)),
-            *(np.int32(options.max_features), np.float64(gain_unit(options.score, target))),
-            np.float64(options.min_impurity_decrease),
+            *(np.int32(options.max_features), self._search.unit),
+            *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
+            self._search.regular,
         )
+
+    @property
+    def joined_width(self) -> int:
+        """Bytes a node that `joined` takes on the device: four copies of the widest column."""
+        widest = max(column[:1].nbytes for column in vars(self._store).values())
+        return max(_NUMBERING_BYTES, 4 * widest + 2 * 8)
 
     def joined(self, whole: dict[str, np.ndarray], sizes: list[int]) -> dict[str, np.ndarray]:
         """Nodes of all levels, ``sizes`` of each, with those of subtrees, copied to the host.

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
-from gpuboost.engine.tree import gain_unit
+from gpuboost.backends.cuda.variants import FORESTS, Variant
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.constraints import Constraints
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
     from gpuboost.backends.cuda.matrix import DeviceMatrix
     from gpuboost.backends.cuda.rows import DeviceRows
-    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.runtime import Launchable, Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import GrowTask
 
@@ -24,7 +26,7 @@ LEAST_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would
 # Rows of a block: with fewer, clearing its histogram costs more than its rows; with more, few
 # blocks are left to spread over the device.
 LEAST_ROWS, MOST_ROWS = 1024, 16384
-BLOCKS_WANTED = 4  # per multiprocessor
+BLOCKS_WANTED = 4  # per multiprocessor; of more than two classes as many as run at once
 MOST_BLOCKS = 1 << 16  # of a launch whose blocks take whatever is left
 _GRID_ROWS = 65535
 
@@ -35,8 +37,13 @@ def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
     return constant("histogram.cu", most) - (not counted)
 
 
+def room_for_planes(shared_memory: int, by_class: bool) -> int:
+    """Shared memory of a block that is left for its planes."""
+    return shared_memory - constant("histogram.cu", "CLASS_STATIC_BYTES") * by_class
+
+
 def choose_tile(shared_memory: int, width: int, planes: int) -> int:
-    """Largest tile whose histogram fits a block's shared memory.
+    """Largest tile whose histogram fits so much of a block's shared memory.
 
     Raises
     ------
@@ -104,6 +111,7 @@ class HistogramBuilder:
         Largest weight of a row: sums of a block must not wrap around 2**32.
     n_looked : int
         Features of a node's histogram.
+    variant : Variant
     """
 
     runtime: Runtime
@@ -113,6 +121,7 @@ class HistogramBuilder:
     counted: bool
     max_weight: int
     n_looked: int
+    variant: Variant = FORESTS
 
     def bytes_per_node(self) -> int:
         """Size of one node's histogram."""
@@ -124,10 +133,16 @@ class HistogramBuilder:
         wanted = max(LEAST_TILE, 1 << (self.n_looked - 1).bit_length())
         return min(wanted, self.matrix.tile)
 
+    @property
+    def _channel_blocks(self) -> int:
+        """Blocks that read a row: one for each output, but one for all classes."""
+        return 1 if self.by_class else self.n_channels
+
     def rows_per_block(self, n_rows: int) -> int:
         """Rows of a block: few enough for all multiprocessors to have work."""
-        grid = -(-self.n_looked // self.tile) * self.n_channels
-        wanted = self.runtime.n_multiprocessors * BLOCKS_WANTED
+        grid = -(-self.n_looked // self.tile) * self._channel_blocks
+        blocks = constant("histogram.cu", "CLASS_BLOCKS") if self.by_class else BLOCKS_WANTED
+        wanted = self.runtime.n_multiprocessors * blocks
         spread = max(LEAST_ROWS, n_rows * grid // wanted)
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
         return max(1, min(spread, no_wrap, MOST_ROWS))
@@ -136,7 +151,8 @@ class HistogramBuilder:
         self, rows: DeviceRows, search: Search, slots: range, looked: Looked, histogram: Array
     ) -> None:
         """Sum the histograms of some slots from rows: int64 (len(slots), count, width, 2 + K)."""
-        work, matrix, constants = search.work, self.matrix, {"TILE": self.tile}
+        work, matrix = search.work, self.matrix
+        constants = {"TILE": self.tile, **self.variant.constants("histogram.cu")}
         threads = constant("histogram.cu", "HISTOGRAM_THREADS")
         these = (np.int32(slots.start), np.int32(len(slots)))
         zero = self.runtime.kernel("histogram.cu", "zero_histograms", constants)
@@ -145,15 +161,17 @@ class HistogramBuilder:
         zero((n_blocks,), (threads,), (search.sizes, *these, n_cells, histogram))
         name = "histogram_classes" if self.by_class else "histogram_values"
         kernel = self.runtime.kernel("histogram.cu", name, constants)
-        n_rows = () if self.by_class else (np.int64(len(rows)),)
         given = (matrix.tiles, rows.row, rows.weight, rows.target)
         pieces = (work.size, work.slot, work.first, work.rows)
         layout = (np.int64(matrix.n_samples), np.int32(matrix.tile))
-        sizes = (*layout, *n_rows, np.int32(matrix.width), np.int32(self.counted))
+        width, counted = np.int32(matrix.width), np.int32(self.counted)
+        sizes: tuple[Any, ...] = (*layout, np.int64(len(rows)), width, counted)
+        if self.by_class:
+            sizes = (*layout, width, np.int32(self.n_channels), counted)
         args = (*given, *pieces, *these, *looked.arguments, *sizes, histogram)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
         shared = 4 * planes * matrix.width * self.tile
-        grid = (work.most, -(-self.n_looked // self.tile), self.n_channels)
+        grid = (work.most, -(-self.n_looked // self.tile), self._channel_blocks)
         kernel(grid, (threads,), args, shared_mem=shared)
 
 
@@ -195,8 +213,13 @@ class SplitSearch:
     task : GrowTask
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
-        Features each tree may look at.
+        Features that nodes may look at; with groups of features (nodes, F).
     min_hessian, root_hessian : int64 (trees,)
+    unit : float64 (1,)
+        `engine.tree.gain_unit`.
+    regular : float64 (3,)
+        l1, l2 and the largest value, of the NEWTON score.
+    constraints : Constraints
     by_lists : bool
         Whether each node has histograms of the features it looks at, and no others.
     """
@@ -207,14 +230,16 @@ class SplitSearch:
     allowed: Array
     min_hessian: Array
     root_hessian: Array
+    unit: Array
+    regular: Array
+    constraints: Constraints
     by_lists: bool
 
     def looked(self, frontier: DeviceFrontier, search: Search, slots: range) -> Looked:
         """The features that nodes of some slots look at."""
         xp, n_features = self.runtime.xp, self.matrix.n_features
         if not self.by_lists:
-            every = xp.arange(n_features, dtype=xp.int32)
-            return Looked(every, 0, n_features, xp.empty(1, dtype=xp.uint64))
+            return Looked(self.matrix.features, 0, n_features, xp.empty(1, dtype=xp.uint64))
         count = self.task.options.max_features
         looked = xp.empty((len(slots), count), dtype=xp.int32)
         last = xp.empty(len(slots), dtype=xp.uint64)
@@ -228,7 +253,7 @@ class SplitSearch:
         """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
         found = self._by_feature(level)
         xp = self.runtime.xp
-        undecided = xp.zeros(level.frontier.most, dtype=xp.uint8)
+        undecided = zeros(self.runtime, level.frontier.most, np.uint8)
         self._decide(level, found, splits, level.search.open, undecided, fill=level.first)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
@@ -245,7 +270,7 @@ class SplitSearch:
         nodes = (frontier.size, search.slot, search.source, search.open)
         these = (np.int32(slots.start), np.int32(len(slots)), *looked.arguments)
         given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
-        kernel = self.runtime.kernel("split.cu", "split_features", {})
+        kernel = self._kernel("split.cu", "split_features")
         threads = (constant("orders.cuh", "SPLIT_THREADS"),)
         sizes = (np.int32(matrix.n_features), *self._options())
         for first in range(0, looked.count, _GRID_ROWS):
@@ -259,7 +284,8 @@ class SplitSearch:
         sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
         matrix = self.matrix
         features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
-        return (*sums, self.min_hessian, *features)
+        held_to = self.constraints.score_arguments(frontier, self.regular)
+        return (*sums, self.min_hessian, *features, *held_to)
 
     def _options(self) -> tuple[Any, ...]:
         options, target = self.task.options, self.task.target
@@ -286,9 +312,9 @@ class SplitSearch:
         these = (np.int32(slots.start), np.int32(len(slots)), np.int32(fill))
         sizes = (
             *(np.int32(matrix.n_features), np.int32(options.max_features), np.int32(matrix.width)),
-            *(np.int32(target.n_channels), np.int32(options.score)),
-            *(np.float64(gain_unit(options.score, target)),),
-            *(np.float64(options.min_impurity_decrease), np.int32(matrix.mask_words > 0)),
+            *(np.int32(target.n_channels), np.int32(options.score), self.unit),
+            *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
+            np.int32(matrix.mask_words > 0),
         )
         lists = (*level.looked.arguments, level.looked.last)
         given = (*nodes, *sums, level.histogram, *these, *lists, *sizes)
@@ -313,15 +339,19 @@ class SplitSearch:
             *(level.looked.last, *these, *sizes, *self._options(), histogram, looked),
             *vars(found).values(),
         )
-        kernel = self.runtime.kernel("walk.cu", "walk_on", {})
+        kernel = self._kernel("walk.cu", "walk_on")
         kernel((frontier.most,), (constant("orders.cuh", "SPLIT_THREADS"),), args)
         lists = Looked(looked, 1, 1, level.looked.last)
         return replace(level, looked=lists, histogram=histogram), found
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, args: tuple[Any, ...]) -> None:
         """Launch a kernel of pick.cu, a warp for each node."""
-        kernel = self.runtime.kernel("pick.cu", name, {})
+        kernel = self._kernel("pick.cu", name)
         kernel((frontier.most,), (constant("common.cuh", "WARP"),), args)
+
+    def _kernel(self, file_name: str, name: str) -> Launchable:
+        constants = Variant.of(self.task).constants(file_name)
+        return self.runtime.kernel(file_name, name, constants)
 
 
 @dataclass(frozen=True)

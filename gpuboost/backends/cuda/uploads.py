@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, class_order, in_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ class RowUploads:
         self._runtime = runtime
         self._task = task
         self._xp: Any = runtime.xp
-        self._target = runtime.asarray(target_columns(task))
+        self._target = None if task.target.has_gradients else target_columns(runtime, task)
         wide = task.target.wide
         self._wide = None if wide is None else runtime.asarray(wide[None])
 
@@ -45,7 +45,15 @@ class RowUploads:
         row = np.flatnonzero(tree.mask)
         weight = self._runtime.asarray(tree.weight[row].astype(np.uint32))
         on_device = self._runtime.asarray(row.astype(np.uint32))
-        return DeviceRows(on_device, weight, self._target[:, on_device])
+        if tree.gradient is not None:
+            target = self._runtime.asarray(tree.gradient[row].T)
+        else:
+            assert self._target is not None
+            target = self._target[:, on_device]
+        if not in_class_order(self._task.target):
+            return DeviceRows(on_device, weight, target)
+        order = class_order(self._xp, target)
+        return DeviceRows(on_device[order], weight[order], target[:, order])
 
     def _leaf_columns(self, made: list[TreeRows]) -> LeafColumns | None:
         asarray, target = self._runtime.asarray, self._task.target
@@ -58,11 +66,14 @@ class RowUploads:
         return LeafColumns(wide, asarray(wide_of.astype(np.int32)), n_classes, made[0].draws)
 
 
-def target_columns(task: GrowTask) -> np.ndarray:
-    """The target as `DeviceRows.target` has it, for every row of the matrix: int32 (C, n)."""
+def target_columns(runtime: Runtime, task: GrowTask) -> Array:
+    """The target as `DeviceRows.target` has it, for every row of the matrix: int32 (C, n).
+
+    A target of the host is copied.
+    """
     target = task.target
     if target.values is not None:
-        return np.ascontiguousarray(target.values.T)
+        return runtime.asarray(target.values.T)
     assert target.classes is not None
-    label = target.classes if target.n_channels > 1 else target.classes == 1
-    return label.astype(np.int32)[None]
+    classes = runtime.asarray(target.classes)
+    return (classes if target.n_channels > 1 else (classes == 1).astype(np.int32))[None]

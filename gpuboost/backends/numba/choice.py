@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import allocating, helper, inlined, randomness
-from gpuboost.backends.numba.layout import Problem
 
 feature_rank, level_key = randomness.feature_rank, randomness.level_key
 
@@ -26,6 +25,17 @@ _ALL_OPEN = np.uint64(2**64 - 1)
 def signed_rank(key, feature):
     """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
     return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
+
+
+@inlined
+def rank_features(limits, key, features, ranks):
+    """What orders the features of a node, the low half being the feature."""
+    if limits.hashed_order:
+        for p in range(features.size):
+            ranks[p] = signed_rank(key, features[p])
+    else:
+        for p in range(features.size):
+            ranks[p] = np.int64(features[p])
 
 
 @helper
@@ -63,34 +73,40 @@ def last_of_level(problem, key, depth):
     return scratch.level_last[slot]
 
 
+@inlined
+def is_choosy(problem):
+    """Whether nodes may not look at all of the tree's features."""
+    limits = problem.limits
+    return limits.has_interactions | (limits.level_features < problem.features.size)
+
+
 @helper
 def choose_features(problem, nodes, k, open_groups):
-    """Features that node ``k`` may look at, ascending in `Scratch.chosen`; their number."""
+    """Tell in `Scratch.chosen` which features node ``k`` may look at."""
     features, limits, groups = problem.features, problem.limits, problem.constraints.groups
     key, last = np.uint64(0), LAST_RANK
     if limits.level_features < features.size:
         depth = np.int64(nodes[k].depth)
         key = level_key(nodes[0].key, np.uint64(depth))
         last = last_of_level(problem, key, depth)
-    n_chosen = 0
     for p in range(features.size):
         feature = features[p]
         is_open = not limits.has_interactions
         for word in range(groups.shape[1]):
             is_open |= (groups[feature, word] & open_groups[k, word]) != 0
-        if is_open and (last == LAST_RANK or signed_rank(key, feature) <= last):
-            problem.scratch.chosen[n_chosen] = feature
-            n_chosen += 1
-    return n_chosen
+        drawn = last == LAST_RANK or signed_rank(key, feature) <= last
+        problem.scratch.chosen[feature] = np.int32(is_open & drawn)
 
 
-@inlined
-def narrowed(problem, nodes, k, open_groups):
-    """The problem with the features that node ``k`` may look at."""
-    matrix, features, limits, constraints, packing, scratch = problem
-    if limits.has_interactions or limits.level_features < features.size:
-        features = scratch.chosen[: choose_features(problem, nodes, k, open_groups)]
-    return Problem(matrix, features, limits, constraints, packing, scratch)
+@helper
+def keep_chosen(scratch, n):
+    """Of the first ``n`` ranks keep those of chosen features; their number."""
+    ranks, n_kept = scratch.ranks, 0
+    for p in range(n):
+        if scratch.chosen[ranks[p] & np.int64(0xFFFFFFFF)]:
+            ranks[n_kept] = ranks[p]
+            n_kept += 1
+    return n_kept
 
 
 @allocating

@@ -24,9 +24,10 @@ from gpuboost.backends.numba.channels import (
     prepare_words,
 )
 from gpuboost.backends.numba.choice import (
+    choose_features,
     first_groups,
     forget_levels,
-    narrowed,
+    is_choosy,
     pass_on_groups,
 )
 from gpuboost.backends.numba.layout import NODE
@@ -65,7 +66,8 @@ def evaluate(problem, channels, rows, nodes, k, open_groups):
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
         return False
-    problem = narrowed(problem, nodes, k, open_groups)
+    if is_choosy(problem):
+        choose_features(problem, nodes, k, open_groups)
     row = rows.row[node.start : node.start + node.count]
     word = rows.word[node.start : node.start + node.count]
     if channels is None:

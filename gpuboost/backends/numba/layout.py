@@ -133,8 +133,8 @@ class Scratch(NamedTuple):
 
     Histograms are zero between features. ``gains`` has room for whole blocks of eight, and
     ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
-    features are known, by depth, and the rank of the last one of each. ``chosen``: the features
-    that a node may look at.
+    features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
+    the features that the node may look at, where these are not all, else 0.
     """
 
     totals: np.ndarray
@@ -160,10 +160,7 @@ class Scratch(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that stays the same while a tree grows; ``features``, int32, are those of the tree.
-
-    `choice.narrowed` puts those in their place that one node may look at.
-    """
+    """All that stays the same while a tree grows; ``features`` are those of the tree, int32."""
 
     matrix: Matrix
     features: np.ndarray

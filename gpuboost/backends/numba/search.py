@@ -9,7 +9,13 @@ import numpy as np
 
 from gpuboost.backends.numba._shared import inlined
 from gpuboost.backends.numba.categories import offer_category
-from gpuboost.backends.numba.choice import LAST_RANK, SMALLEST_RANK
+from gpuboost.backends.numba.choice import (
+    LAST_RANK,
+    SMALLEST_RANK,
+    is_choosy,
+    keep_chosen,
+    rank_features,
+)
 from gpuboost.backends.numba.fields import is_plain, offer_fields, offer_random_fields
 from gpuboost.backends.numba.layout import Members
 from gpuboost.backends.numba.scan import offer_numeric
@@ -21,7 +27,6 @@ from gpuboost.backends.numba.thresholds import (
     offer_random,
     offer_random_to_few,
     offer_two_valued,
-    rank_of,
 )
 from gpuboost.backends.numba.words import fits_word
 from gpuboost.engine.spec import LEAF
@@ -107,8 +112,9 @@ def find_split(problem, channels, node, rows, words):
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
         return
     ranks, n_features = scratch.ranks, features.size
-    for p in range(n_features):
-        ranks[p] = rank_of(limits, node.key, features[p])
+    rank_features(limits, node.key, features, ranks)
+    if is_choosy(problem):
+        n_features = keep_chosen(scratch, n_features)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
     perfect = np.inf

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import NAN, helper, inlined, randomness
-from gpuboost.backends.numba.choice import LAST_RANK, signed_rank
+from gpuboost.backends.numba.choice import LAST_RANK, is_choosy, signed_rank
 from gpuboost.backends.numba.scan import beats, is_allowed, keep, split_gain
 from gpuboost.backends.numba.words import count_of, gradient_of, hessian_of
 from gpuboost.engine.scores import NEWTON
@@ -210,7 +210,8 @@ def find_pair_split(problem, members):
     """The split of a node of two rows, or False where the shortcut does not hold.
 
     All features that tell the rows apart give the same partition and, where the arithmetic is
-    exact, the same gain: the first in the node's order is the winner.
+    exact, the same gain: the first in the node's order is the winner. (Not with NEWTON, where it
+    may matter which side is left.)
     """
     matrix, limits, packing, scratch = (
         problem.matrix,
@@ -223,7 +224,7 @@ def find_pair_split(problem, members):
     magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
     if (min(first, second) == 0) | (magnitude >= EXACT // node.hessian) | matrix.any_categorical:
         return False
-    if limits.score == NEWTON:  # which side is left may matter
+    if (limits.score == NEWTON) | (not limits.hashed_order) | is_choosy(problem):
         return False
     if min(first, second) < limits.min_hessian:
         return True
@@ -231,7 +232,7 @@ def find_pair_split(problem, members):
     for p in range(problem.features.size):
         feature = np.uint64(problem.features[p])
         if matrix.codes[feature, rows[0]] != matrix.codes[feature, rows[1]]:
-            best = min(best, rank_of(limits, node.key, feature))
+            best = min(best, signed_rank(node.key, feature))
     if best == LAST_RANK:
         return True
     feature = best & np.int64(0xFFFFFFFF)

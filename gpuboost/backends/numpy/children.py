@@ -87,9 +87,7 @@ def monotonic_bound(
     parts = (gradient, hessian), (node.gradient - gradient, node.hessian - hessian)
     values = [
         bounded(
-            newton_value(
-                g[:, 0].astype(np.float64), h.astype(np.float64), regular.l1, regular.l2
-            ),
+            newton_value(g[:, 0].astype(np.float64), h.astype(np.float64), regular.l1, regular.l2),
             node.lower,
             node.upper,
         )

@@ -1,0 +1,145 @@
+"""Grows batch after batch of trees; batches that are alike are recorded once and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.cuda.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.memory import DeviceShape, foretell_recorded
+from gpuboost.backends.cuda.recording import Recording, RecordingRuntime
+from gpuboost.engine.level_loop import run_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
+    from gpuboost.backends.cuda.level_ops import RoundMaker
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.history import History
+    from gpuboost.engine.spec import GrownTree, GrowTask
+
+
+@dataclass(frozen=True)
+class RecordedBatch:
+    """A batch that was launched once.
+
+    Attributes
+    ----------
+    launches : Recording
+    inputs : BatchInputs
+        What the launches begin with.
+    history : History
+        Reads the levels that they leave behind.
+    kind : tuple of int
+        `CudaLevelOps.kind_of` the batch: others of this kind are the same launches.
+    """
+
+    launches: Recording
+    inputs: BatchInputs
+    history: History
+    kind: tuple[int, ...]
+
+
+class TreeGrower:
+    """Grows trees of one task on one device.
+
+    The matrix and the target are copied once. A batch is launched kernel by kernel, or, where one
+    of its kind was recorded before, all at once: as a CUDA graph on a GPU. The memory of a
+    recording is kept until the grower is given up or a batch of another kind comes.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+        ``memory_budget`` is for the histograms of a level.
+    budget : int
+        Bytes that a batch may take in all.
+    maker : callable, optional
+        See `CudaLevelOps`.
+
+    Attributes
+    ----------
+    recorded : RecordedBatch or None
+        What is replayed for batches of its kind.
+    """
+
+    def __init__(
+        self, runtime: Runtime, task: GrowTask, budget: int, maker: RoundMaker | None = None
+    ) -> None:
+        self._task, self._budget, self._maker = task, budget, maker
+        self._runtime = RecordingRuntime(runtime)
+        self._ops = CudaLevelOps(self._runtime, task, maker)
+        self.recorded: RecordedBatch | None = None
+        self._not_recorded: set[tuple[int, ...]] = set()  # kinds of batches that cannot be
+
+    def grow(self, host: HostInputs, again: bool) -> list[GrownTree]:
+        """Grow some trees together.
+
+        Parameters
+        ----------
+        host : HostInputs
+            Those of some trees of the task, or of one that differs in nothing else.
+        again : bool
+            Whether more batches of as many trees will follow.
+        """
+        history = self.launch(host, again)
+        read = self.read_later()
+        return self.trees(history, None if read is None else read())
+
+    def launch(self, host: HostInputs, again: bool) -> History:
+        """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
+        kind = self._ops.kind_of(host)
+        if self.recorded is not None and self.recorded.kind == kind:
+            return self._replay(self.recorded, host)
+        self.recorded = None
+        self._ops.forget_batch()
+        history = None
+        if again and kind not in self._not_recorded:
+            history = self._record(host)
+            if history is None:
+                self._not_recorded.add(kind)
+        return history or self._launch(host)
+
+    def read_later(self) -> Callable[[], np.ndarray] | None:
+        """Start to copy the nodes of the batch, where they lie in one piece."""
+        kept = self._ops.kept
+        return None if kept is None else kept.read_later(self._runtime)
+
+    def trees(self, history: History, copied: np.ndarray | None) -> list[GrownTree]:
+        """The trees of a batch, from a copy of its nodes or those on the device."""
+        if copied is not None:
+            assert self._ops.kept is not None
+            self._ops.kept.show(copied)
+        return history.trees(self._task.n_threads)
+
+    def _launch(self, host: HostInputs) -> History:
+        """Launch a batch kernel by kernel."""
+        return self._levels(host, host.to_device(self._runtime))
+
+    def _record(self, host: HostInputs) -> History | None:
+        """Launch a batch and keep the launches; None where it cannot be replayed, or not fit."""
+        shape = DeviceShape.of(self._runtime)
+        recorded = foretell_recorded(self._task, host, shape, self._maker)
+        if recorded is None or recorded.total > self._budget:
+            return None
+        inputs = host.to_device(self._runtime)
+        with self._runtime.recording(recorded.plan) as launches:
+            history = self._levels(host, inputs)
+        self.recorded = RecordedBatch(launches, inputs, history, self._ops.kind_of(host))
+        return history
+
+    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> History:
+        """Launch the recorded batch over other inputs."""
+        recorded.inputs.replace_by(host, self._runtime)
+        recorded.launches.replay()
+        return recorded.history
+
+    def _levels(self, host: HostInputs, inputs: BatchInputs) -> History:
+        roots = partial(self._ops.roots_of, host, inputs)
+        history = run_levels(self._ops, self._task, len(host.trees), roots)
+        self._ops.end_batch()
+        return history

@@ -1,0 +1,199 @@
+"""The leaves of the trees of a round, and what they add to raw predictions, on the device.
+
+Rows in the trees are followed by the partition; others walk down the finished levels, whose
+thresholds are made of them as `engine.tree` does on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.filling import fill
+from gpuboost.backends.cuda.kept import KeptMemory
+from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, allocate, room_of
+from gpuboost.backends.cuda.source import constant
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.inputs import BatchInputs
+    from gpuboost.backends.cuda.row_sets import DeviceRowSet
+    from gpuboost.backends.cuda.rows import DeviceRows
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.rounds import BoostTask
+
+
+@dataclass(frozen=True)
+class PlacedNodes:
+    """The nodes of all levels, by their places; see ``keep_nodes`` of leaves.cu.
+
+    Attributes
+    ----------
+    feature, code, left : int32 (m,)
+        ``left`` is a place, 0 in leaves.
+    missing_left : uint8 (m,)
+    mask : uint32 (m, 8)
+        Of categorical splits; (m, 0) where no feature is categorical.
+    """
+
+    feature: Array
+    code: Array
+    left: Array
+    missing_left: Array
+    mask: Array
+
+    @classmethod
+    def room(cls, xp: Any, n: int, mask_words: int) -> PlacedNodes:
+        """Room for n nodes."""
+        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
+            **dict.fromkeys(("feature", "code", "left"), (np.int32, (n,))),
+            "missing_left": (np.uint8, (n,)),
+            "mask": (np.uint32, (n, mask_words)),
+        }
+        return cls(**allocate(xp, columns))
+
+
+class RoundLeaves:
+    """Keeps the leaves of rounds whose trees grow together.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : BoostTask
+    sets : list of DeviceRowSet
+        The training rows, and those of watched rows that are coded and have raw predictions of
+        their own.
+    most_rows : int
+        Rows that a tree has at most.
+    n_hessians : int
+        Of a tree.
+
+    Attributes
+    ----------
+    kept : KeptMemory
+        What the host reads of the trees of the round.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        task: BoostTask,
+        sets: list[DeviceRowSet],
+        most_rows: int,
+        n_hessians: int,
+    ) -> None:
+        xp, self._runtime, self._task, self._sets = runtime.xp, runtime, task, sets
+        n_trees, depth = task.trees_per_round, task.options.max_depth
+        self._n_outputs = task.loss.columns if task.sums_outputs else 1
+        self._n_hessians = n_hessians
+        self._most = most_nodes(n_trees, n_trees * most_rows, depth)
+        self._has_rows_outside = most_rows < sets[0].n
+        self._places = [xp.empty((n_trees, rows.n), dtype=np.int32) for rows in sets]
+        self._value = xp.empty((sum(self._most), self._n_outputs), dtype=np.float64)
+        self._walks = self._has_rows_outside or len(sets) > 1
+        mapper = task.matrix.mapper
+        self._is_categorical = bool(mapper.is_categorical.any())
+        words = constant("common.cuh", "CODE_WORDS") * self._is_categorical
+        self._nodes = PlacedNodes.room(xp, sum(self._most) if self._walks else 0, words)
+        bins = (mapper.center, mapper.low, mapper.high)
+        self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
+
+    def begin(self, n_exponents: int) -> Array:
+        """Begin a round; an array for the exponents of its scale, which the host reads too."""
+        self._next = 0
+        if self._has_rows_outside:
+            fill(self._runtime, self._places[0], -1)
+        self.kept = KeptMemory(self._runtime.xp, self._kept_bytes(n_exponents))
+        return self.kept.empty(n_exponents, np.int32)
+
+    def _kept_bytes(self, n_exponents: int) -> int:
+        """Bytes of the nodes of all levels, and of the scale."""
+        k, words = self._n_outputs, constant("common.cuh", "MASK_WORDS") * self._is_categorical
+        n_bytes = room_of({"scale": (np.int32, (n_exponents,))})
+        for most in self._most:
+            n_bytes += room_of(DeviceFrontier.columns(most, k))
+            n_bytes += room_of(DeviceSplits.columns(most, k, words))
+            n_bytes += room_of({"sums": (np.int64, (most, k + self._n_hessians))})
+            n_bytes += room_of({"size": (np.int32, (1,))})
+        return n_bytes
+
+    def keep_level(
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        accepted: Array,
+        sums: Array,
+        by: tuple[Array, Array, Array],
+    ) -> None:
+        """Keep which rows are in the leaves of a level, and what these add.
+
+        Parameters
+        ----------
+        sums : int64 (m, P)
+            Leaf sums of the level.
+        by : exponents, given, learning rate
+            See ``step_leaves`` of leaves.cu.
+        """
+        pieces, first = frontier.pieces, np.int32(self._next)
+        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
+        where = (np.int64(self._sets[0].n), first, self._places[0])
+        self._launch(
+            "keep_leaves", (pieces.most,), (rows.row, frontier.tree, accepted, *work, *where)
+        )
+        sizes = (np.int32(self._n_outputs), np.int32(self._n_hessians), np.int32(self._walks))
+        out = (first, self._value, self._nodes.left)
+        args = (frontier.size, accepted, sums, *by, *sizes, *out)
+        self._launch("step_leaves", (_blocks(frontier.most),), args)
+        self._next += frontier.most
+
+    def keep_nodes(
+        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
+    ) -> None:
+        """Keep how nodes of the level kept last were split; ``rank`` numbers those that were."""
+        if not self._walks:
+            return
+        first, following = np.int32(self._next - frontier.most), np.int32(self._next)
+        split = (splits.feature, splits.bin, splits.next_bin, splits.draw, splits.missing)
+        kinds = (splits.categorical, splits.mask, np.int32(self._is_categorical))
+        width = self._bins[0].shape[1]
+        args = (
+            *(frontier.size, splits.accepted, frontier.count, n_left, rank, *split, *kinds),
+            *(*self._bins, np.int32(width), first, following, *vars(self._nodes).values()),
+        )
+        self._launch("keep_nodes", (_blocks(frontier.most),), args)
+
+    def add(self, inputs: BatchInputs) -> None:
+        """Add the values of leaves to the raw predictions of all rows."""
+        if self._has_rows_outside:
+            self._walk(0)
+        for number in range(1, len(self._sets)):
+            fill(self._runtime, self._places[number], -1)
+            self._walk(number)
+        n_trees = self._task.trees_per_round
+        for rows, place in zip(self._sets, self._places, strict=True):
+            sizes = (np.int32(n_trees), np.int64(rows.n), np.int32(self._n_outputs))
+            args = (place, self._value, inputs.keys.number, *sizes, rows.raw)
+            self._launch("add_steps", (_blocks(rows.n), n_trees), args)
+
+    def _walk(self, number: int) -> None:
+        """Find the leaves of the rows of a set that are not known."""
+        rows = self._sets[number]
+        sizes = (np.int64(rows.n), np.int32(self._task.matrix.missing_code))
+        kinds = (np.int32(self._is_categorical),)
+        args = (rows.data, *sizes, *kinds, *vars(self._nodes).values(), self._places[number])
+        self._launch("find_places", (_blocks(rows.n), self._task.trees_per_round), args)
+
+    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        threads = constant("rounds.cuh", "BOOST_THREADS")
+        self._runtime.kernel("leaves.cu", name, {})(grid, (threads,), args)
+
+
+def _blocks(n: int) -> int:
+    return -(-n // constant("rounds.cuh", "BOOST_THREADS"))
+
+
+def most_nodes(n_trees: int, n_rows: int, max_depth: int) -> list[int]:
+    """Nodes that each level of a batch has room for: every node has a row."""
+    return [min(n_trees << depth, n_rows) for depth in range(max_depth + 1)]

@@ -1,0 +1,43 @@
+// The features that a node may look at, in its order, for a warp that stands for the node.
+#ifndef GPUBOOST_CHOICE_CUH
+#define GPUBOOST_CHOICE_CUH
+
+struct Choice {
+    const uint8* __restrict__ allowed;
+    uint64 key;
+    int32 n_features;
+
+    // The rank of a feature, beyond all others where it may not be looked at.
+    __device__ __forceinline__ uint64 rank(int32 f) const
+    {
+        if (f >= n_features || allowed[f] == 0) return EVERY_RANK;
+        return order_rank(key, (uint64)f);
+    }
+};
+
+// Number of features whose rank is at most `rank`. Every lane takes part.
+__device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
+{
+    int32 count = 0;
+    for (int32 start = 0; start < choice.n_features; start += WARP) {
+        const uint64 own = choice.rank(start + (int32)threadIdx.x);
+        count += __popc(__ballot_sync(FULL_MASK, own != EVERY_RANK && own <= rank));
+    }
+    return count;
+}
+
+// The largest rank of the first `max_features` features, found by halving; EVERY_RANK if there are
+// no more. Every lane takes part.
+__device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_features)
+{
+    if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;
+    uint64 low = 0, high = EVERY_RANK;
+    while (low < high) {
+        const uint64 middle = low + (high - low) / 2;
+        if (count_up_to(choice, middle) >= max_features) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+#endif  // GPUBOOST_CHOICE_CUH

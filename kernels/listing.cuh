@@ -1,0 +1,33 @@
+// The list of the rows of trees, one tree after the other: for draw.cu.
+#ifndef GPUBOOST_LISTING_CUH
+#define GPUBOOST_LISTING_CUH
+
+// The order in which the rows of every tree are listed.
+struct Order {
+    const uint32* __restrict__ rows;  // (n,), read only where there is an order of its own
+    bool given;
+
+    __device__ __forceinline__ int64 row(int64 place) const { return given ? rows[place] : place; }
+};
+
+// Rows of trees, one tree after the other.
+struct Rows {
+    const int32* __restrict__ target;  // (C, n)
+    int64 n_samples;
+    int32 n_columns;
+    int64 room;                        // columns of target_out are so far apart
+    uint32* __restrict__ row;
+    uint32* __restrict__ weight;
+    int32* __restrict__ target_out;
+};
+
+__device__ __forceinline__ void put(const Rows& rows, int64 to, int64 row, uint32 weight)
+{
+    rows.row[to] = (uint32)row;
+    rows.weight[to] = weight;
+    for (int32 c = 0; c < rows.n_columns; ++c) {
+        rows.target_out[c * rows.room + to] = rows.target[c * rows.n_samples + row];
+    }
+}
+
+#endif  // GPUBOOST_LISTING_CUH

@@ -1,0 +1,149 @@
+// The roots of a batch of trees: what draw.cu and sums.cu leave to be worked out of a few numbers
+// for each tree. T trees, n_parts parts of the rows of each.
+//
+// Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part), and
+// what is left after all threads in turn. No dynamic shared memory.
+
+constexpr int32 ROOTS_THREADS = 1024;
+constexpr int32 ROOTS_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
+constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
+
+// ---- Running sums over the block ---------------------------------------------------------------
+
+struct RunningSum {
+    int64 before;  // of the threads before this one
+    int64 all;
+};
+
+// Every thread of the block takes part.
+__device__ __forceinline__ RunningSum sum_over_block(int64* warp_sums, int64 own)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    int64 value = own;
+    #pragma unroll
+    for (int32 step = 1; step < WARP; step *= 2) {
+        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
+        if (lane >= step) value += below;
+    }
+    if (lane == WARP - 1) warp_sums[warp] = value;
+    __syncthreads();
+    RunningSum sum = {value - own, 0};
+    #pragma unroll 4
+    for (int32 w = 0; w < ROOTS_WARPS; ++w) {
+        sum.before += w < warp ? warp_sums[w] : 0;
+        sum.all += warp_sums[w];
+    }
+    __syncthreads();
+    return sum;
+}
+
+// Where the rows of each part of each tree begin, and how many each tree has.
+//
+//   kept    int64 (T, n_parts)    rows of the parts
+//   first   int64 (T, n_parts)    rows of the parts before, of all trees
+//   count   int64 (T,)
+//
+// A thread takes n_each parts side by side: those that it adds up are the ones it writes.
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64* first,
+            int64* __restrict__ count)
+{
+    __shared__ int64 warp_sums[ROOTS_WARPS];
+    const int64 n = n_trees * n_parts, n_each = (n + ROOTS_THREADS - 1) / ROOTS_THREADS;
+    const int64 begin = min(n, threadIdx.x * n_each), end = min(n, begin + n_each);
+    int64 own = 0;
+    for (int64 part = begin; part < end; ++part) own += kept[part];
+    const RunningSum sum = sum_over_block(warp_sums, own);
+    int64 at = sum.before;
+    for (int64 part = begin; part < end; ++part) {
+        first[part] = at;
+        at += kept[part];
+    }
+    __syncthreads();
+    for (int64 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        const bool last = tree == n_trees - 1;
+        count[tree] = (last ? sum.all : first[(tree + 1) * n_parts]) - first[tree * n_parts];
+    }
+}
+
+// The nodes of the first level, in order of the trees; arrays of nodes end in `_out`.
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int32 n_trees,
+           int32* __restrict__ size_out, int32* __restrict__ tree_out, uint64* __restrict__ key_out,
+           int64* __restrict__ start_out, int64* __restrict__ count_out,
+           int32* __restrict__ parent_out)
+{
+    __shared__ int64 warp_sums[ROOTS_WARPS];
+    int64 n_rows = 0;
+    for (int32 tile = 0; tile < n_trees; tile += ROOTS_THREADS) {
+        const int32 tree = tile + threadIdx.x;
+        const int64 own = tree < n_trees ? count[tree] : 0;
+        const RunningSum sum = sum_over_block(warp_sums, own);
+        if (tree < n_trees) {
+            tree_out[tree] = tree;
+            key_out[tree] = key[tree];
+            start_out[tree] = n_rows + sum.before;
+            count_out[tree] = own;
+            parent_out[tree] = -1;
+        }
+        n_rows += sum.all;
+    }
+    if (threadIdx.x == 0) *size_out = n_trees;
+}
+
+// Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
+// and at least `least`, int64 (1,).
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
+              const int64* __restrict__ least, int64* __restrict__ smallest)
+{
+    for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *least);
+    }
+}
+
+// ---- Real weights ------------------------------------------------------------------------------
+
+// The power of two below which a float64 above zero lies closest; 0 of zero. Denormals have theirs.
+__device__ __forceinline__ int32 exponent_above(uint64 bits)
+{
+    const int32 field = (int32)(bits >> 52);
+    if (field != 0) return field - 1022;
+    return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
+}
+
+// The power of two that brings the largest weight of each tree just below 2**bits.
+//
+//   largest   uint64 (T,)    bits of it, as floating point
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits,
+            int32* __restrict__ exponent)
+{
+    for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        exponent[tree] = bits - exponent_above(largest[tree]);
+    }
+}
+
+// Weights that give the classes of each tree's draws equal weight.
+//
+//   in_class       int64 (T, n_classes)      draws of each class
+//   class_weight   float64 (T, n_classes)    of a class that was not drawn, as if it were once
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_classes,
+                int64 n_draws, double* __restrict__ class_weight)
+{
+    const int32 lane = threadIdx.x % WARP;
+    for (int32 tree = threadIdx.x / WARP; tree < n_trees; tree += ROOTS_WARPS) {
+        const int64* draws = in_class + (int64)tree * n_classes;
+        int64 present = 0;
+        for (int32 c = lane; c < n_classes; c += WARP) present += draws[c] > 0;
+        #pragma unroll
+        for (int32 step = WARP / 2; step > 0; step /= 2) {
+            present += __shfl_xor_sync(FULL_MASK, present, step);
+        }
+        for (int32 c = lane; c < n_classes; c += WARP) {
+            class_weight[(int64)tree * n_classes + c] =
+                (double)n_draws / (double)(present * max(draws[c], (int64)1));
+        }
+    }
+}

@@ -1,0 +1,384 @@
+"""Whole fits of boosting by the CUDA kernels, run on the CPU, are NumPy's to the last bit."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
+from gpuboost.backends.cuda import booster as cuda_booster
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.cuda.booster import CudaBooster
+from gpuboost.backends.cuda.late_trees import LateRound, LateTree
+from gpuboost.backends.cuda.leaf_quantiles import SortedGroups
+from gpuboost.backends.cuda.round_rows import RoundRows
+from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.engine import boosting, gradients, order_statistics, tree
+from gpuboost.estimators import boosting_reading
+from tests import cuda_shim
+from tests.cuda_shim import KernelError, barrier_mutants
+from tests.fake_cupy import WAIT
+from tests.fake_streams import GRAPH
+from tests.shim_runtime import ShimRuntime
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+Fit = Callable[..., Any]
+REGRESSION = (
+    *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
+)
+BASE = {"random_state": 0, "n_estimators": 4, "n_jobs": 1, "max_depth": 3}
+
+
+def table(n: int = 230, seed: int = 0, n_classes: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Features, some missing, and a target, positive or classes, that depends on three of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    signal = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=n)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    if n_classes:
+        return X, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+    return X, np.exp(0.5 * signal)
+
+
+@pytest.fixture
+def fit_on(monkeypatch: pytest.MonkeyPatch) -> Fit:
+    """Fits on a backend."""
+
+    def fit(backend: Any, model: Any, X: Any, y: Any, **words: Any) -> Any:
+        monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
+        return model.fit(X, y, **words)
+
+    return fit
+
+
+def assert_same_fit(fit_on: Fit, make: Callable[[], Any], X: Any, y: Any, **words: Any) -> Any:
+    """Fingerprints and all scores of a fit on NumPy and on the shim are equal; the latter."""
+    runtime = words.pop("runtime", None) or ShimRuntime(order_seed=1)
+    expected = fit_on(NumpyBackend(), make(), X, y, **words)
+    found = fit_on(CudaBackend(runtime), make(), X, y, **words)
+    assert found.fingerprint() == expected.fingerprint()
+    for name in ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_"):
+        if hasattr(expected, name):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    if hasattr(expected, "evals_result_"):
+        assert found.evals_result_ == expected.evals_result_
+    assert {"differentiate", "list_round"} <= set(runtime.launches)
+    return found
+
+
+def regressor(**words: Any) -> Callable[[], Any]:
+    return lambda: GradientBoostingRegressor(**{**BASE, **words})
+
+
+def classifier(**words: Any) -> Callable[[], Any]:
+    return lambda: GradientBoostingClassifier(**{**BASE, **words})
+
+
+@pytest.mark.parametrize("subsample", [1.0, 0.6])
+@pytest.mark.parametrize("loss", REGRESSION)
+def test_losses_of_values(loss: str, subsample: float, fit_on: Fit) -> None:
+    assert_same_fit(fit_on, regressor(loss=loss, subsample=subsample), *table())
+
+
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_losses_of_classes(n_classes: int, strategy: str, fit_on: Fit) -> None:
+    asked = classifier(multi_strategy=strategy, subsample=0.8)
+    assert_same_fit(fit_on, asked, *table(n_classes=n_classes))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "gamma"])
+def test_several_outputs(loss: str, fit_on: Fit) -> None:
+    X, y = table()
+    outputs = np.column_stack([y, 1.0 / y])
+    for strategy in ("auto", "one_output_per_tree"):
+        assert_same_fit(fit_on, regressor(loss=loss, multi_strategy=strategy), X, outputs)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"loss": "quantile", "alpha": [0.2, 0.5, 0.9]},
+    {"monotonic_cst": [1, 0, -1, 0, 0]},
+    {"interaction_cst": [[0, 1], [2, 3, 4]], "loss": "poisson"},
+    {"l1_regularization": 0.5, "l2_regularization": 2.0, "max_delta_step": 0.3, "loss": "gamma"},
+    {"min_hessian_leaf": 9.0, "loss": "poisson"},
+    {"max_features": 2},
+    {"max_leaf_nodes": 6, "max_depth": None},
+    {"max_depth": None, "min_samples_leaf": 9},
+    {"n_iter_no_change": 1, "n_estimators": 6, "learning_rate": 0.9},
+    {"min_samples_leaf": 12, "min_impurity_decrease": 1e-4},
+    {"init": "zero", "learning_rate": lambda number: 0.5 / (number + 1)},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
+def test_options(options: dict[str, Any], fit_on: Fit) -> None:
+    assert_same_fit(fit_on, regressor(**options), *table())
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+@pytest.mark.parametrize("subsample", [0.3, 0.9])
+def test_rows_outside_go_by_thresholds(subsample: float, categorical: bool, fit_on: Fit) -> None:
+    """Between the bins of the rows that a tree was grown on there are others'."""
+    X, y = table(300)
+    words: dict[str, Any] = {"subsample": subsample, "loss": "poisson", "max_depth": 6}
+    if categorical:
+        X[:, 3] = np.random.default_rng(1).integers(0, 60, len(X))
+        X[:, 4] = np.random.default_rng(2).integers(0, 3, len(X))
+        words["categorical_features"] = [3, 4]
+    for more in ({}, {"n_iter_no_change": 2}):
+        assert_same_fit(fit_on, regressor(**words, **more), X, y)
+
+
+@pytest.mark.parametrize("kind", ["whole", "real", "equal"])
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "tweedie"])
+def test_weights(kind: str, loss: str, fit_on: Fit) -> None:
+    X, y = table()
+    rng = np.random.default_rng(3)
+    weights = {
+        "whole": rng.integers(0, 4, len(y)).astype(np.float64),
+        "real": np.where(rng.random(len(y)) < 0.1, 0.0, 10.0 ** rng.uniform(-9, 0, len(y))),
+        "equal": np.full(len(y), 0.3),
+    }[kind]
+    asked = regressor(loss=loss, subsample=0.7)
+    assert_same_fit(fit_on, asked, X, y, sample_weight=weights)
+
+
+def test_watched_rows(fit_on: Fit) -> None:
+    X, y = table()
+    asked = regressor(loss="huber", subsample=0.5)
+    others = [(X[:50], y[:50]), (X[50:90] + 0.01, y[50:90], np.arange(40.0))]
+    assert_same_fit(fit_on, asked, X, y, eval_set=others)
+
+
+def test_categories(fit_on: Fit) -> None:
+    X, y = table()
+    X[:, 3] = np.random.default_rng(1).integers(0, 30, len(X))
+    asked = regressor(categorical_features=[3], loss="poisson", subsample=0.6)
+    assert_same_fit(fit_on, asked, X, y, eval_set=[(X[:40], y[:40])])
+
+
+class Pseudo:
+    """The pseudo-Huber loss."""
+
+    def gradient(self, y: Any, raw: Any) -> Any:
+        return (raw - y) / (1.0 + (raw - y) ** 2) ** 0.5
+
+    def hessian(self, y: Any, raw: Any) -> Any:
+        return (1.0 + (raw - y) ** 2) ** -1.5
+
+    def loss(self, y: Any, raw: Any) -> Any:
+        return (1.0 + (raw - y) ** 2) ** 0.5 - 1.0
+
+
+def test_a_loss_of_the_users(fit_on: Fit) -> None:
+    X, y = table()
+    expected = fit_on(NumpyBackend(), regressor(loss=Pseudo())(), X, y)
+    found = fit_on(CudaBackend(ShimRuntime()), regressor(loss=Pseudo())(), X, y)
+    assert found.fingerprint() == expected.fingerprint()
+    np.testing.assert_array_equal(found.train_score_, expected.train_score_)
+
+
+def test_no_row_of_a_round_has_weight(fit_on: Fit) -> None:
+    X, y = table(60)
+    weights = np.zeros(60)
+    weights[:2] = 1.0
+    asked = regressor(subsample=0.05, n_estimators=40)
+    for backend in (NumpyBackend(), CudaBackend(ShimRuntime())):
+        with pytest.raises(ValueError, match="has a positive sample_weight; raise subsample"):
+            fit_on(backend, asked(), X, y, sample_weight=weights)
+
+
+# Parts of it --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["GRADIENT_BITS", "HESSIAN_BITS", "VALUE_BITS", "EXACT_BITS"])
+def test_bits_of_integers(name: str) -> None:
+    assert constant("boosting.cu", name) == getattr(boosting, name)
+
+
+def test_numbers_of_losses() -> None:
+    assert constant("losses.cuh", "HUBER") == gradients.HUBER
+    assert constant("boosting.cu", "SUM_BITS") == boosting.SUM_BITS
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_quantiles_of_groups(seed: int) -> None:
+    """Of ties, empty groups, rows of no group and of no weight, as the engine's."""
+    rng, runtime = np.random.default_rng(seed), ShimRuntime()
+    n, n_groups = int(rng.integers(1, 90)), int(rng.integers(1, 8))
+    values = np.round(rng.normal(size=n), int(rng.integers(0, 9)))
+    groups = rng.integers(-1, n_groups, n).astype(np.int32)
+    weights = rng.choice([0, 1, 1, 7, 2**40], n).astype(np.int64)
+    level, limit = float(rng.choice([0.5, 0.1, 0.93])), float(rng.uniform(0.1, 2))
+    of_engine = order_statistics.groups_of(groups, n_groups)
+    medians = order_statistics.weighted_quantiles(values, weights, of_engine, level)
+    found = SortedGroups.of(np, values, weights, groups, n_groups)
+    own = found.quantiles(np, level)
+    np.testing.assert_array_equal(own, medians)
+    n_grouped = int((groups >= 0).sum())
+    if n_grouped:
+        means = (values, weights, of_engine, medians, limit)
+        expected = order_statistics.mean_of_clipped(*means)
+        given = (runtime, own, limit, n_grouped)
+        np.testing.assert_array_equal(found.mean_of_clipped(*given), expected)
+
+
+def test_late_trees_are_finished_once() -> None:
+    made, leaf = [], np.zeros(1)
+    one = tree.Tree(*[leaf] * 12)
+
+    def finish(copied: np.ndarray) -> list[tree.Tree]:
+        made.append(copied)
+        return [one]
+
+    late = LateTree(LateRound(lambda: leaf, finish), 0)
+    assert not made
+    assert late.node_count == 1 and late.value is leaf and len(made) == 1
+    restored = pickle.loads(pickle.dumps(late))
+    assert type(restored) is tree.Tree and restored.node_count == 1 and len(made) == 1
+    with pytest.raises(AttributeError):
+        late._nothing  # noqa: B018
+
+
+# How it gets there --------------------------------------------------------------------------
+
+
+def boosters(monkeypatch: pytest.MonkeyPatch) -> list[CudaBooster]:
+    """Those that are made from now on."""
+    made: list[CudaBooster] = []
+
+    class Kept(CudaBooster):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr("gpuboost.backends.cuda.backend.CudaBooster", Kept)
+    return made
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "absolute_error"}, {"subsample": 0.5}])
+def test_rounds_of_bounded_depth_are_replayed(
+    options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, runtime = boosters(monkeypatch), ShimRuntime()
+    assert_same_fit(fit_on, regressor(**options), *table(), runtime=runtime)
+    (booster,) = made
+    assert booster._grower.recorded is not None
+    assert runtime.launches.count("differentiate") == 4
+    # Rows are followed by the partition, but where values of leaves are made of the trees.
+    assert ("keep_leaves" in runtime.launches) == ("loss" not in options)
+    assert ("find_code_leaves" in runtime.launches) == ("loss" in options)
+    assert ("find_places" in runtime.launches) == ("subsample" in options)
+
+
+def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = boosters(monkeypatch)
+    for at_once in (2, 4):  # with one left over, and none
+        monkeypatch.setattr(cuda_booster, "trees_at_once", lambda *_, n=at_once: n)
+        X, y = table(n_classes=at_once + 1 if at_once == 2 else 8)
+        assert_same_fit(fit_on, classifier(multi_strategy="one_output_per_tree"), X, y)
+    assert (made[0]._grower.recorded is None) and (made[1]._grower.recorded is not None)
+    assert all(booster._rounds.leaves is None for booster in made)
+
+
+@pytest.mark.parametrize("order_seed", range(3))
+def test_order_of_threads_and_blocks_does_not_matter(order_seed: int, fit_on: Fit) -> None:
+    runtime = ShimRuntime(order_seed=100 * order_seed)
+    X, y = table(n_classes=3)
+    assert_same_fit(fit_on, classifier(subsample=0.7), X, y, runtime=runtime)
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
+    X, y = table(150, n_classes=3)
+    runtime = ShimRuntime(flavour=flavour)
+    asked = classifier(subsample=0.7, n_estimators=2, max_depth=2)
+    words = {"sample_weight": np.linspace(0.0, 1.0, 150), "eval_set": [(X[:30], y[:30])]}
+    assert_same_fit(fit_on, asked, X, y, runtime=runtime, **words)
+    used = {"scale_round", "count_inside", "keep_leaves", "step_leaves", "add_steps", "row_losses"}
+    assert used | {"keep_nodes", "find_places", "add_leaves", "sum_planes"} <= set(runtime.launches)
+    held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=2, max_depth=2)
+    assert_same_fit(fit_on, held, *table(150), runtime=runtime)
+    assert {"find_code_leaves", "hold_children"} <= set(runtime.launches)
+
+
+MUTANTS = list(barrier_mutants(file_text("boosting.cu")))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
+def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, fit_on: Fit) -> None:
+    sources = {"boosting.cu": mutant.source_text}
+    runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
+    with pytest.raises((KernelError, AssertionError)):
+        X, y = table(600)
+        assert_same_fit(fit_on, regressor(subsample=0.7, n_estimators=1), X, y, runtime=runtime)
+
+
+def test_there_are_mutants() -> None:
+    assert len(MUTANTS) == file_text("boosting.cu").count("__syncthreads();") > 0
+
+
+@pytest.mark.parametrize("name", ["GradientBoostingRegressor", "GradientBoostingClassifier"])
+def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
+    n_classes = 3 if name.endswith("Classifier") else 0
+    X, y = table(n_classes=n_classes)
+    make = {True: classifier, False: regressor}[n_classes > 0]
+    for words in ({}, {"subsample": 0.5, "n_iter_no_change": 3}, {"max_depth": None}):
+        expected = make(**words)().set_params(device="numpy").fit(X, y)
+        found = make(**words)().set_params(device="cuda").fit(X, y)
+        assert found.fingerprint() == expected.fingerprint()
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+        del found
+    assert machine.launches and machine.live == 0 and machine.current == 0
+
+
+def test_the_rows_of_a_round_are_made_without_a_copy_to_the_host(machine: Any) -> None:
+    """Between the first launch of a round and its trees the host waits for nothing."""
+    make, spans = RoundRows.make, []
+
+    def watched(self: RoundRows, inputs: Any) -> Any:
+        begun = len(machine.events)
+        made = make(self, inputs)
+        spans.append(machine.events[begun:])
+        return made
+
+    RoundRows.make = watched
+    try:
+        regressor(subsample=0.5)().set_params(device="cuda").fit(*table())
+    finally:
+        RoundRows.make = make
+    assert spans and all(WAIT not in events for events in spans)
+
+
+def test_the_host_waits_for_nodes_and_a_score_of_each_round(machine: Any) -> None:
+    """And for nothing else, once a round is recorded."""
+    n = 7
+    regressor(n_estimators=n)().set_params(device="cuda").fit(*table())
+    rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
+    assert len(rounds) == n - 1
+    for first, last in pairwise(rounds):
+        assert machine.events[first:last].count(WAIT) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [*REGRESSION, "log_loss", "exponential", "classes"])
+def test_a_hundred_rounds(loss: str, fit_on: Fit) -> None:
+    """With constraints, subsampling and early stopping."""
+    words: dict[str, Any] = {"n_estimators": 100, "subsample": 0.7, "n_iter_no_change": 60}
+    words |= {"interaction_cst": [[0, 1], [1, 2, 3], [4]], "l2_regularization": 1.0}
+    if loss in REGRESSION:
+        assert_same_fit(fit_on, regressor(loss=loss, **words), *table(400))
+        return
+    n_classes = 3 if loss == "classes" else 2
+    words["loss"] = "exponential" if loss == "exponential" else "log_loss"
+    assert_same_fit(fit_on, classifier(**words), *table(400, n_classes=n_classes))
