@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import working_on
+from gpuboost.data.arrays import array_module, working_on
 from gpuboost.engine.losses import USER, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting_fit import BoostingFit
-from gpuboost.estimators.boosting_model import BoostedRounds
+from gpuboost.estimators.boosting_model import BoostedRounds, by_link
 from gpuboost.estimators.boosting_options import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting_reading import Given, read_fit
 from gpuboost.estimators.boosting_start import raw_of_init, read_offset, starting_at
@@ -167,14 +167,17 @@ class GradientBoosting(ManyTrees):
         """Raw predictions: float64 (n, columns)."""
         trees = self._run(X, BoostedRounds.raw)
         with working_on(trees):
-            return trees + self._start(X, len(trees), offset)
+            start = self._start(X, len(trees), offset)
+            return trees + array_module(trees).asarray(start)
 
     def _staged_raw(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """The same after each round."""
         start = None
         for trees in self._run(X, BoostedRounds.staged_raw):
-            start = self._start(X, len(trees), offset) if start is None else start
-            yield trees + start
+            with working_on(trees):
+                if start is None:
+                    start = array_module(trees).asarray(self._start(X, len(trees), offset))
+                yield trees + start
 
     def _start(self, X: Any, n: int, offset: Any) -> np.ndarray:
         """Raw predictions before the first round."""
@@ -263,7 +266,7 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
         return map(self._shaped, self._staged_raw(X, offset))
 
     def _shaped(self, raw: np.ndarray) -> np.ndarray:
-        values = self._model.loss.predict(raw)
+        values = by_link(self._model.loss.predict, raw)
         return values[:, 0] if values.shape[1] == 1 else values
 
 
@@ -316,11 +319,11 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         -------
         ndarray of float64 of shape (n_samples, n_classes)
         """
-        return self._probabilities(self._raw_predictions(X, offset))
+        return by_link(self._probabilities, self._raw_predictions(X, offset))
 
     def staged_predict_proba(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Probabilities after each round; see `predict_proba`."""
-        return map(self._probabilities, self._staged_raw(X, offset))
+        return (by_link(self._probabilities, raw) for raw in self._staged_raw(X, offset))
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Most probable class of each row, the first of equals.

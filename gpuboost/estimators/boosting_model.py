@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.coded import on_codes
+from gpuboost.data.arrays import array_module, copy_to_host, is_on_device, working_on
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.engine.ensemble import Ensemble, gain_per_feature
 from gpuboost.estimators.fitted import FittedTrees, run_in_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.losses import Loss
@@ -86,6 +87,14 @@ class BoostedRounds(FittedTrees):
         return total / total.sum() if total.sum() > 0 else total
 
 
+def by_link(link: Callable[[np.ndarray], np.ndarray], raw: np.ndarray) -> np.ndarray:
+    """Predictions from raw ones, where these are; those of a GPU are made on the host."""
+    if not is_on_device(raw):
+        return link(raw)
+    with working_on(raw):
+        return array_module(raw).asarray(link(copy_to_host(raw)))
+
+
 def _sums(
     parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
@@ -93,6 +102,9 @@ def _sums(
 
     def run(block: np.ndarray) -> np.ndarray:
         found = [backend.predict(part, block, n_threads) for part in parts]
-        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+        with working_on(found[0]):
+            return (
+                found[0] if len(found) == 1 else array_module(found[0]).concatenate(found, axis=1)
+            )
 
     return run_in_blocks(data, run)

@@ -54,7 +54,7 @@ def read_fit(
     """Read, check and bin everything, and choose the device."""
     check_flush_to_zero()
     machine = machine_of(estimator)
-    X, device = adopt_features(given.X, host_device(machine.device))
+    X, device = adopt_features(given.X, machine.device)
     table = read_training(X, estimator, before)
     labels, weights = read_rows(estimator, given.y, given.sample_weight, table.shape[0], device)
     if before is not None:
@@ -79,11 +79,6 @@ def read_fit(
     reader = EvaluationReader(estimator, data, loss, backend, machine)
     data.evaluated.extend(reader.read(given.eval_set, labels))
     return BoostingFit(estimator, data, loss, backend, machine, before), labels
-
-
-def host_device(device: str) -> str:
-    """The device, or "cpu" for "auto": boosting does not choose a GPU by itself."""
-    return "cpu" if device == "auto" else device
 
 
 def work_of(estimator: Any, table: Table, loss: Loss) -> Any:

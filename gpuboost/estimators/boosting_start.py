@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.engine.averages import weighted_mean
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def read_offset(given: Any, n: int, columns: int) -> np.ndarray | None:
     if given is None:
         return None
     try:
+        given = copy_device_array_to_host(given) if is_on_device(given) else given
         offset = np.asarray(given, dtype=np.float64).reshape(n, -1)
     except (TypeError, ValueError):
         offset = np.zeros((0, 0))
