@@ -190,7 +190,8 @@ def test_auto_takes_the_gpu_for_much_work(machine):
     assert choose_backend("auto", MUCH).name == "cuda:0"
     assert choose_backend("cpu", MUCH).name == "numba"
     X, y = table("RandomForestClassifier")
-    assert RandomForestClassifier(n_estimators=2).fit(X, y).device_ == "numpy"
+    small = RandomForestClassifier(n_estimators=2).fit(X, y)
+    assert small.device_ in ("numpy", "numba")  # whichever has been loaded before
 
 
 @pytest.mark.parametrize(
