@@ -108,7 +108,7 @@ def test_any_round_equals_the_reference(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(PROPERTY, max_examples=600)
+@settings(PROPERTY, max_examples=200)
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patched:
