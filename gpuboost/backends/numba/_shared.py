@@ -73,7 +73,8 @@ class _MarkingFile(IndexDataCacheFile):
 # What an entry compiled for some argument types is the main part of.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
-    "add_values": lambda arguments: PREDICT,
+    "sum_values": lambda arguments: PREDICT,
+    "sum_complete_values": lambda arguments: PREDICT,
 }
 
 

@@ -7,6 +7,8 @@ its leaf takes one step per pass. Nodes are packed into one record each. A leaf 
     feature     2 * feature + (missing goes right)
     child       left child, the right one follows; a leaf: itself
     category    row of the masks of all trees, or -1
+
+Shallow trees without categories have a walk of their own, `complete_trees`.
 """
 
 # mypy: check-untyped-defs=False
@@ -19,6 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba._shared import entry, inlined
+from gpuboost.backends.numba.complete_trees import (
+    bits_of_rows,
+    can_complete,
+    complete,
+    find_complete_leaves,
+    sum_complete_values,
+)
 from gpuboost.backends.numba.threads import contiguous, in_threads, row_chunks
 from gpuboost.data.binning import round_down_to_float32
 
@@ -158,7 +167,7 @@ def _leaves(forest, tree, X, any_missing, leaf, active):
 
 
 @entry
-def add_values(forest, value, X, total):
+def sum_values(forest, value, X, total):
     """Add the value of each row's leaf to ``total`` (m, V), trees in order."""
     leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
     any_missing = _any_missing(X)
@@ -190,12 +199,19 @@ def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
 
 def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
     """Sum over trees of the value of each row's leaf."""
-    forest = pack_forest(ensemble, X.dtype, n_threads)
     value = contiguous(ensemble.value, np.float64)
     total = np.zeros((len(X), ensemble.n_values))
+    if can_complete(ensemble, X.shape[1]):
+        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
 
-    def predict_chunk(rows: slice) -> None:
-        add_values(forest, value, contiguous(X[rows], X.dtype), total[rows])
+        def predict_chunk(rows: slice) -> None:
+            bits = bits_of_rows(contiguous(X[rows], X.dtype))
+            sum_complete_values(trees, value, bits, total[rows])
+    else:
+        forest = pack_forest(ensemble, X.dtype, n_threads)
+
+        def predict_chunk(rows: slice) -> None:
+            sum_values(forest, value, contiguous(X[rows], X.dtype), total[rows])
 
     in_threads(predict_chunk, chunks_of(X, n_threads), n_threads)
     return total
@@ -203,11 +219,17 @@ def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
 
 def apply(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
     """Leaf of each row in each tree."""
-    forest = pack_forest(ensemble, X.dtype, n_threads)
     found = np.empty((len(X), ensemble.n_trees), dtype=np.int32)
+    if can_complete(ensemble, X.shape[1]):
+        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
 
-    def apply_chunk(rows: slice) -> None:
-        find_leaves(forest, contiguous(X[rows], X.dtype), found[rows])
+        def apply_chunk(rows: slice) -> None:
+            find_complete_leaves(trees, bits_of_rows(contiguous(X[rows], X.dtype)), found[rows])
+    else:
+        forest = pack_forest(ensemble, X.dtype, n_threads)
+
+        def apply_chunk(rows: slice) -> None:
+            find_leaves(forest, contiguous(X[rows], X.dtype), found[rows])
 
     in_threads(apply_chunk, chunks_of(X, n_threads), n_threads)
     return found

@@ -1,0 +1,125 @@
+"""Prediction by complete trees and integers: equal to the reference, value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuboost.backends.numba import NumbaBackend, complete_trees, prediction
+from gpuboost.backends.numba.complete_trees import can_complete, complete, depth_of
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.tree import Tree
+
+N_FEATURES = 3
+PROPERTY = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+
+
+def special_values(dtype: Any) -> np.ndarray:
+    """Numbers whose neighbours and signs are easily confused, and NaN of both signs."""
+    info, one = np.finfo(dtype), np.ones(1, dtype)
+    near = [info.smallest_subnormal, info.tiny, one[0], np.nextafter(one, 2 * one)[0], info.max]
+    positive = np.array([0.0, *near, np.inf, np.nan], dtype)
+    return np.concatenate([positive, -positive])
+
+
+def random_tree(rng: np.random.Generator, depth: int, n_values: int, thresholds: Any) -> Tree:
+    """A tree of at most that depth, numbered level by level; leaves at all depths."""
+    feature, left, at_depth = [-1], [0], [0]
+    for node in range(1 << (depth + 1)):
+        if node == len(feature) or at_depth[node] == depth or (node and rng.random() < 0.3):
+            if node >= len(feature) - 1:
+                break
+            continue
+        feature[node], left[node] = int(rng.integers(N_FEATURES)), len(feature)
+        feature += [-1, -1]
+        left += [0, 0]
+        at_depth += [at_depth[node] + 1] * 2
+    n = len(feature)
+    inner = np.array(left) > 0
+    threshold = np.where(inner, rng.choice(thresholds[~np.isnan(thresholds)], n), np.nan)
+    zeros = np.zeros(n)
+    return Tree(
+        feature=np.array(feature, np.int32),
+        threshold=threshold.astype(np.float64),
+        code=np.zeros(n, np.uint8),
+        missing_left=inner & (rng.random(n) < 0.5),
+        left=np.array(left, np.int32),
+        category=np.full(n, -1, np.int32),
+        masks=np.zeros((0, 8), np.uint32),
+        value=rng.standard_normal((n, n_values)),
+        gain=zeros,
+        impurity=zeros,
+        weight=zeros,
+        count=np.zeros(n, np.int64),
+    )
+
+
+@PROPERTY
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from((np.float32, np.float64)),
+    depth=st.integers(0, 6),
+    n_rows=st.sampled_from((1, 7, 63, 64, 65, 200)),
+    n_values=st.integers(1, 2),
+)
+def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_values: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([special_values(dtype), rng.standard_normal(6).astype(dtype)])
+    trees = [random_tree(rng, depth, n_values, values) for _ in range(4)]
+    ensemble = Ensemble.of(trees)
+    X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
+    expected = NumpyBackend().predict(ensemble, X, 1), NumpyBackend().apply(ensemble, X, 1)
+    made = complete(ensemble, X.dtype, N_FEATURES, 1)
+    bits, total = complete_trees.bits_of_rows(X), np.zeros((n_rows, n_values))
+    complete_trees.sum_complete_values(made, ensemble.value, bits, total)
+    found = np.empty((n_rows, len(trees)), np.int32)
+    complete_trees.find_complete_leaves(made, bits, found)
+    assert np.array_equal(total, expected[0])
+    assert np.array_equal(found, expected[1])
+
+
+def test_the_depth_of_trees_of_many_depths() -> None:
+    rng = np.random.default_rng(3)
+    trees = [random_tree(rng, depth, 1, np.zeros(1)) for depth in (0, 5, 2)]
+    assert depth_of(Ensemble.of(trees[:1])) == 0
+    assert depth_of(Ensemble.of(trees)) == 5
+
+
+def test_which_ensembles_are_completed() -> None:
+    """Shallow ones of enough trees; both ways of predicting give the same."""
+    rng = np.random.default_rng(1)
+    shallow = Ensemble.of([random_tree(rng, 5, 1, np.zeros(1)) for _ in range(4)])
+    assert can_complete(shallow, N_FEATURES)
+    assert not can_complete(shallow, complete_trees.FEATURES_PER_TREE * 4 + 1)
+    chain = random_tree(rng, 0, 1, np.zeros(1))
+    deep = complete_trees.MAX_DEPTH + 1
+    left = np.where(np.arange(2 * deep + 1) % 2 == 0, np.arange(2 * deep + 1) + 1, 0)
+    left[-1] = 0
+    columns = {name: np.repeat(getattr(chain, name), 2 * deep + 1, axis=0) for name in vars(chain)}
+    columns |= {"left": left.astype(np.int32), "masks": chain.masks}
+    assert depth_of(Ensemble.of([Tree(**columns)])) == deep
+    assert not can_complete(Ensemble.of([Tree(**columns)]), 1)
+
+
+@pytest.mark.parametrize("way", ["predict", "apply"])
+def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    ensemble = Ensemble.of([random_tree(rng, 4, 2, rng.standard_normal(9)) for _ in range(5)])
+    X = rng.standard_normal((300, N_FEATURES)).astype(np.float32)
+    asked: list[int] = []
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(1)
+        return complete(*arguments)
+
+    monkeypatch.setattr(prediction, "complete", noted)
+    found = getattr(NumbaBackend(), way)(ensemble, X, 2)
+    assert asked
+    assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X, 1))
