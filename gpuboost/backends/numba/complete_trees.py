@@ -23,7 +23,7 @@ depth 6, 9.9 by `prediction`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ FEATURES_PER_TREE = 16  # more, and making integers costs what they save (measur
 BLOCK = 64  # rows that go through all trees together: their integers stay in the cache
 LANES = 8  # rows that take a step together
 
-_INTEGERS = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
+_INTEGERS: dict[np.dtype, Any] = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
 
 
 def _node_type(threshold: type) -> np.dtype:
@@ -100,7 +100,6 @@ def deepest_leaf(left, offset, depth):
 def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> CompleteTrees:
     """The trees for rows of ``dtype``; float32 values are compared with thresholds rounded down."""
     integer = _INTEGERS[dtype]
-    largest = integer(np.iinfo(integer).max)
     depth, offset = depth_of(ensemble), contiguous(ensemble.offset, np.int64)
     nodes = np.empty((ensemble.n_trees, 1 << depth), dtype=NODE_TYPES[integer])
     leaf = np.empty((ensemble.n_trees, 1 << depth), dtype=np.uint32)
@@ -109,17 +108,22 @@ def complete(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: in
 
     def fill(tree: int) -> None:
         own = slice(offset[tree], offset[tree + 1])
-        threshold = ensemble.threshold[own] + 0.0  # no -0.0, which lies below 0.0 as an integer
-        if dtype == np.float32:
-            threshold = round_down_to_float32(threshold)
-        ordered = contiguous(threshold, dtype).view(integer)
-        ordered = ordered ^ ((ordered >> (8 * dtype.itemsize - 1)) & largest)
+        threshold = ordered_integers(ensemble.threshold[own], dtype)
         column = BLOCK * (feature[own] + n_features * missing_left[own])
-        fill_tree(nodes[tree], leaf[tree], left[own], ordered, contiguous(column, np.int32))
+        fill_tree(nodes[tree], leaf[tree], left[own], threshold, contiguous(column, np.int32))
 
     in_threads(fill, range(ensemble.n_trees), n_threads)
-    infinity = np.full(1, np.inf, dtype).view(integer)[0]
+    largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
     return CompleteTrees(nodes, leaf, offset, depth, largest, infinity)
+
+
+def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Integers that order as the values of ``dtype`` do: int32 or int64, of the same shape."""
+    if dtype == np.float32:
+        threshold = round_down_to_float32(threshold)
+    threshold = contiguous(threshold, dtype) + dtype.type(0.0)  # -0.0 would lie below 0.0
+    bits = threshold.view(_INTEGERS[dtype])
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 @entry
