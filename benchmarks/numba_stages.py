@@ -12,6 +12,7 @@ from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows
 from gpuboost.backends.numba.partition import load_rows, numeric_partition
 from gpuboost.backends.numba.search import find_split
 from gpuboost.backends.numba.tree_grower import (
+    Weights,
     constraints_of,
     limits_of,
     make_rows,
@@ -36,8 +37,7 @@ def root_of(task: GrowTask, tree: int) -> Root:
     """The root of a tree with one channel, its rows loaded."""
     tree_rows = task.rows_of(tree)
     n, n_features = task.matrix.n_samples, task.matrix.n_features
-    hessian = int(tree_rows.weight.sum(dtype=np.int64))
-    limits = limits_of(task, tree_rows, hessian)
+    limits = limits_of(task.options, task.target, Weights.of(tree_rows))
     packing = choose_packing(1, int(tree_rows.weight.max()), limits.min_samples_leaf > 1)
     rows = make_rows(n)
     count, gradient, hessian = load_rows(statistics_of(task, tree_rows), packing, 1, rows)
@@ -48,7 +48,7 @@ def root_of(task: GrowTask, tree: int) -> Root:
     members = Members(node, rows.row[:count], rows.word[:count], is_wide)
     features = np.arange(n_features, dtype=np.int32)
     scratch = make_scratch(n, n_features)
-    matrix, constraints = matrix_of(task.matrix), constraints_of(task)
+    matrix, constraints = matrix_of(task.matrix), constraints_of(task.options, n_features)
     problem = Problem(matrix, features, limits, constraints, packing, scratch)
     return Root(problem, rows, members)
 

@@ -12,6 +12,8 @@
 // Launch of all kernels: one block of POLICY_THREADS threads; a thread takes a node, a tile of
 // nodes at a time; no dynamic shared memory.
 
+#include "running_sum.cuh"
+
 constexpr int32 POLICY_THREADS = 1024;
 constexpr int32 POLICY_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
 constexpr int32 POLICY_WARPS = POLICY_THREADS / WARP;
@@ -25,35 +27,6 @@ struct Workspace {
     int64 count[POLICY_THREADS];
     int32 slot[POLICY_THREADS];
 };
-
-// ---- Running sums over the block ---------------------------------------------------------------
-
-struct Sum {
-    int64 before;  // of the threads before this one
-    int64 all;
-};
-
-// Every thread of the block takes part.
-__device__ __forceinline__ Sum running_sum(Workspace& space, int64 own)
-{
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64 value = own;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
-    if (lane == WARP - 1) space.warp_sums[warp] = value;
-    __syncthreads();
-    Sum sum = {value - own, 0};
-    #pragma unroll 4  // all at once would need more registers than a thread of so many has
-    for (int32 w = 0; w < POLICY_WARPS; ++w) {
-        sum.before += w < warp ? space.warp_sums[w] : 0;
-        sum.all += space.warp_sums[w];
-    }
-    __syncthreads();
-    return sum;
-}
 
 // ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
 
@@ -74,7 +47,7 @@ __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work,
 {
     const int32 t = threadIdx.x;
     const int64 pieces = (count + most - 1) / most;
-    const Sum sum = running_sum(space, pieces);
+    const RunningSum sum = running_sum(space.warp_sums, pieces);
     space.end[t] = sum.before + pieces;
     space.start[t] = start;
     space.count[t] = count;
@@ -213,7 +186,7 @@ open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
         const bool subtracted = opens && larger;
         const bool needs = opens || helps;
 
-        const Sum slots = running_sum(space, needs);
+        const RunningSum slots = running_sum(space.warp_sums, needs);
         const int32 own = needs ? (int32)(n_slots + slots.before) : -1;
         n_slots += slots.all;
         const int64 rows = needs && !subtracted ? count[node] : 0;
@@ -221,7 +194,7 @@ open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
                              rows_per_piece);
 
         const bool left_over = inside && !opens && count[node] <= small_rows;
-        const Sum smalls = running_sum(space, left_over);
+        const RunningSum smalls = running_sum(space.warp_sums, left_over);
         if (left_over) small[n_small + smalls.before] = (int32)node;
         n_small += smalls.all;
 
@@ -261,8 +234,8 @@ place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
     for (int64 tile = 0; tile < n_nodes; tile += POLICY_THREADS) {
         const int64 node = tile + threadIdx.x;
         const bool splits = node < n_nodes && accepted[node] != 0;
-        const Sum ranks = running_sum(space, splits);
-        const Sum rows = running_sum(space, splits ? count[node] : 0);
+        const RunningSum ranks = running_sum(space.warp_sums, splits);
+        const RunningSum rows = running_sum(space.warp_sums, splits ? count[node] : 0);
         if (splits) {
             rank[node] = (int32)(n_accepted + ranks.before);
             to[node] = n_rows + rows.before;
@@ -279,7 +252,7 @@ place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
     for (int64 tile = 0; tile < n_all; tile += POLICY_THREADS) {
         const int64 piece = tile + threadIdx.x;
         const bool inside = piece < n_all && accepted[piece_node[piece]] != 0;
-        const Sum sum = running_sum(space, inside ? left[piece] : 0);
+        const RunningSum sum = running_sum(space.warp_sums, inside ? left[piece] : 0);
         if (inside) left_at[piece] = gone + sum.before;
         gone += sum.all;
     }

@@ -4,38 +4,11 @@
 // Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part), and
 // what is left after all threads in turn. No dynamic shared memory.
 
+#include "running_sum.cuh"
+
 constexpr int32 ROOTS_THREADS = 1024;
 constexpr int32 ROOTS_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
 constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
-
-// ---- Running sums over the block ---------------------------------------------------------------
-
-struct RunningSum {
-    int64 before;  // of the threads before this one
-    int64 all;
-};
-
-// Every thread of the block takes part.
-__device__ __forceinline__ RunningSum sum_over_block(int64* warp_sums, int64 own)
-{
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64 value = own;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
-    if (lane == WARP - 1) warp_sums[warp] = value;
-    __syncthreads();
-    RunningSum sum = {value - own, 0};
-    #pragma unroll 4
-    for (int32 w = 0; w < ROOTS_WARPS; ++w) {
-        sum.before += w < warp ? warp_sums[w] : 0;
-        sum.all += warp_sums[w];
-    }
-    __syncthreads();
-    return sum;
-}
 
 // Where the rows of each part of each tree begin, and how many each tree has.
 //
@@ -53,7 +26,7 @@ place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64*
     const int64 begin = min(n, threadIdx.x * n_each), end = min(n, begin + n_each);
     int64 own = 0;
     for (int64 part = begin; part < end; ++part) own += kept[part];
-    const RunningSum sum = sum_over_block(warp_sums, own);
+    const RunningSum sum = running_sum(warp_sums, own);
     int64 at = sum.before;
     for (int64 part = begin; part < end; ++part) {
         first[part] = at;
@@ -78,7 +51,7 @@ make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int3
     for (int32 tile = 0; tile < n_trees; tile += ROOTS_THREADS) {
         const int32 tree = tile + threadIdx.x;
         const int64 own = tree < n_trees ? count[tree] : 0;
-        const RunningSum sum = sum_over_block(warp_sums, own);
+        const RunningSum sum = running_sum(warp_sums, own);
         if (tree < n_trees) {
             tree_out[tree] = tree;
             key_out[tree] = key[tree];

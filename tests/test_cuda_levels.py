@@ -38,8 +38,10 @@ PROPERTY = settings(
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
 KERNEL_FILES = (
     *("histogram.cu", "orders.cuh", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu"),
-    *("policy.cu", "sums.cu"),
+    *("policy.cu", "running_sum.cuh", "sums.cu"),
 )
+INCLUDED_BY = {"orders.cuh": ["split.cu", "walk.cu"], "split.cuh": ["split.cu", "walk.cu"]}
+INCLUDED_BY["running_sum.cuh"] = ["policy.cu"]
 N = 200
 
 
@@ -369,9 +371,9 @@ def test_every_barrier_is_needed(
     name: str, mutant: cuda_shim.Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A race in shared memory is reported; one in global memory makes other trees."""
-    if name == "policy.cu":  # several pieces for each node
+    kernels = INCLUDED_BY.get(name, [name])
+    if kernels == ["policy.cu"]:  # several pieces for each node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    kernels = [name] if name.endswith(".cu") else ["split.cu", "walk.cu"]
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):

@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.source import file_text
 from gpuboost.engine.policy import smallest_hessian
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
-from tests.shim_runtime import ShimRuntime
+from tests.shim_runtime import ShimRuntime, with_text
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -133,21 +133,24 @@ def test_balanced_classes(n_trees: int, n_classes: int, flavour: str) -> None:
         np.testing.assert_array_equal(found, 777 / (present * np.maximum(in_class, 1)))
 
 
+KERNEL_FILES = ("roots.cu", "running_sum.cuh")
 MUTANTS = [
-    pytest.param(mutant, id=f"roots.cu:{mutant.line}")
-    for mutant in barrier_mutants(file_text("roots.cu"))
+    pytest.param(name, mutant, id=f"{name}:{mutant.line}")
+    for name in KERNEL_FILES
+    for mutant in barrier_mutants(file_text(name))
 ]
 
 
 def test_there_is_a_mutant_for_each_barrier() -> None:
-    assert len(MUTANTS) == file_text("roots.cu").count("__syncthreads();") == 3
+    barriers = [file_text(name).count("__syncthreads();") for name in KERNEL_FILES]
+    assert len(MUTANTS) == sum(barriers) and barriers == [1, 2]
 
 
 @needs_compiler
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
     """A race in shared memory is reported; one in global memory makes other sums."""
-    sources = {"roots.cu": mutant.source_text}
+    sources = with_text(name, mutant.source_text, ["roots.cu"])
     with pytest.raises((KernelError, AssertionError)):
         for seed in range(1, 4):
             runtime = ShimRuntime(flavour="race", order_seed=seed, sources=sources)

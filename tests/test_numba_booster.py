@@ -18,11 +18,12 @@ from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns
 from gpuboost.backends.numba.row_codes import row_major
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.engine.boosting import Scale
 from gpuboost.engine.losses import make_loss
 from gpuboost.engine.rounds import BoostTask, RowSet
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.scores import NEWTON, SQUARES
-from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
+from gpuboost.engine.spec import NO_LIMIT, GrowTask, Regularisation, TreeOptions
 from tests.harness import COLUMN_KINDS, Problem, make_columns, make_weights
 from tests.strategies import boosting_problems
 
@@ -67,7 +68,7 @@ def test_levels_grow_what_numpy_grows(problem: Problem, depth: int, n_threads: i
     asked = problem.task(matrix, sampler, target)
     expected = [grown for _, grown in NumpyBackend().grow(asked)]
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
-    task = task_of(problem, matrix, n_threads)
+    task = task_of(problem, asked, scale, n_threads)
     crew = Crew(n_threads)
     rounds = LevelRounds(task, row_major(matrix.codes, crew), crew)
     rows = np.zeros(0, np.uint32)
@@ -75,18 +76,32 @@ def test_levels_grow_what_numpy_grows(problem: Problem, depth: int, n_threads: i
         rows = np.flatnonzero(made.inside).astype(np.uint32)
     means = np.abs(made.gradient).mean(), made.hessian.mean()
     columns = np.ascontiguousarray(made.gradient.T), np.ascontiguousarray(made.hessian.T)
-    found = rounds.grow(RoundColumns(*columns, means, made.whole, rows), scale, asked)
+    found = rounds.grow(RoundColumns(*columns, means, made.whole, rows), scale, range(1))
     crew.dismiss()
     assert_equal_fields(found[0], expected[0])
 
 
-def task_of(problem: Problem, matrix: Any, n_threads: int) -> BoostTask:
-    """What space and sizes follow from; the loss does not matter."""
-    n = matrix.n_samples
-    train = RowSet(matrix, np.zeros(n), None, np.zeros((n, 1)))
-    sampler, loss = RowSampler(ALL_ROWS, n, n, 0), make_loss("squared_error")
+def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> BoostTask:
+    """A fit whose round grows what is asked for; its loss does not matter."""
+    n, regular = asked.matrix.n_samples, problem.options.regularisation
+    of_loss = replace(
+        regular,
+        l1=float(np.ldexp(regular.l1, -scale.gradient)),
+        l2=float(np.ldexp(regular.l2, -scale.hessian)),
+        max_value=float(np.ldexp(regular.max_value, scale.hessian - scale.gradient)),
+    )
     return BoostTask(
-        matrix, train, (), loss, problem.options, 0.0, False, sampler, 0, n_threads=n_threads
+        asked.matrix,
+        RowSet(asked.matrix, np.zeros(n), None, np.zeros((n, 1))),
+        (),
+        make_loss("squared_error"),
+        replace(problem.options, regularisation=of_loss),
+        float(np.ldexp(problem.options.min_hessian, -scale.hessian)),
+        False,
+        RowSampler(ALL_ROWS, n, n, 0),
+        asked.seed,
+        asked.features_of,
+        n_threads,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,9 +14,8 @@ from sklearn._loss.loss import HuberLoss
 
 from gpuboost.backends.numba.order_statistics import SAMPLE, CompiledOrder
 from gpuboost.engine import order_statistics
-from gpuboost.engine.losses import make_loss
+from gpuboost.engine.losses import OrderStatisticLoss, Predicted, make_loss
 from gpuboost.engine.order_statistics import (
-    Groups,
     groups_of,
     integer_weights,
     mean_of_clipped,
@@ -216,80 +216,95 @@ def test_numba_selects_where_the_sample_tells_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
 def test_losses_take_compiled_functions(name: str) -> None:
-    loss, order = make_loss(name, alpha=0.8), CompiledOrder(2)
-    y, raw, weights, leaf = residuals()
-    assert_same_bits(loss.baseline(y, weights, order), loss.baseline(y, weights))
-    parameter = loss.round_parameter(y, raw, weights)
-    assert_same_bits(loss.round_parameter(y, raw, weights, order), parameter)
+    loss, order = order_loss(name), CompiledOrder(2)
+    rows, leaf = residuals()
+    own = replace(rows, order=order)
+    parameter = loss.round_parameter(rows)
+    assert_same_bits(loss.round_parameter(own), parameter)
     groups = groups_of(leaf, 8)
-    expected = loss.leaf_values(y, raw, weights, groups, 0, parameter)
-    assert_same_bits(loss.leaf_values(y, raw, weights, groups, 0, parameter, order), expected)
+    expected = loss.leaf_values(rows, groups, 0, parameter)
+    assert_same_bits(loss.leaf_values(own, groups, 0, parameter), expected)
 
 
 # ---- leaves ------------------------------------------------------------------------------------
 
 
-def residuals(seed: int = 3, n: int = 300, n_leaves: int = 8) -> tuple[Any, ...]:
-    """Target, raw predictions, weights and leaves."""
+def order_loss(name: str, alpha: Any = 0.8) -> OrderStatisticLoss:
+    loss = make_loss(name, alpha=alpha)
+    assert isinstance(loss, OrderStatisticLoss) and loss.refits_leaves
+    return loss
+
+
+def residuals(seed: int = 3, n: int = 300, n_leaves: int = 8) -> tuple[Predicted, np.ndarray]:
+    """Rows, and the leaf of each."""
     rng = np.random.default_rng(seed)
     leaf = rng.integers(-1, n_leaves, n)
-    return rng.normal(size=n) * 3, rng.normal(size=(n, 1)), rng.gamma(1.0, 1.0, n), leaf
+    y, raw = rng.normal(size=n) * 3, rng.normal(size=(n, 1))
+    return Predicted(y, raw, rng.gamma(1.0, 1.0, n)), leaf
+
+
+def loss_of_leaf(
+    loss: OrderStatisticLoss, rows: Predicted, own: np.ndarray, value: float, parameter: np.ndarray
+) -> float:
+    """Mean loss of some rows whose raw predictions are moved."""
+    weights = None if rows.weights is None else rows.weights[own]
+    return loss.mean_loss(Predicted(rows.y[own], rows.raw[own] + value, weights), parameter)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
 def test_leaf_values_are_line_searches(name: str, weighted: bool) -> None:
     """No other constant in a leaf gives a smaller loss (for huber: than one step of Friedman's)."""
-    loss = make_loss(name, alpha=0.8)
-    y, raw, weights, leaf = residuals()
-    w = weights if weighted else None
-    parameter = loss.round_parameter(y, raw, w)
-    values = loss.leaf_values(y, raw, w, groups_of(leaf, 8), 0, parameter)
+    loss = order_loss(name)
+    rows, leaf = residuals()
+    rows = rows if weighted else replace(rows, weights=None)
+    parameter = loss.round_parameter(rows)
+    values = loss.leaf_values(rows, groups_of(leaf, 8), 0, parameter)
     assert values.shape == (8,)
     for k, value in enumerate(values):
         own = np.flatnonzero(leaf == k)
-        of_leaf = None if w is None else w[own]
-        best = loss.mean_loss(y[own], raw[own] + value, of_leaf, parameter)
+        best = loss_of_leaf(loss, rows, own, value, parameter)
         if name == "huber":
+            left = rows.y[own] - rows.raw[own, 0]
+            weights = None if rows.weights is None else rows.weights[own]
             oracle = HuberLoss(delta=float(parameter[0]))
-            theirs = oracle.fit_intercept_only(y[own] - raw[own, 0], sample_weight=of_leaf)
-            other = loss.mean_loss(y[own], raw[own] + theirs, of_leaf, parameter)
+            theirs = oracle.fit_intercept_only(left, sample_weight=weights)
+            other = loss_of_leaf(loss, rows, own, theirs, parameter)
             assert abs(best - other) < 0.02 * other
             continue
         for move in (-0.5, -1e-3, -1e-9, 1e-9, 1e-3, 0.5):
-            moved = raw[own] + (value + move)
-            assert loss.mean_loss(y[own], moved, of_leaf, parameter) >= best * (1 - 1e-14)
+            moved = loss_of_leaf(loss, rows, own, value + move, parameter)
+            assert moved >= best * (1 - 1e-14)
 
 
 def test_huber_leaves_are_scikit_learn_s_without_weights() -> None:
-    loss = make_loss("huber", alpha=0.8)
-    y, raw, _, leaf = residuals()
-    parameter = loss.round_parameter(y, raw)
-    values = loss.leaf_values(y, raw, None, groups_of(leaf, 8), 0, parameter)
+    loss = order_loss("huber")
+    rows, leaf = residuals()
+    rows = replace(rows, weights=None)
+    parameter = loss.round_parameter(rows)
+    values = loss.leaf_values(rows, groups_of(leaf, 8), 0, parameter)
     oracle = HuberLoss(delta=float(parameter[0]))
     for k, value in enumerate(values):
         own = leaf == k
-        theirs = oracle.fit_intercept_only(y[own] - raw[own, 0])
+        theirs = oracle.fit_intercept_only(rows.y[own] - rows.raw[own, 0])
         assert value == pytest.approx(theirs, rel=1e-12, abs=1e-13)
 
 
 def test_quantile_levels_refit_their_own_columns() -> None:
-    loss = make_loss("quantile", alpha=(0.2, 0.7))
-    y, raw, weights, leaf = residuals()
-    raw = np.column_stack([raw, raw - 1.0])
-    parameter = loss.round_parameter(y, raw, weights)
+    loss = order_loss("quantile", (0.2, 0.7))
+    one_column, leaf = residuals()
+    raw = np.column_stack([one_column.raw, one_column.raw - 1.0])
+    rows = replace(one_column, raw=raw)
+    parameter = loss.round_parameter(rows)
     np.testing.assert_array_equal(parameter, loss.refit_level)
     groups = groups_of(leaf, 8)
     for k, level in enumerate((0.2, 0.7)):
-        one = make_loss("quantile", alpha=level)
-        expected = one.leaf_values(y, raw[:, [k]], weights, groups, 0, np.array([level]))
-        found = loss.leaf_values(y, raw, weights, groups, k, parameter)
-        np.testing.assert_array_equal(found, expected)
+        one, own = order_loss("quantile", level), replace(rows, raw=raw[:, [k]])
+        expected = one.leaf_values(own, groups, 0, np.array([level]))
+        np.testing.assert_array_equal(loss.leaf_values(rows, groups, k, parameter), expected)
 
 
-def test_newton_leaves_have_no_line_search() -> None:
-    loss = make_loss("poisson")
-    assert loss.refit_level is None and not loss.refits_leaves
-    groups = Groups(np.arange(1), np.array([0, 1]))
-    with pytest.raises(NotImplementedError, match="leaves of poisson are Newton steps"):
-        loss.leaf_values(np.ones(1), np.ones((1, 1)), None, groups, 0, np.zeros(1))
+@pytest.mark.parametrize("name", ["squared_error", "poisson", "gamma", "tweedie"])
+def test_newton_leaves_have_no_line_search(name: str) -> None:
+    loss = make_loss(name)
+    assert not isinstance(loss, OrderStatisticLoss) and not loss.refits_leaves

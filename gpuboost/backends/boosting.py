@@ -7,15 +7,22 @@ The steps are methods, so that a backend can put a faster one in place of each.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.coded import code_blocks, on_codes
 from gpuboost.engine import order_statistics, randomness
-from gpuboost.engine.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
+from gpuboost.engine.boosting import (
+    Gradients,
+    LeafRule,
+    Scale,
+    finish_boosted,
+    quantised,
+    with_leaf_values,
+)
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.losses import OrderStatisticLoss, Predicted
 from gpuboost.engine.sampling import ALL_ROWS, whole_weights
 from gpuboost.engine.spec import GrowTask
 
@@ -48,10 +55,8 @@ class HostBooster:
 
     def boost(self, number: int, learning_rate: float) -> list[Tree]:
         """Fit the trees of a round, add them to the raw predictions, and return them."""
-        train, loss = self.task.train, self.task.loss
-        self._parameter = loss.round_parameter(
-            train.y, self._raw[0], train.weights, order=self.order
-        )
+        loss = self.task.loss
+        self._parameter = loss.round_parameter(self._predicted())
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
@@ -60,10 +65,11 @@ class HostBooster:
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper
             tree = finish_boosted(grown, mapper, scale, n_outputs, rule)
-            leaf = self.leaves(tree, train.data, column)
-            if loss.refits_leaves:
+            leaf = self.leaves(tree, self.task.train.data, column)
+            if isinstance(loss, OrderStatisticLoss):
                 inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)
-                tree = self.refitted(tree, inside, column, learning_rate)
+                values = self.leaf_values(loss, tree, inside, column)
+                tree = with_leaf_values(tree, values * learning_rate)
             trees.append((tree, leaf))
         for column, (tree, leaf) in enumerate(trees):
             self.update(self._raw[0], tree, leaf, column)
@@ -78,9 +84,19 @@ class HostBooster:
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
-        own, loss = self._sets[rows], self.task.loss
-        weights = own.weights if weights is None else weights
-        return loss.mean_loss(own.y, self._raw[rows], weights, self._parameter)
+        predicted = self._predicted(rows, weights)
+        return self.task.loss.mean_loss(predicted, self._parameter_of(predicted))
+
+    def _predicted(self, rows: int = 0, weights: np.ndarray | None = None) -> Predicted:
+        """A row set as a loss sees it, by its own weights or by others."""
+        own = self._sets[rows]
+        by = own.weights if weights is None else weights
+        return Predicted(own.y, self._raw[rows], by, self.order)
+
+    def _parameter_of(self, rows: Predicted) -> np.ndarray:
+        """The loss's parameter in the last round; before the first that of the rows themselves."""
+        known = self._parameter
+        return self.task.loss.round_parameter(rows) if known is None else known
 
     def _is_train(self, rows: RowSet) -> bool:
         """Whether raw predictions are those of the training rows."""
@@ -91,8 +107,8 @@ class HostBooster:
 
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
-        train, loss = self.task.train, self.task.loss
-        gradient, hessian = loss.gradients(train.y, self._raw[0], train.weights, self._parameter)
+        loss, rows = self.task.loss, self._predicted()
+        gradient, hessian = loss.gradients(rows, self._parameter_of(rows))
         if loss.constant_hessian:
             hessian = hessian[:, :1]
         return Gradients(-gradient, hessian, self._whole, self.rows_of_round(number))
@@ -158,25 +174,15 @@ class HostBooster:
         coded, blocks = on_codes(ensemble), (block for _, block in code_blocks(data))
         return np.concatenate([self.backend.apply(coded, b, n_threads)[:, 0] for b in blocks])
 
-    def refitted(
-        self,
-        tree: Tree,
-        leaf: np.ndarray,
-        column: int,
-        learning_rate: float,
-    ) -> Tree:
-        """The tree with the loss's own values in its leaves; ``leaf`` is -1 for rows left out."""
-        assert self._parameter is not None
-        train, leaves = self.task.train, np.flatnonzero(tree.left == 0)
+    def leaf_values(
+        self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int
+    ) -> np.ndarray:
+        """The loss's own value of each leaf of a tree; ``leaf`` is -1 for rows left out."""
+        leaves = np.flatnonzero(tree.left == 0)
         place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last one for leaf -1
         place[leaves] = np.arange(len(leaves))
-        groups = self.order.groups_of(place[leaf], len(leaves))
-        found = self.task.loss.leaf_values(
-            train.y, self._raw[0], train.weights, groups, column, self._parameter, self.order
-        )
-        value = tree.value.copy()
-        value[leaves, 0] = found * learning_rate
-        return replace(tree, value=value)
+        groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
+        return loss.leaf_values(rows, groups, column, self._parameter_of(rows))
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
         """Add the values of the rows' leaves to raw predictions, in place."""

@@ -178,3 +178,10 @@ def newton_steps(
         largest, directions = regular.max_value, regular.monotonic
         step[:, 0] = in_monotonic_order(step[:, 0], grown, directions, largest)
     return step
+
+
+def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:
+    """The tree with other values (n_leaves,) in its leaves, which are in the order of nodes."""
+    value = tree.value.copy()
+    value[tree.left == 0, 0] = values
+    return replace(tree, value=value)

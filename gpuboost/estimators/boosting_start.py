@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses import Predicted
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
@@ -38,7 +39,8 @@ def baseline(
         return np.array([found[k] for k, found in enumerate(columns)])
     found = loss.baseline(y, weights) - weighted_mean(beside, weights)
     for _ in range(NEWTON_STEPS):
-        gradient, hessian = loss.gradients(y, beside + found)
+        rows = Predicted(y, beside + found)
+        gradient, hessian = loss.gradients(rows, loss.round_parameter(rows))
         step = weighted_mean(gradient, weights) / weighted_mean(hessian, weights)
         found = found - np.clip(step, -LONGEST_STEP, LONGEST_STEP)
         if (np.abs(step) < 1e-12).all():

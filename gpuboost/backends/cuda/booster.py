@@ -10,7 +10,6 @@ values added by walking them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -27,7 +26,9 @@ from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.row_sets import DeviceRowSet
+from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.losses.regression import Huber
 from gpuboost.engine.sampling import ALL_ROWS
 from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
@@ -74,7 +75,9 @@ class CudaBooster:
         self._finisher = TreeFinisher(task, self._grower, self._rounds)
         self._late: LateRound | None = None  # the last round, if its trees are not finished
         train, loss = self._rounds.rows, task.loss
-        self._quantiles = LeafQuantiles.of(runtime, loss, train) if loss.refits_leaves else None
+        self._quantiles: LeafQuantiles | None = None
+        if isinstance(loss, OrderStatisticLoss):
+            self._quantiles = LeafQuantiles.of(runtime, loss, train)
         self._sets = self._rounds.sets
 
     # ---- what the trainer asks for -------------------------------------------------------------
@@ -110,7 +113,7 @@ class CudaBooster:
         with self._runtime.active():
             there = own.weights if weights is None else self._runtime.asarray(weights)
             if not self._kernels.has_kernels:
-                return loss.mean_loss(*own.for_user(self._runtime.xp), there)
+                return loss.mean_loss(own.for_user(self._runtime.xp, there), np.zeros(loss.columns))
             parameter = self._parameter
             if parameter is None:
                 parameter = self._kernels.parameter_of(own, by)
@@ -220,9 +223,7 @@ class CudaBooster:
             if outside is not None:
                 group = xp.where(outside, np.int32(-1), group)
             given = (column, group, len(leaves), n_grouped, parameter)
-            value = tree.value.copy()
-            value[leaves, 0] = quantiles.leaf_values(*given) * learning_rate
-            found.append(replace(tree, value=value))
+            found.append(with_leaf_values(tree, quantiles.leaf_values(*given) * learning_rate))
         return found
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.row_sets import DeviceRowSet
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.losses import Loss
+    from gpuboost.engine.losses import OrderStatisticLoss
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +97,19 @@ class LeafQuantiles:
     Parameters
     ----------
     runtime : Runtime
-    loss : Loss
+    loss : OrderStatisticLoss
     rows : DeviceRowSet
     weights : int64 (n,)
         Of `order_statistics.integer_weights`.
     """
 
     runtime: Runtime
-    loss: Loss
+    loss: OrderStatisticLoss
     rows: DeviceRowSet
     weights: Array
 
     @classmethod
-    def of(cls, runtime: Runtime, loss: Loss, rows: DeviceRowSet) -> LeafQuantiles:
+    def of(cls, runtime: Runtime, loss: OrderStatisticLoss, rows: DeviceRowSet) -> LeafQuantiles:
         """Copy the weights."""
         weights = integer_weights(rows.given.weights, rows.n)
         return cls(runtime, loss, rows, runtime.asarray(weights))
@@ -121,7 +121,7 @@ class LeafQuantiles:
     def leaf_values(
         self, column: int, leaf: Array, n_leaves: int, n_grouped: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """As `Loss.leaf_values`: float64 (n_leaves,) on the host.
+        """As `OrderStatisticLoss.leaf_values`: float64 (n_leaves,) on the host.
 
         Parameters
         ----------
@@ -131,7 +131,6 @@ class LeafQuantiles:
             Rows that are not.
         """
         xp, level = self.runtime.xp, self.loss.refit_level
-        assert level is not None
         values = self.residuals(column)
         found = SortedGroups.of(xp, values, self.weights, leaf, n_leaves)
         medians = found.quantiles(xp, float(level[column]))

@@ -150,8 +150,8 @@ class RoundRows:
 
     def ask_user(self) -> None:
         """Gradients and hessians of a loss of the user's, over arrays of the device."""
-        given = self.rows.for_user(self._runtime.xp)
-        g, h = self._task.loss.gradients(*given, self.rows.weights)
+        rows, loss = self.rows.for_user(self._runtime.xp, self.rows.weights), self._task.loss
+        g, h = loss.gradients(rows, np.zeros(loss.columns))
         self._gradient[...] = -g.T
         self._hessian[...] = h.T
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine import gradients
-from gpuboost.engine.losses import USER
+from gpuboost.engine.losses import USER, Predicted
 from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class DeviceRowSet:
         """Rows."""
         return self.raw.shape[1]
 
-    def for_user(self, xp: Any) -> tuple[Array, Array]:
-        """Targets and raw predictions as a loss of the user's takes them, on the device."""
+    def for_user(self, xp: Any, weights: Array | None) -> Predicted:
+        """The rows as a loss of the user's sees them, on the device."""
         y = self.y.T if self.given.y.ndim > 1 else self.y[0]
         if self.given.y.dtype != np.float64:
             y = y.astype(self.given.y.dtype)
-        return y, xp.ascontiguousarray(self.raw.T)
+        return Predicted(y, xp.ascontiguousarray(self.raw.T), weights)
 
     @classmethod
     def of(cls, runtime: Runtime, given: RowSet, data: Array | DeviceFeatures) -> DeviceRowSet:
@@ -93,7 +93,7 @@ class LossKernels:
         given, raw = rows.given, rows.given.raw
         if self.loss.formula == gradients.HUBER:
             raw = self.runtime.to_host(rows.raw).T
-        return self.loss.round_parameter(given.y, raw, weights)
+        return self.loss.round_parameter(Predicted(given.y, raw, weights))
 
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array

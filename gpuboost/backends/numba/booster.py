@@ -22,8 +22,6 @@ from gpuboost.backends.numba.round_words import CHUNK
 from gpuboost.backends.numba.row_codes import find_leaves, row_major
 from gpuboost.backends.numba.threads import contiguous
 from gpuboost.engine.boosting import Gradients, Scale
-from gpuboost.engine.losses.base import USER
-from gpuboost.engine.spec import GrowTask, TreeRows
 from gpuboost.engine.statistics import exponent_of
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.host import HostBackend
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.engine.rounds import BoostTask
-    from gpuboost.engine.spec import GrownTree
+    from gpuboost.engine.spec import GrownTree, TreeRows
     from gpuboost.engine.tree import Tree
 
 _ALL = np.zeros(0, np.uint32)
@@ -65,22 +63,17 @@ class NumbaBooster(HostBooster):
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
-        own, loss = self._sets[rows], self.task.loss
-        weights, raw = own.weights if weights is None else weights, self._raw[rows]
-        if self._parameter is None or loss.formula == USER:
-            return super().mean_loss(rows, weights)
-        n_threads = self.task.n_threads
-        return compiled_loss.mean_loss(loss, own.y, raw, weights, self._parameter, n_threads)
+        predicted, n_threads = self._predicted(rows, weights), self.task.n_threads
+        parameter = self._parameter_of(predicted)
+        return compiled_loss.mean_loss(self.task.loss, predicted, parameter, n_threads)
 
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
-        train, loss, n_threads = self.task.train, self.task.loss, self.task.n_threads
-        assert self._parameter is not None  # `boost` has asked the loss
-        gradient, hessian = compiled_loss.gradients(
-            loss, train.y, self._raw[0], train.weights, self._parameter, n_threads
-        )
+        loss, rows, n_threads = self.task.loss, self._predicted(), self.task.n_threads
+        parameter = self._parameter_of(rows)
+        gradient, hessian = compiled_loss.gradients(loss, rows, parameter, n_threads)
         if loss.constant_hessian:
             hessian = hessian[:, :1]
         negative = np.empty(gradient.shape[::-1])
@@ -104,20 +97,11 @@ class NumbaBooster(HostBooster):
         """Grow the trees of a round."""
         if self._levels is None:
             return super().grow(number, made, scale)
-        task, n_trees = self.task, self.task.trees_per_round
         rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
         whole = None if made.whole is None else contiguous(made.whole, np.int32)
         columns = RoundColumns(made.gradient.T, made.hessian.T, self._means, whole, rows)
-        asked = GrowTask(
-            task.matrix,
-            scale.target(1),
-            scale.options(task.options, task.min_hessian),
-            rows_of=_nobody,
-            trees=range(number * n_trees, (number + 1) * n_trees),
-            seed=task.seed,
-            features_of=task.features_of,
-        )
-        return self._levels.grow(columns, scale, asked)
+        n_trees = self.task.trees_per_round
+        return self._levels.grow(columns, scale, range(number * n_trees, (number + 1) * n_trees))
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree in integers."""
@@ -159,8 +143,3 @@ def _rows_of(data: BinnedMatrix | np.ndarray, crew: Crew) -> np.ndarray:
     if isinstance(data, np.ndarray):
         return np.zeros((0, 8), np.uint8)
     return row_major(data.codes, crew)
-
-
-def _nobody(tree: int) -> TreeRows:
-    """Rows of a tree that nobody asks for: they come as words."""
-    raise NotImplementedError("a level-wise grower takes the words of all trees at once")

@@ -23,12 +23,9 @@ from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.engine.losses import Loss
+    from gpuboost.engine.losses import Loss, Predicted
 
-SQUARED_ERROR, ABSOLUTE_ERROR = formulas.SQUARED_ERROR, formulas.ABSOLUTE_ERROR
-HUBER, QUANTILE = formulas.HUBER, formulas.QUANTILE
-POISSON, GAMMA, TWEEDIE = formulas.POISSON, formulas.GAMMA, formulas.TWEEDIE
-LOG_LOSS, SOFTMAX = formulas.LOG_LOSS, formulas.SOFTMAX
+SOFTMAX = formulas.SOFTMAX
 
 CHUNK = 1 << 16  # rows of one task of the pool
 BLOCK = 1 << 11  # rows that are looked at twice in a row
@@ -72,27 +69,6 @@ def _value_loop(value: Any) -> Any:
     return add
 
 
-_squared_error = _gradient_loop(formulas.squared_error)
-_absolute_error = _gradient_loop(formulas.absolute_error)
-_huber = _gradient_loop(formulas.huber)
-_quantile = _gradient_loop(formulas.quantile)
-_poisson = _pair_loop(formulas.poisson)
-_gamma = _pair_loop(formulas.gamma)
-_tweedie = _pair_loop(formulas.tweedie)
-_log_loss = _pair_loop(formulas.log_loss)
-_exponential = _pair_loop(formulas.exponential)
-
-_squared_error_loss = _value_loop(formulas.squared_error_loss)
-_absolute_error_loss = _value_loop(formulas.absolute_error_loss)
-_huber_loss = _value_loop(formulas.huber_loss)
-_quantile_loss = _value_loop(formulas.quantile_loss)
-_poisson_loss = _value_loop(formulas.poisson_loss)
-_gamma_loss = _value_loop(formulas.gamma_loss)
-_tweedie_loss = _value_loop(formulas.tweedie_loss)
-_log_loss_loss = _value_loop(formulas.log_loss_loss)
-_exponential_loss = _value_loop(formulas.exponential_loss)
-
-
 @inlined
 def _times(weights, values):
     """Multiply by the weights, none being ones."""
@@ -103,58 +79,53 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-@helper
-def _plain_column(formula, y, raw, parameter, g):
-    if formula == SQUARED_ERROR:
-        _squared_error(y, raw, parameter, g)
-    elif formula == ABSOLUTE_ERROR:
-        _absolute_error(y, raw, parameter, g)
-    elif formula == HUBER:
-        _huber(y, raw, parameter, g)
-    else:
-        _quantile(y, raw, parameter, g)
+def _only(loop: Any) -> Any:
+    """A loop whatever the number is."""
+
+    @helper
+    def run(formula, *arrays):
+        loop(*arrays)
+
+    return run
 
 
-@helper
-def _mean_column(formula, y, raw, parameter, g, h):
-    if formula == POISSON:
-        _poisson(y, raw, parameter, g, h)
-    elif formula == GAMMA:
-        _gamma(y, raw, parameter, g, h)
-    else:
-        _tweedie(y, raw, parameter, g, h)
+def _this_or(number: int, loop: Any, others: Any) -> Any:
+    """A loop if the number is its own, else one of others."""
+
+    @helper
+    def run(formula, *arrays):
+        if formula == number:
+            loop(*arrays)
+        else:
+            others(formula, *arrays)
+
+    return run
 
 
-@helper
-def _class_column(formula, y, raw, parameter, g, h):
-    if formula == LOG_LOSS:
-        _log_loss(y, raw, parameter, g, h)
-    else:
-        _exponential(y, raw, parameter, g, h)
+def _by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -> Any:
+    """Loops of several formulas as one function, which is told the number first."""
+    *some, last = [(getattr(formulas, name.upper()), name + suffix) for name in names]
+    chosen = _only(make(getattr(formulas, last[1])))
+    for number, name in reversed(some):
+        chosen = _this_or(number, make(getattr(formulas, name)), chosen)
+    return chosen
 
 
-@helper
-def _add_target_losses(formula, y, raw, parameter, total):
-    if formula == SQUARED_ERROR:
-        _squared_error_loss(y, raw, parameter, total)
-    elif formula == ABSOLUTE_ERROR:
-        _absolute_error_loss(y, raw, parameter, total)
-    elif formula == HUBER:
-        _huber_loss(y, raw, parameter, total)
-    elif formula == QUANTILE:
-        _quantile_loss(y, raw, parameter, total)
-    elif formula == POISSON:
-        _poisson_loss(y, raw, parameter, total)
-    elif formula == GAMMA:
-        _gamma_loss(y, raw, parameter, total)
-    else:
-        _tweedie_loss(y, raw, parameter, total)
+_PLAIN = ["squared_error", "absolute_error", "huber", "quantile"]
+_POSITIVE = ["poisson", "gamma", "tweedie"]
+_CLASSES = ["log_loss", "exponential"]
+
+_plain_column = _by_number(_gradient_loop, _PLAIN)
+_mean_column = _by_number(_pair_loop, _POSITIVE)
+_class_column = _by_number(_pair_loop, _CLASSES)
+_add_target_losses = _by_number(_value_loop, _PLAIN + _POSITIVE, "_loss")
+_add_class_losses = _by_number(_value_loop, _CLASSES, "_loss")
 
 
 # ---- what Python calls, for a chunk of rows ----------------------------------------------------
 #
 # Arrays hold one column after the other, y (Y, n) and raw (K, n): with one column that is the order
-# of the rows too. For softmax they hold one row after the other. No weights are ones.
+# of the rows too. For softmax they hold one row after the other, y being (n,). No weights are ones.
 
 
 @entry
@@ -169,28 +140,36 @@ def plain_gradients(formula, y, raw, weights, parameter, g, rows):
             _times(weights[start:stop], out)
 
 
+def _pairs(column: Any) -> Any:
+    """Gradients and hessians of all columns."""
+
+    @helper
+    def fill(formula, y, raw, weights, parameter, g, h, rows):
+        for start in range(rows[0], rows[1], BLOCK):
+            stop = min(start + BLOCK, rows[1])
+            for k in range(raw.shape[0]):
+                out, curve = g[k, start:stop], h[k, start:stop]
+                target = y[k % y.shape[0], start:stop]
+                column(formula, target, raw[k, start:stop], parameter[k], out, curve)
+                _times(weights[start:stop], out)
+                _times(weights[start:stop], curve)
+
+    return fill
+
+
+_mean_pairs, _class_pairs = _pairs(_mean_column), _pairs(_class_column)
+
+
 @entry
 def mean_gradients(formula, y, raw, weights, parameter, g, h, rows):
     """Gradients and hessians of poisson, gamma and tweedie."""
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
-        for k in range(raw.shape[0]):
-            out, curve = g[k, start:stop], h[k, start:stop]
-            target = y[k % y.shape[0], start:stop]
-            _mean_column(formula, target, raw[k, start:stop], parameter[k], out, curve)
-            _times(weights[start:stop], out)
-            _times(weights[start:stop], curve)
+    _mean_pairs(formula, y, raw, weights, parameter, g, h, rows)
 
 
 @entry
-def class_gradients(formula, classes, raw, weights, parameter, g, h, rows):
+def class_gradients(formula, y, raw, weights, parameter, g, h, rows):
     """Gradients and hessians of two classes."""
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
-        out, curve = g[0, start:stop], h[0, start:stop]
-        _class_column(formula, classes[start:stop], raw[0, start:stop], parameter[0], out, curve)
-        _times(weights[start:stop], out)
-        _times(weights[start:stop], curve)
+    _class_pairs(formula, y, raw, weights, parameter, g, h, rows)
 
 
 @inlined
@@ -228,28 +207,36 @@ def softmax_gradients(formula, classes, raw, weights, parameter, g, h, rows):
                 h[i, k] = hessian * weight
 
 
+def _means(add_column: Any) -> Any:
+    """The mean over columns of the loss of each row."""
+
+    @helper
+    def fill(formula, y, raw, parameter, total, rows):
+        for start in range(rows[0], rows[1], BLOCK):
+            stop = min(start + BLOCK, rows[1])
+            total[start:stop] = 0.0
+            for k in range(raw.shape[0]):
+                target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
+                add_column(formula, target, column, parameter[k], total[start:stop])
+            for i in range(start, stop):
+                total[i] /= np.float64(raw.shape[0])
+
+    return fill
+
+
+_target_means, _class_means = _means(_add_target_losses), _means(_add_class_losses)
+
+
 @entry
 def target_losses(formula, y, raw, parameter, total, rows):
     """Loss of each row, the mean over columns."""
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
-        total[start:stop] = 0.0
-        for k in range(raw.shape[0]):
-            target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
-            _add_target_losses(formula, target, column, parameter[k], total[start:stop])
-        for i in range(start, stop):
-            total[i] /= np.float64(raw.shape[0])
+    _target_means(formula, y, raw, parameter, total, rows)
 
 
 @entry
-def class_losses(formula, classes, raw, parameter, total, rows):
+def class_losses(formula, y, raw, parameter, total, rows):
     """Loss of each row, of two classes."""
-    at = slice(rows[0], rows[1])
-    total[at] = 0.0
-    if formula == LOG_LOSS:
-        _log_loss_loss(classes[at], raw[0, at], parameter[0], total[at])
-    else:
-        _exponential_loss(classes[at], raw[0, at], parameter[0], total[at])
+    _class_means(formula, y, raw, parameter, total, rows)
 
 
 @entry
@@ -301,12 +288,7 @@ _NO_WEIGHTS = np.zeros(0)
 
 
 def gradients(
-    loss: Loss,
-    y: np.ndarray,
-    raw: np.ndarray,
-    weights: np.ndarray | None,
-    parameter: np.ndarray,
-    n_threads: int = 1,
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `Loss.gradients` returns, (n, columns) each, in any memory order.
 
@@ -314,9 +296,10 @@ def gradients(
     targets; else it is copied.
     """
     if loss.formula == USER:
-        return loss.gradients(y, raw, weights, parameter)
+        return loss.gradients(predicted, parameter)
+    raw, weights = predicted.raw, predicted.weights
     fill, _ = _compiled(loss)
-    target, columns = _arrays(loss, y, raw)
+    target, columns = _arrays(loss, predicted)
     w = _NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
     given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
     if loss.constant_hessian:
@@ -330,33 +313,26 @@ def gradients(
 
 
 def row_losses(
-    loss: Loss, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray, n_threads: int = 1
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1
 ) -> np.ndarray:
     """What `Loss.row_losses` returns."""
     if loss.formula == USER:
-        return loss.row_losses(y, raw, parameter)
+        return loss.row_losses(predicted, parameter)
     _, add = _compiled(loss)
-    given = (np.int64(loss.formula), *_arrays(loss, y, raw), contiguous(parameter, np.float64))
-    total = np.empty(len(raw))
-    _by_chunks(lambda rows: add(*given, total, rows), len(raw), n_threads)
+    given = (np.int64(loss.formula), *_arrays(loss, predicted), contiguous(parameter, np.float64))
+    total = np.empty(len(predicted.raw))
+    _by_chunks(lambda rows: add(*given, total, rows), len(total), n_threads)
     return total
 
 
-def mean_loss(
-    loss: Loss,
-    y: np.ndarray,
-    raw: np.ndarray,
-    weights: np.ndarray | None,
-    parameter: np.ndarray,
-    n_threads: int = 1,
-) -> float:
+def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1) -> float:
     """What `Loss.mean_loss` returns."""
     if loss.formula == USER:
-        return loss.mean_loss(y, raw, weights, parameter)
-    values = row_losses(loss, y, raw, parameter, n_threads)
-    if weights is None:
+        return loss.mean_loss(predicted, parameter)
+    values = row_losses(loss, predicted, parameter, n_threads)
+    if predicted.weights is None:
         return _sum(values, _NO_WEIGHTS, n_threads) / float(len(values))
-    w = contiguous(weights, np.float64)
+    w = contiguous(predicted.weights, np.float64)
     return _sum(values, w, n_threads) / _sum(w, _NO_WEIGHTS, n_threads)
 
 
@@ -387,10 +363,11 @@ def _compiled(loss: Loss) -> tuple[Any, Any]:
     return (plain_gradients if loss.constant_hessian else mean_gradients), target_losses
 
 
-def _arrays(loss: Loss, y: np.ndarray, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
     """Target and raw predictions as compiled code takes them."""
-    if not loss.is_classifier:
-        y = contiguous(y.reshape(len(y), -1).T, np.float64)
-        return y, contiguous(raw.T, np.float64)
-    rows = raw if loss.formula == SOFTMAX else raw.T
-    return contiguous(y, np.int32), contiguous(rows, np.float64)
+    y, raw = predicted.y, predicted.raw
+    if loss.formula == SOFTMAX:
+        return contiguous(y, np.int32), contiguous(raw, np.float64)
+    y = y.reshape(len(y), -1).T
+    target = contiguous(y, np.int32 if loss.is_classifier else np.float64)
+    return target, contiguous(raw.T, np.float64)

@@ -15,6 +15,7 @@ from gpuboost.backends.numba.level_layout import Samples
 from gpuboost.backends.numba.level_partition import Leaves
 from gpuboost.backends.numba.round_words import CHUNK, two_factors
 from gpuboost.backends.numba.tree_grower import (
+    Weights,
     constraints_of,
     limits_of,
     make_scratch,
@@ -24,13 +25,13 @@ from gpuboost.backends.numba.words import Packing
 from gpuboost.engine import randomness
 from gpuboost.engine.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.spec import NO_LIMIT, TreeRows
+from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.engine.statistics import VALUE_BITS
 
 if TYPE_CHECKING:
     from gpuboost.backends.numba.crew import Crew
     from gpuboost.engine.rounds import BoostTask
-    from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.spec import GrownTree
 
 DEEPEST = 10  # levels of a tree that is grown level by level; below nodes are small
 LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
@@ -119,45 +120,51 @@ class LevelRounds:
         threads = range(task.n_threads)
         self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
 
-    def grow(self, columns: RoundColumns, scale: Scale, asked: GrowTask) -> list[GrownTree]:
-        """The trees that are asked for; `leaf` then holds where their rows are."""
-        samples = self._pack(columns, scale, asked)
+    def grow(self, columns: RoundColumns, scale: Scale, trees: range) -> list[GrownTree]:
+        """Trees of a round, by their numbers; `leaf` then holds where their rows are."""
+        samples = self._pack(columns, scale, trees)
         roots = self._load(samples, columns.rows)
-        keys = np.array([root_key(asked.seed, tree) for tree in asked.trees], np.uint64)
+        keys = np.array([root_key(self.task.seed, tree) for tree in trees], np.uint64)
         scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
         leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
-        grower = LevelGrower(self.crew, self._space, self._problems(columns, asked, roots))
+        self._allow_features(trees)
+        are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
+        weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
+        problems = self._problems(scale, weights)
+        grower = LevelGrower(self.crew, self._space, problems)
         return grower.grow(samples, roots, keys, leaves)
 
-    def _problems(self, columns: RoundColumns, asked: GrowTask, roots: np.ndarray) -> list[Problem]:
-        """What all nodes have in common, for every thread."""
-        allowed = self._space.grove.allowed
-        if asked.features_of is not None:
+    def _allow_features(self, trees: range) -> None:
+        """Which features each tree may look at."""
+        features_of, allowed = self.task.features_of, self._space.grove.allowed
+        if features_of is not None:
             allowed[:] = False
-            for place, tree in enumerate(asked.trees):
-                allowed[place, asked.tree_features(tree)] = True
-        weight = np.zeros(1, np.int32) if columns.whole is None else columns.whole
-        if columns.whole is None:
-            weight = np.full(1, 1 << HESSIAN_BITS, np.int32)
-        limits = limits_of(asked, TreeRows(weight, None, draws=False), int(roots[0, 3]))
-        features = np.arange(allowed.shape[1], dtype=np.int32)
-        rest = limits, constraints_of(asked), Packing(0, 0, 0, 0, 1, 1)
+            for place, tree in enumerate(trees):
+                allowed[place, features_of(tree)] = True
+
+    def _problems(self, scale: Scale, weights: Weights) -> list[Problem]:
+        """What all nodes have in common, for every thread."""
+        options = scale.options(self.task.options, self.task.min_hessian)
+        features = np.arange(self.task.matrix.n_features, dtype=np.int32)
+        rest = (
+            limits_of(options, scale.target(1), weights),
+            constraints_of(options, len(features)),
+            Packing(0, 0, 0, 0, 1, 1),
+        )
         return [Problem(self._matrix, features, *rest, scratch) for scratch in self._scratch]
 
-    def _pack(self, columns: RoundColumns, scale: Scale, asked: GrowTask) -> Samples:
+    def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
         """Words of all rows and trees."""
-        gradient, hessian, whole, word = (
-            *(columns.gradient, columns.hessian, columns.whole),
-            self._word,
-        )
+        gradient, hessian, whole = columns.gradient, columns.hessian, columns.whole
+        word = self._word
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
         means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
         together = word.size > CHUNK
         if whole is None:
             largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
             bits = hessian_bits(means, largest)
-            purpose = randomness.ROUND_GRADIENT
-            keys = [randomness.stream_key(asked.seed, purpose, tree)[0] for tree in asked.trees]
+            seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
+            keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
             given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
             self.crew.share(lambda _, next: round_words.pack_rounded(*given, next), together)
         else:

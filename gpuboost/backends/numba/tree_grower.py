@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.data.binning import BinnedMatrix
-    from gpuboost.engine.spec import GrowTask, Target, TreeRows
+    from gpuboost.engine.spec import GrowTask, Target, TreeOptions, TreeRows
 
 
 def matrix_of(binned: BinnedMatrix) -> Matrix:
@@ -49,21 +50,46 @@ def matrix_of(binned: BinnedMatrix) -> Matrix:
     )
 
 
-def limits_of(task: GrowTask, rows: TreeRows, root_hessian: int) -> Limits:
+@dataclass(frozen=True)
+class Weights:
+    """What limits depend on of the weights of a tree's rows.
+
+    Attributes
+    ----------
+    root_hessian : int
+        Their sum.
+    are_ones : bool
+        The hessian of a node counts its rows.
+    some_are_zero : bool
+        There are rows in the tree without weight.
+    """
+
+    root_hessian: int
+    are_ones: bool
+    some_are_zero: bool
+
+    @classmethod
+    def of(cls, rows: TreeRows) -> Weights:
+        """The weights of some rows."""
+        some_are_zero = rows.inside is not None
+        are_ones = not some_are_zero and bool(rows.weight.max() <= 1)
+        return cls(int(rows.weight.sum(dtype=np.int64)), are_ones, some_are_zero)
+
+
+def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
     """Limits of one tree."""
-    options = task.options
     fraction = np.float64(options.min_weight_fraction_leaf)
-    share = int(np.ceil(fraction * np.float64(root_hessian)))
+    share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
     min_hessian = max(int(options.min_hessian), share, 1)
     min_samples_leaf = int(options.min_samples_leaf)
-    if rows.inside is None and rows.weight.max() <= 1:  # the hessian counts the rows
+    if weights.are_ones:
         min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
     return Limits(
         score=int(options.score),
-        is_regression=task.target.classes is None,
-        has_gradients=task.target.has_gradients,
-        has_weightless=rows.inside is not None,
-        stops_at_pure=task.target.classes is not None and options.score == SQUARES,
+        is_regression=target.classes is None,
+        has_gradients=target.has_gradients,
+        has_weightless=weights.some_are_zero,
+        stops_at_pure=target.classes is not None and options.score == SQUARES,
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),
@@ -76,17 +102,16 @@ def limits_of(task: GrowTask, rows: TreeRows, root_hessian: int) -> Limits:
         needs_gain=bool(options.needs_gain),
         max_leaf_nodes=int(options.max_leaf_nodes),
         min_impurity_decrease=float(options.min_impurity_decrease),
-        gain_unit=gain_unit(options.score, task.target),
-        root_hessian=float(root_hessian),
+        gain_unit=gain_unit(options.score, target),
+        root_hessian=float(weights.root_hessian),
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
         max_value=float(options.regularisation.max_value),
     )
 
 
-def constraints_of(task: GrowTask) -> Constraints:
+def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
     """What the options say of single features."""
-    options, n_features = task.options, task.matrix.n_features
     interactions = options.interactions or ()
     groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
     for number, group in enumerate(interactions):
@@ -180,7 +205,7 @@ class TreeGrower:
     def __init__(self, task: GrowTask) -> None:
         self.task = task
         self.matrix = matrix_of(task.matrix)
-        self.constraints = constraints_of(task)
+        self.constraints = constraints_of(task.options, task.matrix.n_features)
         self._local = threading.local()
         values = task.target.values
         self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
@@ -195,7 +220,7 @@ class TreeGrower:
         task = self.task
         tree_rows = task.rows_of(tree)
         statistics = statistics_of(task, tree_rows)
-        limits = limits_of(task, tree_rows, int(tree_rows.weight.sum(dtype=np.int64)))
+        limits = limits_of(task.options, task.target, Weights.of(tree_rows))
         packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
         rows, scratch, channels = self._space()
         if channels is not None and limits.has_gradients:

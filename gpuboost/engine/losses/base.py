@@ -10,10 +10,10 @@ import numpy as np
 
 from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.order_statistics import Groups, OrderStatistics
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses.links import Link
+    from gpuboost.engine.order_statistics import OrderStatistics
 
 USER = -1  # the formula of a loss that a user brings
 BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
@@ -28,6 +28,25 @@ class Functions:
 
     pair: Callable[..., Any]
     value: Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Rows as a loss sees them: what they are, and what is predicted of them so far.
+
+    Attributes
+    ----------
+    y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+    raw : float64 (n, columns)
+    weights : float64 (n,) or None for ones
+    order : OrderStatistics
+        The functions of `engine.order_statistics`, or a backend's in their place.
+    """
+
+    y: np.ndarray
+    raw: np.ndarray
+    weights: np.ndarray | None = None
+    order: OrderStatistics = order_statistics
 
 
 def blocks(n: int) -> list[slice]:
@@ -55,11 +74,6 @@ class Loss:
     is_classifier: ClassVar[bool] = False
     sums_outputs: ClassVar[bool] = False
 
-    @property
-    def refit_level(self) -> np.ndarray | None:
-        """Level of the quantile that leaves take, of each column; None for Newton leaves."""
-        return None
-
     def check_target(self, y: np.ndarray) -> None:
         """Refuse targets that the loss has no value for.
 
@@ -68,46 +82,25 @@ class Loss:
         ValueError
         """
 
-    def baseline(
-        self,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Raw prediction of the best constant model: float64 (columns,)."""
         return self.link.forward(weighted_mean(as_columns(y), weights))
 
-    def round_parameter(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def round_parameter(self, rows: Predicted) -> np.ndarray:
         """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
         return np.zeros(self.columns)
 
-    def gradients(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        parameter: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradients and hessians times weights, float64 (n, columns) each.
-
-        Without ``parameter``, that of `round_parameter`.
-        """
-        if parameter is None:
-            parameter = self.round_parameter(y, raw, weights)
+    def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients and hessians times weights, float64 (n, columns) each."""
+        raw, weights = rows.raw, rows.weights
         g = np.empty(raw.shape)
         h = None if self.constant_hessian else np.empty(raw.shape)
-        for rows in blocks(len(raw)):
-            own_g, own_h = self._unweighted(y[rows], raw[rows], parameter)
-            weight = 1.0 if weights is None else weights[rows, None]
-            g[rows] = own_g * weight
+        for block in blocks(len(raw)):
+            own_g, own_h = self._unweighted(rows.y[block], raw[block], parameter)
+            weight = 1.0 if weights is None else weights[block, None]
+            g[block] = own_g * weight
             if h is not None:
-                h[rows] = own_h * weight
+                h[block] = own_h * weight
         if h is None:
             h = np.broadcast_to(1.0 if weights is None else weights[:, None], raw.shape)
         return g, h
@@ -116,20 +109,16 @@ class Loss:
         """Gradients and hessians of weight 1."""
         return self.functions.pair(as_columns(y), raw, parameter)
 
-    def row_losses(
-        self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray | None = None
-    ) -> np.ndarray:
+    def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Loss of each row, float64 (n,): the mean over its columns.
 
         In the units of scikit-learn's GradientBoosting: squared error and binary log loss are not
         halved as there gradients are (its HistGradientBoosting reports half of these two). Poisson,
         gamma and tweedie are half the deviance less its terms of y alone, as in both.
         """
-        if parameter is None:
-            parameter = self.round_parameter(y, raw)
-        found = np.empty(len(raw))
-        for rows in blocks(len(raw)):
-            found[rows] = self._values(y[rows], raw[rows], parameter)
+        found = np.empty(len(rows.raw))
+        for block in blocks(len(found)):
+            found[block] = self._values(rows.y[block], rows.raw[block], parameter)
         return found
 
     def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
@@ -140,33 +129,9 @@ class Loss:
             total = total + values[:, k]
         return total / float(self.columns)
 
-    def mean_loss(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        parameter: np.ndarray | None = None,
-    ) -> float:
+    def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
         """Weighted mean of `row_losses`, by sums that have no order."""
-        if parameter is None:
-            parameter = self.round_parameter(y, raw, weights)
-        return float(weighted_mean(self.row_losses(y, raw, parameter)[:, None], weights)[0])
-
-    def leaf_values(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None,
-        groups: Groups,
-        column: int,
-        parameter: np.ndarray,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
-        """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
-
-        Only losses that refit leaves have it.
-        """
-        raise NotImplementedError(f"the leaves of {self.name} are Newton steps")
+        return float(weighted_mean(self.row_losses(rows, parameter)[:, None], rows.weights)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
         """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""

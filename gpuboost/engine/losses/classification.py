@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpuboost.engine import gradients, order_statistics
+from gpuboost.engine import gradients
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import Functions, Loss
+from gpuboost.engine.losses.base import Functions, Loss, Predicted
 from gpuboost.engine.losses.links import HALF_LOGIT, LOGIT, SOFTMAX, Link, row_largest, row_weights
-from gpuboost.engine.order_statistics import OrderStatistics
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,11 @@ class MulticlassLogLoss(Loss):
     is_classifier: ClassVar[bool] = True
     sums_outputs: ClassVar[bool] = True
 
-    def round_parameter(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def round_parameter(self, rows: Predicted) -> np.ndarray:
         """K / (K - 1) for every class."""
         return np.full(self.columns, self.columns / (self.columns - 1.0))
 
-    def baseline(
-        self,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Logarithms of the classes' shares of the weight, less their mean."""
         shares = [
             weighted_mean((y == k).astype(np.float64)[:, None], weights)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpuboost.engine import gradients, order_statistics
+from gpuboost.engine import gradients
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import Functions, Loss, as_columns
+from gpuboost.engine.losses.base import Functions, Loss, Predicted, as_columns
 from gpuboost.engine.losses.links import IDENTITY, LOG, Link
-from gpuboost.engine.order_statistics import Groups, OrderStatistics, one_group
+from gpuboost.engine.order_statistics import one_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuboost.engine.order_statistics import Groups
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class SquaredError(Loss):
 
 
 @dataclass(frozen=True)
-class _OrderStatistic(Loss):
+class OrderStatisticLoss(Loss):
     """A loss whose best constant is a quantile, of the target and of the residuals in a leaf."""
 
     link: ClassVar[Link] = IDENTITY
@@ -41,45 +46,42 @@ class _OrderStatistic(Loss):
         """The median."""
         return np.full(self.columns, 0.5)
 
-    def baseline(
-        self,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Weighted quantile of each output, the midpoint where an interval is best."""
-        y = as_columns(y)
-        groups, integers = one_group(len(y)), order.integer_weights(weights, len(y))
-        outputs = [y[:, k % y.shape[1]] for k in range(self.columns)]
-        pairs = zip(outputs, self.refit_level, strict=True)
-        return np.concatenate(
-            [order.weighted_quantiles(output, integers, groups, level) for output, level in pairs]
-        )
+        start = Predicted(y, np.zeros((len(y), self.columns)), weights)
+        values = (self.residuals(start, k) for k in range(self.columns))
+        return _quantiles(start, values, self.refit_level)
 
     def leaf_values(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None,
-        groups: Groups,
-        column: int,
-        parameter: np.ndarray,
-        order: OrderStatistics = order_statistics,
+        self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
-        """Weighted quantile of the residuals of each leaf (Friedman 2001, algorithms 3 and 4)."""
-        residuals = self._residuals(y, raw, column)
-        level = float(self.refit_level[column])
-        integers = order.integer_weights(weights, len(y))
-        return order.weighted_quantiles(residuals, integers, groups, level)
+        """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-    def _residuals(self, y: np.ndarray, raw: np.ndarray, column: int) -> np.ndarray:
+        The weighted quantile of its residuals (Friedman 2001, algorithms 3 and 4).
+        """
+        integers = rows.order.integer_weights(rows.weights, len(rows.y))
+        level = float(self.refit_level[column])
+        return rows.order.weighted_quantiles(self.residuals(rows, column), integers, groups, level)
+
+    def residuals(self, rows: Predicted, column: int) -> np.ndarray:
         """Residuals of one column: (n,)."""
-        y = as_columns(y)
-        return y[:, column % y.shape[1]] - raw[:, column]
+        y = as_columns(rows.y)
+        return y[:, column % y.shape[1]] - rows.raw[:, column]
+
+
+def _quantiles(
+    rows: Predicted, columns: Iterable[np.ndarray], levels: Iterable[float]
+) -> np.ndarray:
+    """Quantile of each column, over all rows: float64 (columns,)."""
+    n, order = len(rows.y), rows.order
+    groups, integers = one_group(n), order.integer_weights(rows.weights, n)
+    pairs = zip(columns, levels, strict=True)
+    found = [order.weighted_quantiles(own, integers, groups, float(at)) for own, at in pairs]
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True)
-class AbsoluteError(_OrderStatistic):
+class AbsoluteError(OrderStatisticLoss):
     """abs(raw - y). L1 boosting; leaves are medians."""
 
     name: ClassVar[str] = "absolute_error"
@@ -90,7 +92,7 @@ class AbsoluteError(_OrderStatistic):
 
 
 @dataclass(frozen=True)
-class Huber(_OrderStatistic):
+class Huber(OrderStatisticLoss):
     """Square below, linear above the ``alpha`` quantile of the absolute residuals of a round."""
 
     alpha: float = 0.9
@@ -99,40 +101,23 @@ class Huber(_OrderStatistic):
     formula: ClassVar[int] = gradients.HUBER
     functions: ClassVar[Functions] = Functions(gradients.huber, gradients.huber_loss)
 
-    def round_parameter(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
-        groups, integers = one_group(len(y)), order.integer_weights(weights, len(y))
-        sizes = [np.abs(self._residuals(y, raw, k)) for k in range(self.columns)]
-        return np.concatenate(
-            [order.weighted_quantiles(size, integers, groups, self.alpha) for size in sizes]
-        )
+        sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
+        return _quantiles(rows, sizes, np.full(self.columns, self.alpha))
 
     def leaf_values(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None,
-        groups: Groups,
-        column: int,
-        parameter: np.ndarray,
-        order: OrderStatistics = order_statistics,
+        self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
         """Median, and the mean of what is left, cut off at delta (Friedman 2001, algorithm 4)."""
-        medians = super().leaf_values(y, raw, weights, groups, column, parameter, order)
-        residuals = self._residuals(y, raw, column)
-        integers = order.integer_weights(weights, len(y))
-        limit = float(parameter[column])
-        return medians + order.mean_of_clipped(residuals, integers, groups, medians, limit)
+        medians = super().leaf_values(rows, groups, column, parameter)
+        residuals, limit = self.residuals(rows, column), float(parameter[column])
+        integers = rows.order.integer_weights(rows.weights, len(rows.y))
+        return medians + rows.order.mean_of_clipped(residuals, integers, groups, medians, limit)
 
 
 @dataclass(frozen=True)
-class Quantile(_OrderStatistic):
+class Quantile(OrderStatisticLoss):
     """Pinball loss of one or several levels, a column each."""
 
     levels: tuple[float, ...] = (0.5,)
@@ -146,13 +131,7 @@ class Quantile(_OrderStatistic):
         """The levels."""
         return np.array(self.levels)
 
-    def round_parameter(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The levels."""
         return np.array(self.levels)
 
@@ -168,12 +147,7 @@ class _Positive(Loss):
         """Refuse negative targets, and zeros where they have no likelihood or nothing else is."""
         _check_positive(y, self.name, self.allows_zero)
 
-    def baseline(
-        self,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Logarithm of the weighted mean."""
         mean = weighted_mean(as_columns(y), weights)
         if not (mean > 0.0).all():
@@ -214,13 +188,7 @@ class Tweedie(_Positive):
     formula: ClassVar[int] = gradients.TWEEDIE
     functions: ClassVar[Functions] = Functions(gradients.tweedie, gradients.tweedie_loss)
 
-    def round_parameter(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power."""
         return np.full(self.columns, self.power)
 

@@ -7,11 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import Loss
+from gpuboost.engine.losses.base import Loss, Predicted
 from gpuboost.engine.losses.links import IDENTITY, Link
-from gpuboost.engine.order_statistics import OrderStatistics
 
 BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
@@ -36,12 +34,7 @@ class UserLoss(Loss):
     name: ClassVar[str] = "user"
     link: ClassVar[Link] = IDENTITY
 
-    def baseline(
-        self,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: OrderStatistics = order_statistics,
-    ) -> np.ndarray:
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """What the objective says, else zeros."""
         if not hasattr(self.objective, "baseline"):
             return np.zeros(self.columns)
@@ -53,14 +46,9 @@ class UserLoss(Loss):
             )
         return np.broadcast_to(found.reshape(-1), (self.columns,)).copy()
 
-    def gradients(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        parameter: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the objective returns, checked and times weights: float64 (n, columns) each."""
+        y, raw, weights = rows.y, rows.raw, rows.weights
         seen = self._seen(raw)
         if hasattr(self.objective, BOTH):
             both = getattr(self.objective, BOTH)(y, seen)
@@ -78,34 +66,27 @@ class UserLoss(Loss):
             )
         return (g, h) if weights is None else (g * weights[:, None], h * weights[:, None])
 
-    def row_losses(
-        self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray | None = None
-    ) -> np.ndarray:
+    def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """What the objective's ``loss`` returns; NaN if it has none."""
+        n = len(rows.raw)
         if not hasattr(self.objective, "loss"):
-            return raw[:, 0] * np.nan
-        found = self.objective.loss(y, self._seen(raw))
-        if getattr(found, "shape", None) != (len(raw),):
+            return rows.raw[:, 0] * np.nan
+        found = self.objective.loss(rows.y, self._seen(rows.raw))
+        if getattr(found, "shape", None) != (n,):
             raise ValueError(
-                f"{self._called('loss')} must return one value per row, shape ({len(raw)},), "
+                f"{self._called('loss')} must return one value per row, shape ({n},), "
                 f"got {_shape_of(found)}"
             )
         return found
 
-    def mean_loss(
-        self,
-        y: np.ndarray,
-        raw: np.ndarray,
-        weights: np.ndarray | None = None,
-        parameter: np.ndarray | None = None,
-    ) -> float:
+    def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
         """Weighted mean of `row_losses`; NaN if the objective has no ``loss``."""
         if not hasattr(self.objective, "loss"):
             return float("nan")
-        rows = self.row_losses(y, raw)
-        if isinstance(rows, np.ndarray):
-            return float(weighted_mean(rows.astype(np.float64)[:, None], weights)[0])
-        total = rows.mean() if weights is None else (rows * weights).sum() / weights.sum()
+        found, weights = self.row_losses(rows, parameter), rows.weights
+        if isinstance(found, np.ndarray):
+            return float(weighted_mean(found.astype(np.float64)[:, None], weights)[0])
+        total = found.mean() if weights is None else (found * weights).sum() / weights.sum()
         return float(total)
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
