@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,27 +19,28 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.adaboost_model import BoostedTrees, OneValueLabels, running_sums
 from gpuboost.estimators.adaboost_rounds import BOOSTING, ClassJudge, Rounds, ValueJudge
 from gpuboost.estimators.base_learners import checked_tree, taken_over
-from gpuboost.estimators.documentation import documented
+from gpuboost.estimators.documentation import documented, takes
 from gpuboost.estimators.fitted import Batch, FittedTrees
 from gpuboost.estimators.kinds import Classifier, Regressor, copy_result_to_host
 from gpuboost.estimators.labels import ClassLabels
 from gpuboost.estimators.many_trees import ManyTrees
 from gpuboost.estimators.settings import draw_seed, word_of
+from gpuboost.estimators.template import FitTemplate
 from gpuboost.estimators.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.estimators.adaboost_rounds import Judge
-    from gpuboost.estimators.base import Prepared
     from gpuboost.estimators.settings import Machine
+    from gpuboost.estimators.template import Prepared
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
 LEAVES_AT_A_TIME = 2**22  # values of which medians are taken together
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdaBoost(ManyTrees):
+class AdaBoost(ManyTrees, FitTemplate):
     """What AdaBoost for classification and for regression shares."""
 
     estimator: Any = field(default=None, kw_only=False)
@@ -78,9 +80,9 @@ class AdaBoost(ManyTrees):
 
     # ---- the steps of a fit ----------------------------------------------------------------------
 
+    @abstractmethod
     def _judge(self, prepared: Prepared, learning_rate: float) -> Judge:
         """What the rounds are judged by."""
-        raise NotImplementedError
 
     def _class_factor_of(self, labels: Any) -> np.ndarray | None:
         """Class weights of the trees."""
@@ -114,14 +116,9 @@ class AdaBoost(ManyTrees):
 
     # ---- a fitted model --------------------------------------------------------------------------
 
+    @takes("X", "y", "sample_weight")
     def staged_score(self, X: Any, y: Any, sample_weight: Any = None) -> Iterator[float]:
         """`score` after each round.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
 
         Yields
         ------
@@ -132,9 +129,9 @@ class AdaBoost(ManyTrees):
         for found in self.staged_predict(X):
             yield float(metric(y, copy_result_to_host(found), sample_weight=weight))
 
+    @abstractmethod
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round."""
-        raise NotImplementedError
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -184,12 +181,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             bound = bounds[t] = bound * normaliser
         return {**super()._further_facts(model, prepared), "training_error_bound_": bounds}
 
+    @takes("X")
     def decision_function(self, X: Any) -> np.ndarray:
         """Votes of the trees.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -201,12 +195,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         votes = self._run(X, BoostedTrees.decision)
         return votes[:, 0] if self.n_classes_ == 2 else votes
 
+    @takes("X")
     def predict(self, X: Any) -> np.ndarray:
         """Class with most votes, the first of equals.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -215,12 +206,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         return self._class_of(self.decision_function(X))
 
+    @takes("X")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class: softmax of the votes divided by n_classes - 1.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -228,12 +216,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         return self._shares_of(self.decision_function(X))
 
+    @takes("X")
     def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
         """`decision_function` after each round.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Yields
         ------
@@ -248,12 +233,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
                 staged = total / weight
                 yield staged[:, 0] if self.n_classes_ == 2 else staged
 
+    @takes("X")
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Yields
         ------
@@ -261,12 +243,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         yield from map(self._class_of, self.staged_decision_function(X))
 
+    @takes("X")
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
         """`predict_proba` after each round.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Yields
         ------
@@ -317,12 +296,9 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         word_of("loss", self.loss, adaboost.LOSSES)
         return super()._batch(labels, weights, n_features, before)
 
+    @takes("X")
     def predict(self, X: Any) -> np.ndarray:
         """Weighted median of the trees' values.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -330,12 +306,9 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         """
         return self._median(self._leaves(X), self._ensemble.n_trees)
 
+    @takes("X")
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Yields
         ------

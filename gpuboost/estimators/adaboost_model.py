@@ -21,7 +21,7 @@ from gpuboost.estimators.labels import ValueLabels
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.estimators.adaboost_rounds import Round
-    from gpuboost.estimators.base import Prepared
+    from gpuboost.estimators.template import Prepared
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import Target, TreeRows
     from gpuboost.engine.tree import Tree
-    from gpuboost.estimators.base import Prepared
     from gpuboost.estimators.settings import Machine
+    from gpuboost.estimators.template import Prepared
 
 BOOSTING: dict[str, Callable[..., TreeRows]] = {
     "reweighting": adaboost.reweighted_rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -18,7 +19,7 @@ from gpuboost.estimators.boosting_options import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting_reading import Given, read_fit
 from gpuboost.estimators.boosting_start import raw_of_init, read_offset, starting_at
 from gpuboost.estimators.boosting_texts import OF_CLASSIFIER, OF_REGRESSOR
-from gpuboost.estimators.documentation import documented
+from gpuboost.estimators.documentation import OF_A_FIT, documented, takes
 from gpuboost.estimators.growing import memory_advice
 from gpuboost.estimators.kinds import Classifier, Regressor
 from gpuboost.estimators.many_trees import ManyTrees
@@ -76,12 +77,13 @@ class GradientBoosting(ManyTrees):
 
     _model: ClassVar[Any] = None
 
+    @abstractmethod
     def _make_loss(self, labels: Any) -> Loss:
         """The loss for these labels."""
-        raise NotImplementedError
 
     # ---- fit -----------------------------------------------------------------------------------
 
+    @takes("X", "y", "sample_weight", told=OF_A_FIT)
     def fit(
         self,
         X: Any,
@@ -96,12 +98,6 @@ class GradientBoosting(ManyTrees):
 
         Parameters
         ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-            NaN is missing. Categories are features of a categorical type, see
-            ``categorical_features``.
-        y : array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)
-        sample_weight : array-like of shape (n_samples,), optional
-            Rows of weight 0 are not in the model.
         monitor : callable, optional
             Called after each round with its number, this estimator and the facts of the fit; if it
             returns true, the fit ends.
@@ -245,14 +241,9 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
             return user_loss(self.loss, n_outputs)
         return make_loss(self.loss, n_outputs=n_outputs, alpha=self.alpha, power=self.tweedie_power)
 
+    @takes("X", "offset")
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Predicted values.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,), optional
-            As given to `fit`.
 
         Returns
         -------
@@ -287,14 +278,9 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
             return user_loss(self.loss, 1 if n_classes <= 2 else n_classes)
         return make_loss(self.loss, n_classes=n_classes)
 
+    @takes("X", "offset")
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Raw predictions.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            As given to `fit`.
 
         Returns
         -------
@@ -306,14 +292,9 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         """Raw predictions after each round; see `decision_function`."""
         return map(_of_one_column, self._staged_raw(X, offset))
 
+    @takes("X", "offset")
     def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Probability of each class.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            As given to `fit`.
 
         Returns
         -------
@@ -325,14 +306,9 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         """Probabilities after each round; see `predict_proba`."""
         return (by_link(self._probabilities, raw) for raw in self._staged_raw(X, offset))
 
+    @takes("X", "offset")
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Most probable class of each row, the first of equals.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        offset : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            As given to `fit`.
 
         Returns
         -------
@@ -356,12 +332,9 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
             return found if found.ndim == 2 else np.column_stack([1.0 - found, found])
         return (LOGIT if raw.shape[1] == 1 else SOFTMAX).inverse(raw)
 
+    @takes("X")
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------

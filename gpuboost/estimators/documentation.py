@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import fields
 from inspect import cleandoc
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # name -> (type, text), in the order in which they are told
 PARAMETERS = {
@@ -231,11 +235,67 @@ def _example(estimator: type) -> str:
     )
 
 
+SECTION = "Parameters\n----------"
+# What methods take, as their docstrings tell it.
+TAKEN = {
+    "X": "array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)",
+    "y": "array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)",
+    "sample_weight": "array-like of shape (n_samples,), optional",
+    "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional",
+    "check_input": "bool, default=True",
+}
+OF_A_FIT = {
+    "X": "NaN is missing. Categories are features of a categorical type, see\n"
+    "``categorical_features``.",
+    "sample_weight": "Rows of weight 0 are not in the model.",
+}
+OF_ANY = {
+    "offset": "As given to `fit`.",
+    "check_input": "As in scikit-learn's signature; input is checked either way.",
+}
+
+
+def takes(*names: str, told: Mapping[str, str] | None = None) -> Callable[[Method], Method]:
+    """Method decorator: put what it takes into its docstring, before what it returns.
+
+    Parameters
+    ----------
+    *names : str
+        Of `TAKEN`.
+    told : mapping of str to str, optional
+        What is said of some of them beside.
+    """
+    parameters = "\n".join(_lines(name, told or {}) for name in names)
+
+    def fill_in(method: Method) -> Method:
+        method.__doc__ = _with_parameters(method.__doc__, parameters)
+        return method
+
+    return fill_in
+
+
+def _lines(name: str, told: Mapping[str, str]) -> str:
+    text = told.get(name) or OF_ANY.get(name)
+    first = f"{name} : {TAKEN[name]}"
+    return f"{first}\n{indent(text, '    ')}" if text else first
+
+
+def _with_parameters(text: str | None, parameters: str) -> str | None:
+    """A docstring with more parameters, told before its own, and before what is returned."""
+    if text is None:  # python -OO
+        return None
+    text = cleandoc(text)
+    if SECTION not in text:
+        found = re.search(r"\n\n(Returns|Yields)\n", text)
+        place = found.start() if found else len(text)
+        text = f"{text[:place]}\n\n{SECTION}{text[place:]}"
+    return text.replace(SECTION, f"{SECTION}\n{parameters}", 1)
+
+
 def with_check_input(method: Callable[..., object]) -> str | None:
     """Docstring of a method of all estimators for trees, which have one parameter more."""
     if method.__doc__ is None:  # python -OO
         return None
     text = cleandoc(method.__doc__)
     place = text.index("\n\nReturns")
-    told = "check_input : bool, default=True\n    As in scikit-learn's signature; input is "
-    return text[:place] + "\n" + told + "checked either way." + text[place:]
+    return f"{text[:place]}\n{_lines('check_input', {})}{text[place:]}"

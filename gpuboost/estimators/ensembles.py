@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,15 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean, integer_at_least, thread_count
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.estimators.base import Prepared
 from gpuboost.estimators.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.many_trees import ManyTrees
 from gpuboost.estimators.out_of_bag import out_of_bag_means
 from gpuboost.estimators.settings import draw_seed
+from gpuboost.estimators.template import FitTemplate, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeEnsemble(ManyTrees):
+class TreeEnsemble(ManyTrees, FitTemplate):
     """Many trees, each over rows of its own."""
 
     bootstrap: bool = True
@@ -32,9 +33,9 @@ class TreeEnsemble(ManyTrees):
 
     # ---- what forests and bagging say ----------------------------------------------------------
 
+    @abstractmethod
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
         """How rows are drawn for a tree, and how many."""
-        raise NotImplementedError
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
         """How features are drawn for a tree; None: it sees all."""

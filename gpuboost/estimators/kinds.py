@@ -16,6 +16,7 @@ from gpuboost.data.arrays import (
     working_on,
 )
 from gpuboost.data.validation import check_class_weight
+from gpuboost.estimators.documentation import takes
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
@@ -33,12 +34,9 @@ class Classifier(ClassifierMixin):
     _labels: ClassVar[Any] = ClassLabels
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
+    @takes("X")
     def predict_proba(self: Any, X: Any) -> np.ndarray:
         """Probability of each class.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -54,12 +52,9 @@ class Classifier(ClassifierMixin):
         with working_on(shares), np.errstate(divide="ignore"):
             return array_module(shares).log(shares)
 
+    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row, the first of equals.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -76,14 +71,9 @@ class Classifier(ClassifierMixin):
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)
 
+    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------
@@ -142,12 +132,9 @@ class Regressor(RegressorMixin):
 
     _labels: ClassVar[Any] = ValueLabels
 
+    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Mean over the trees of the value of a row's leaf.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -157,14 +144,9 @@ class Regressor(RegressorMixin):
         with working_on(values):
             return values[:, 0] if self.n_outputs_ == 1 else values
 
+    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, the mean over outputs.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------

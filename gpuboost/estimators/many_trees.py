@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import root_key
 from gpuboost.estimators.base import TreeModel
+from gpuboost.estimators.documentation import takes
 from gpuboost.estimators.fitted import Batch, FittedTrees, select_bins, select_columns
 from gpuboost.estimators.settings import feature_count
 from gpuboost.estimators.tree_view import node_paths
@@ -32,9 +34,9 @@ class ManyTrees(TreeModel):
     if TYPE_CHECKING:
         n_estimators: int
 
+    @abstractmethod
     def _empty_tree(self) -> SingleTree:
         """A tree estimator with the parameters of the trees."""
-        raise NotImplementedError
 
     def _model_to_extend(self) -> FittedTrees | None:
         """The model that a warm start, where there is that choice, adds trees to."""
@@ -52,12 +54,9 @@ class ManyTrees(TreeModel):
             )
         return self._model
 
+    @takes("X")
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------
@@ -65,12 +64,9 @@ class ManyTrees(TreeModel):
         """
         return self._leaves(X)
 
+    @takes("X")
     def decision_path(self, X: Any) -> tuple[csr_matrix, np.ndarray]:
         """Nodes that each row passes.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
 
         Returns
         -------

@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.estimators.base import Prepared, TreeModel
-from gpuboost.estimators.documentation import documented, with_check_input
+from gpuboost.estimators.base import TreeModel
+from gpuboost.estimators.documentation import OF_A_FIT, documented, takes, with_check_input
 from gpuboost.estimators.fitted import Batch, FittedTrees
 from gpuboost.estimators.kinds import Classifier, Regressor
 from gpuboost.estimators.settings import draw_seed
+from gpuboost.estimators.template import FitTemplate, Prepared
 from gpuboost.estimators.tree_view import TreeView, node_paths
 from gpuboost.estimators.views import ModelView
 
@@ -45,7 +46,7 @@ class TreeParameters(TreeModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SingleTree(TreeParameters):
+class SingleTree(TreeParameters, FitTemplate):
     """What single trees share."""
 
     splitter: str = "best"
@@ -70,19 +71,9 @@ class SingleTree(TreeParameters):
         n_classes = getattr(self, "n_classes_", 1)
         return TreeView(self._ensemble.trees[0], self._model.schema, n_classes)
 
+    @takes("X", "y", "sample_weight", "check_input", told=OF_A_FIT)
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         """Grow the tree.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-            NaN is missing. Categories are features of a categorical type, see
-            ``categorical_features``.
-        y : array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)
-        sample_weight : array-like of shape (n_samples,), optional
-            Rows of weight 0 are not in the model.
-        check_input : bool, default=True
-            As in scikit-learn's signature; input is checked either way.
 
         Returns
         -------
@@ -111,14 +102,9 @@ class SingleTree(TreeParameters):
         """Number of leaves."""
         return self.tree_.n_leaves
 
+    @takes("X", "check_input")
     def apply(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Leaf of each row.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        check_input : bool, default=True
-            As in scikit-learn's signature; input is checked either way.
 
         Returns
         -------
@@ -130,14 +116,9 @@ class SingleTree(TreeParameters):
         with working_on(leaves):
             return leaves[:, 0]
 
+    @takes("X", "check_input")
     def decision_path(self, X: Any, check_input: bool = True) -> csr_matrix:
         """Nodes that each row passes.
-
-        Parameters
-        ----------
-        X : array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)
-        check_input : bool, default=True
-            As in scikit-learn's signature; input is checked either way.
 
         Returns
         -------

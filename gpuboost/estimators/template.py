@@ -1,0 +1,154 @@
+"""How the trees of a model are fitted: the steps that all estimators but boosting have."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from gpuboost.backends.choice import choose_backend, growth_work
+from gpuboost.backends.device_arrays import adopt_features, adopt_targets
+from gpuboost.data.binning import BinnedMatrix
+from gpuboost.data.validation import check_flush_to_zero
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.estimators.base import TreeModel
+from gpuboost.estimators.constraints import with_monotonic
+from gpuboost.estimators.documentation import OF_A_FIT, takes
+from gpuboost.estimators.fitted import FittedTrees
+from gpuboost.estimators.growing import GrowPlan, grow_trees, memory_advice
+from gpuboost.estimators.reading import (
+    read_targets,
+    read_training,
+    where_they_are,
+)
+from gpuboost.estimators.settings import (
+    Machine,
+    machine_of,
+    tree_options,
+)
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.estimators.fitted import Batch
+    from gpuboost.estimators.labels import ClassLabels, ValueLabels
+
+    Labels = ClassLabels | ValueLabels
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that is known before the first tree grows."""
+
+    schema: FeatureSchema
+    matrix: BinnedMatrix
+    labels: Labels
+    plan: GrowPlan
+    backend: Backend
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FitTemplate(TreeModel):
+    """A model whose trees one plan says all about, before the first of them grows."""
+
+    _in_turn: ClassVar[bool] = False  # whether each tree waits for the one before
+
+    # ---- what a kind of estimator says -------------------------------------------------------
+
+    def _balance(self, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree is to balance the classes of the rows it draws."""
+        return None
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """What multiplies the draws of a row in every tree that draws it."""
+        return None
+
+    @abstractmethod
+    def _batch(
+        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
+    ) -> Batch:
+        """Which trees grow, and which rows and features each of them sees."""
+
+    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
+        """Fitted attributes beyond those that all estimators have."""
+        return {}
+
+    # ---- fit -----------------------------------------------------------------------------------
+
+    @takes("X", "y", "sample_weight", told=OF_A_FIT)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Grow the trees.
+
+        Returns
+        -------
+        self
+        """
+        with memory_advice():
+            facts = self._fitted_facts(X, y, sample_weight)
+        self._adopt(facts)
+        return self
+
+    def _fitted_facts(self, X: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
+        """Run a fit; its result is the fitted attributes."""
+        check_flush_to_zero()
+        machine, before = machine_of(self), self._model_to_extend()
+        prepared = self._prepare(X, y, sample_weight, machine, before)
+        model = self._grown_model(prepared, machine, before)
+        facts = {
+            "_model": model,
+            "_binning": (self.max_bins, self.categorical_features),
+            "n_features_in_": prepared.matrix.n_features,
+            "device_": prepared.backend.name,
+            **prepared.labels.attributes(),
+            **self._further_facts(model, prepared),
+        }
+        if prepared.schema.names is not None:
+            facts["feature_names_in_"] = prepared.schema.names
+        return facts
+
+    def _grown_model(
+        self, prepared: Prepared, machine: Machine, before: FittedTrees | None
+    ) -> FittedTrees:
+        """Grow the trees, after those of a model that is extended."""
+        matrix, batch = prepared.matrix, prepared.plan.batch
+        grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        ensemble = Ensemble.of(chain(before.ensemble.trees if before else (), grown))
+        batch = replace(batch, sampler=batch.sampler.drawing_only())
+        batches = (*before.batches, batch) if before else (batch,)
+        return FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, machine: Machine, before: FittedTrees | None
+    ) -> Prepared:
+        """Read, check and bin; columns made from X are given up here, before trees grow."""
+        X, device = adopt_features(X, machine.device)
+        table = read_training(X, self, before)
+        y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
+        n_samples, n_features = table.shape
+        with where_they_are(y, sample_weight):
+            labels, own_weights = read_targets(self._labels, y, sample_weight, n_samples)
+            if before is not None:
+                self._check_same_labels(labels)
+            batch = self._batch(labels, self._weights(labels, own_weights), n_features, before)
+            seen = n_features if batch.feature_draw is None else batch.feature_draw.count
+            options = tree_options(self._tree, n_samples, seen, labels.criteria)
+            options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
+            target = labels.target(batch.sampler)
+        n_rounds, at_once = (len(batch.trees), 1) if self._in_turn else (1, len(batch.trees))
+        size = n_samples, min(options.max_features, seen), at_once, options.max_depth
+        work = growth_work(*size, target.n_channels).repeated(n_rounds)
+        backend = choose_backend(device, work)
+        matrix = table.bin(own_weights, backend, machine.n_threads)
+        return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
+
+    def _check_same_labels(self, labels: Labels) -> None:
+        """Trees that a warm start adds must have the leaves of those there are."""
+        for name, value in labels.attributes().items():
+            if not np.array_equal(getattr(self, name), value):
+                raise ValueError(
+                    f"with warm_start, y must have the same {name} as before, "
+                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
+                )
