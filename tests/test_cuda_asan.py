@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 GROW = """
+from gpuboost.data.bins import BinRule
 from gpuboost.backends.cuda import small
 from tests.shim_runtime import ShimRuntime
 from tests.test_cuda_levels import assert_equal_trees, small_problems
@@ -44,7 +45,7 @@ for dtype in (np.float32, np.float64):
     y = (X[:, 4] % 3).astype(int)
     model = RandomForestClassifier(5, device="numpy", categorical_features=[4], random_state=0)
     trees = model.fit(X, y)._model.ensemble
-    backend.fit_bins(X, np.arange(5) == 4, 30, None, 1)
+    backend.fit_bins(X, BinRule(np.arange(5) == 4, 30), 1)
     columns = np.asfortranarray(X)
     assert (backend.predict(trees, columns, 1).argmax(axis=1) == model.predict(X)).all()
     assert (backend.apply(trees, columns, 1) == model.apply(X)).all()

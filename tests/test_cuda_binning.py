@@ -13,7 +13,7 @@ from gpuboost.backends.cuda import binning, features
 from gpuboost.backends.cuda.edges import values_of
 from gpuboost.backends.cuda.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.data.bins import BinMapper, BinnedMatrix
+from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import Machine
@@ -114,7 +114,8 @@ def assert_equal_binning(
     """Bins and codes of X (as ``given`` to the device) equal the reference's."""
     kinds = np.zeros(X.shape[1], dtype=bool) if kinds is None else kinds
     expected = fit_bin_mapper(X, kinds, max_bins, weights)
-    found = binning.fit_bins(runtime, X if given is None else given, kinds, max_bins, weights)
+    rule = BinRule(kinds, max_bins, weights)
+    found = binning.fit_bins(runtime, X if given is None else given, rule)
     assert_same_bins(found.mapper, expected)
     assert_same_codes(runtime, found, bin_columns(X, expected))
     return expected

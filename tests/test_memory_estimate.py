@@ -23,6 +23,7 @@ from gpuboost.backends.cuda.memory import (
     trees_at_once,
 )
 from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
+from gpuboost.data.bins import BinRule
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.scores import ENTROPY
 from gpuboost.engine.spec import GrowTask
@@ -202,7 +203,8 @@ def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, n_features)).astype(dtype)
     weights = rng.uniform(0.5, 1, len(X)) if weighted else None
-    fit_bins(TrackedRuntime(), X, np.zeros(n_features, dtype=bool), 255, weights)
+    rule = BinRule(np.zeros(n_features, dtype=bool), weights=weights)
+    fit_bins(TrackedRuntime(), X, rule)
     foretold = binning_peak(n_features, len(X), X.itemsize, weighted)
     assert abs(foretold / meter.peak - 1) < 0.05
 

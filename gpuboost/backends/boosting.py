@@ -27,7 +27,7 @@ from gpuboost.engine.sampling import ALL_ROWS, whole_weights
 from gpuboost.engine.spec import GrowTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuboost.backends.host import HostBackend
     from gpuboost.data.binning import BinnedMatrix
@@ -116,21 +116,9 @@ class HostBooster:
     def rows_of_round(self, number: int) -> np.ndarray | None:
         """Rows that the trees of a round are grown on: bool (n,), None for all."""
         if self._drawn[0] != number:
-            self._drawn = number, self._draw(number)
+            draw = self.task.sampler.draw_counts
+            self._drawn = number, rows_with_weight(self.task, number, draw)
         return self._drawn[1]
-
-    def _draw(self, number: int) -> np.ndarray | None:
-        weights, sampler = self.task.train.weights, self.task.sampler
-        inside = None if weights is None or (weights > 0).all() else weights > 0
-        if sampler.method == ALL_ROWS:
-            return inside
-        inside = (sampler.draw_counts(number) > 0) & (True if inside is None else inside)
-        if not inside.any():
-            raise ValueError(
-                f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
-                "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
-            )
-        return inside
 
     def scale(self, made: Gradients) -> Scale:
         """Exponents of the round's integers."""
@@ -197,3 +185,23 @@ class HostBooster:
             return np.ones(len(train.raw), dtype=np.int32)
         whole, unit = whole_weights(train.weights)
         return whole if unit == 1.0 else None
+
+
+def rows_with_weight(
+    task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
+) -> np.ndarray | None:
+    """Rows of a round that weigh something: bool (n,), None for all.
+
+    ``draw`` says how often, or whether, the round draws each row; it is not asked if it draws all.
+    """
+    weights, sampler = task.train.weights, task.sampler
+    inside = None if weights is None or (weights > 0).all() else weights > 0
+    if sampler.method == ALL_ROWS:
+        return inside
+    inside = (draw(number) > 0) & (True if inside is None else inside)
+    if not inside.any():
+        raise ValueError(
+            f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
+            "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
+        )
+    return inside

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpuboost.backends.protocol import Booster
-    from gpuboost.data.binning import BinMapper, BinnedMatrix
+    from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
@@ -42,16 +42,10 @@ class HostBackend(ABC):
         """Start a fit of gradient boosting."""
         return HostBooster(self, task)
 
-    def fit_bins(
-        self,
-        X: np.ndarray,
-        is_categorical: np.ndarray,
-        max_bins: int,
-        weights: np.ndarray | None,
-        n_threads: int,
-    ) -> BinnedMatrix:
+    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F) and code it."""
-        mapper = fit_bin_mapper(X, is_categorical, max_bins, weights, n_threads)
+        given = (rule.is_categorical, rule.max_bins, rule.weights)
+        mapper = fit_bin_mapper(X, *given, n_threads)
         return self.bin(X, mapper, n_threads)
 
     def sum_left_out(

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from gpuboost.data.binning import BinMapper, BinnedMatrix
+    from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
@@ -102,14 +102,7 @@ class Backend(Protocol):
 
     name: str
 
-    def fit_bins(
-        self,
-        X: np.ndarray,
-        is_categorical: np.ndarray,
-        max_bins: int,
-        weights: np.ndarray | None,
-        n_threads: int,
-    ) -> BinnedMatrix:
+    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from gpuboost.engine.numerics import midpoint
 
-from .bins import MAX_BINS, BinMapper, BinnedMatrix, round_down_to_float32
+from .bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule, round_down_to_float32
 from .quantiles import Floats, distinct_values, limit_heavy, quantile_cuts, weighted_rows
 
 __all__ = [
     "MAX_BINS",
     "BinMapper",
+    "BinRule",
     "BinnedMatrix",
     "ColumnBins",
     "assemble_mapper",

@@ -24,6 +24,24 @@ MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so co
 
 
 @dataclass(frozen=True, eq=False)
+class BinRule:
+    """What bins of a matrix are learnt by.
+
+    Attributes
+    ----------
+    is_categorical : ndarray of bool of shape (n_features,)
+    max_bins : int
+        Value bins of a feature of numbers at most.
+    weights : ndarray of float64 of shape (n_samples,), optional
+        Edges are quantiles of rows that weigh so much; of a GPU too where the backend is one.
+    """
+
+    is_categorical: NDArray[np.bool_]
+    max_bins: int = MAX_BINS
+    weights: Any = None
+
+
+@dataclass(frozen=True, eq=False)
 class BinMapper:
     """The bins of every feature, as learnt from training data.
 

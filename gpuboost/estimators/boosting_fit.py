@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.model_selection import train_test_split
 
-from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.rounds import BoostTask, RowSet
@@ -26,6 +25,7 @@ from gpuboost.estimators.boosting_stopping import (
 )
 from gpuboost.estimators.fitted import Batch, FeatureDraw
 from gpuboost.estimators.growing import with_progress
+from gpuboost.estimators.many_trees import check_growing
 from gpuboost.estimators.metrics import read_metrics
 from gpuboost.estimators.settings import draw_seed
 
@@ -114,24 +114,32 @@ class BoostingFit:
         return mask
 
     @cached_property
-    def train(self) -> RowSet:
-        """The rows that trees are grown on: those held out have weight 0."""
-        data = self.data
-        weights = data.weights
-        if self.held_out is not None:
-            ones = np.ones(len(data.y)) if weights is None else weights
-            weights = np.where(self.held_out, 0.0, ones)
-        constant = self._baseline(weights)
-        raw = self._so_far(data.matrix, starting_at(len(data.y), constant, data.beside))
-        return RowSet(data.matrix, data.y, weights, raw)
+    def weights(self) -> np.ndarray | None:
+        """Of the rows that trees are grown on: those held out have weight 0."""
+        if self.held_out is None:
+            return self.data.weights
+        return np.where(self.held_out, 0.0, self._given_weights)
 
-    def _baseline(self, weights: np.ndarray | None) -> np.ndarray:
-        """The constant that boosting starts from: float64 (columns,)."""
+    @property
+    def _given_weights(self) -> np.ndarray:
+        """The user's, held out or not; ones where there are none."""
+        return np.ones(len(self.data.y)) if self.data.weights is None else self.data.weights
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """What boosting starts from beside offsets and ``init``: float64 (columns,)."""
         if self.before is not None:
             return self.before.baseline
         if self.estimator.init is not None:
             return np.zeros(self.loss.columns)
-        return baseline(self.loss, self.data.y, weights, self.data.beside)
+        return baseline(self.loss, self.data.y, self.weights, self.data.beside)
+
+    @cached_property
+    def train(self) -> RowSet:
+        """The rows that trees are grown on."""
+        data = self.data
+        start = starting_at(len(data.y), self.constant, data.beside)
+        return RowSet(data.matrix, data.y, self.weights, self._so_far(data.matrix, start))
 
     def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
         """Raw predictions with the rounds that a warm start goes on from."""
@@ -143,14 +151,12 @@ class BoostingFit:
     def followed(self) -> list[Followed]:
         """Rows that metrics are taken of, and which metrics."""
         metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
-        train, sets = self.train, []
+        sets = []
         if self.held_out is not None:
-            data = self.data
-            ones = np.ones(len(data.y)) if data.weights is None else data.weights
-            own = replace(train, weights=np.where(self.held_out, ones, 0.0))
-            sets.append(("validation", own))
+            weights = np.where(self.held_out, self._given_weights, 0.0)
+            sets.append(("validation", replace(self.train, weights=weights)))
         for i, rows in enumerate(self.data.evaluated):
-            raw = self._so_far(rows.data, rows.raw + self._baseline(train.weights))
+            raw = self._so_far(rows.data, rows.raw + self.constant)
             sets.append((f"validation_{i}", replace(rows, raw=raw)))
         return [Followed(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
 
@@ -198,7 +204,7 @@ class BoostingFit:
         callbacks, stopping = read_callbacks(self.estimator.callbacks), self._early_stopping()
         first = 0 if self.before is None else self.before.n_rounds
         n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
-        check_more_rounds(n_rounds, first)
+        check_growing(n_rounds, first, "rounds")
         for number in with_progress(range(first, n_rounds), n_rounds - first, self.machine.verbose):
             rate = rates(number)
             self._round(booster, number, rate)
@@ -230,8 +236,7 @@ class BoostingFit:
         inside = booster.rows_of_round(number)
         if self.sampler.method == ALL_ROWS or inside is None:
             return None, None
-        weights = self.train.weights
-        weights = np.ones(len(self.data.y)) if weights is None else weights
+        weights = self._given_weights if self.weights is None else self.weights
         rest = np.where(inside, 0.0, weights)
         return np.where(inside, weights, 0.0), rest if rest.any() else None
 
@@ -258,18 +263,7 @@ class BoostingFit:
             self.data.schema,
             (*(() if self.before is None else self.before.batches), batch),
             self.loss,
-            self._baseline(self.train.weights),
+            self.constant,
             task.trees_per_round,
             self.data.init,
         )
-
-
-def check_more_rounds(n_rounds: int, first: int) -> None:
-    """A warm start can only add rounds."""
-    if n_rounds < first:
-        raise ValueError(
-            f"n_estimators={n_rounds} must be larger or equal to the {first} rounds there are when "
-            "warm_start=True; raise it, or fit with warm_start=False"
-        )
-    if n_rounds == first:
-        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean, integer_at_least, thread_count
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitted import Batch, FeatureDraw, FittedTrees
-from gpuboost.estimators.many_trees import ManyTrees
+from gpuboost.estimators.many_trees import ManyTrees, check_growing
 from gpuboost.estimators.out_of_bag import out_of_bag_means
 from gpuboost.estimators.settings import draw_seed
 from gpuboost.estimators.template import FitTemplate, Prepared
@@ -59,7 +58,7 @@ class TreeEnsemble(ManyTrees, FitTemplate):
         seed, bits = self._seed(before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
-        check_growing(n_trees, first)
+        check_growing(n_trees, first, "trees")
         return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))
 
     def _seed(self, before: FittedTrees | None) -> int:
@@ -102,17 +101,6 @@ def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
     if sampler.method == ALL_ROWS:
         return rows
     return np.repeat(rows, sampler.copied_to_host.draw_counts(tree))
-
-
-def check_growing(n_trees: int, n_before: int) -> None:
-    """A warm start can only add trees."""
-    if n_trees < n_before:
-        raise ValueError(
-            f"n_estimators={n_trees} must be larger or equal to the {n_before} trees there are "
-            "when warm_start=True; raise it, or fit with warm_start=False"
-        )
-    if n_trees == n_before:
-        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")
 
 
 def check_enough_rows(n_draws: int, n_rows: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import root_key
@@ -124,3 +125,14 @@ class ManyTrees(TreeModel):
 
     def __iter__(self) -> Iterator[SingleTree]:
         return iter(self.estimators_)
+
+
+def check_growing(n_asked: int, n_before: int, what: str) -> None:
+    """A warm start can only add to the trees, or rounds, there are."""
+    if n_asked < n_before:
+        raise ValueError(
+            f"n_estimators={n_asked} must be larger or equal to the {n_before} {what} there are "
+            "when warm_start=True; raise it, or fit with warm_start=False"
+        )
+    if n_asked == n_before:
+        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gpuboost.data.arrays import beside, is_cupy_array, working_on
-from gpuboost.data.binning import BinnedMatrix
+from gpuboost.data.binning import BinnedMatrix, BinRule
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features, check_same_length, check_weights
@@ -50,8 +50,8 @@ class Table:
         assert self.columns is not None
         if self.mapper is not None:
             return backend.bin(self.columns, self.mapper, n_threads)
-        kinds = self.schema.is_categorical
-        return backend.fit_bins(self.columns, kinds, self.max_bins, weights, n_threads)
+        rule = BinRule(self.schema.is_categorical, self.max_bins, weights)
+        return backend.fit_bins(self.columns, rule, n_threads)
 
 
 def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:

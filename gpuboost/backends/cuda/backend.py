@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.protocol import Booster
-    from gpuboost.data.bins import BinMapper, BinnedMatrix
+    from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
@@ -33,19 +33,12 @@ class CudaBackend:
         self.runtime = runtime
         self.name = runtime.name
 
-    def fit_bins(
-        self,
-        X: np.ndarray,
-        is_categorical: np.ndarray,
-        max_bins: int,
-        weights: np.ndarray | None,
-        n_threads: int,
-    ) -> BinnedMatrix:
+    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F) and code it."""
         from gpuboost.backends.cuda.binning import fit_bins
 
         with self.runtime.active():
-            return fit_bins(self.runtime, X, is_categorical, max_bins, weights)
+            return fit_bins(self.runtime, X, rule)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""

@@ -15,7 +15,7 @@ from gpuboost.data.quantiles import weighted_rows
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.features import DeviceFeatures
     from gpuboost.backends.cuda.runtime import Runtime
-    from gpuboost.data.bins import BinMapper
+    from gpuboost.data.bins import BinMapper, BinRule
     from gpuboost.engine.frontier import Array
 
 ROWS_PER_BLOCK = 4096  # over which a block's copy of the edges is shared
@@ -24,39 +24,26 @@ ROWS_PER_BLOCK = 4096  # over which a block's copy of the edges is shared
 LEARNING_BYTES = 64
 
 
-def fit_bins(
-    runtime: Runtime,
-    X: Array,
-    is_categorical: np.ndarray,
-    max_bins: int,
-    weights: np.ndarray | None,
-) -> BinnedMatrix:
+def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
     """Learn the bins of a matrix and code it; X is copied once if the device has room for it.
 
     Parameters
     ----------
     runtime : Runtime
     X : ndarray of float32 or float64 (n, F), on the host or on the device
-    is_categorical : bool (F,)
-    max_bins : int
-    weights : float64 (n,), optional
-        On the host or on the device.
+    rule : BinRule
+        Its weights on the host or on the device.
     """
     if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
         features = copy_to_device(runtime, X)
         X = features.values if features.column_stride == 1 else features.values.T
-    return bin_matrix(runtime, X, fit_mapper(runtime, X, is_categorical, max_bins, weights))
+    return bin_matrix(runtime, X, fit_mapper(runtime, X, rule))
 
 
-def fit_mapper(
-    runtime: Runtime,
-    X: Array,
-    is_categorical: np.ndarray,
-    max_bins: int,
-    weights: np.ndarray | None,
-) -> BinMapper:
+def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     """Learn the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
-    rows, counts = (None, None) if weights is None else weighted_rows(weights)
+    is_categorical, most = rule.is_categorical, rule.max_bins
+    rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
     bins = []
     on_device = isinstance(X, runtime.xp.ndarray)
@@ -64,7 +51,7 @@ def fit_mapper(
     for first in range(0, X.shape[1], step):
         features = copy_to_device(runtime, X[:, first : first + step])
         bins += [
-            learn_column(runtime, features, f, rows, counts, None if categorical else max_bins)
+            learn_column(runtime, features, f, rows, counts, None if categorical else most)
             for f, categorical in enumerate(is_categorical[first : first + step])
         ]
     return assemble_mapper(bins, is_categorical)

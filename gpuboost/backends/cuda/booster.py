@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from gpuboost.backends.boosting import rows_with_weight
 from gpuboost.backends.cuda.code_trees import CodeTrees
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.forest import copy_forest_to_device
@@ -30,7 +31,6 @@ from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.losses.regression import Huber
-from gpuboost.engine.sampling import ALL_ROWS
 from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CudaBooster:
     def rows_of_round(self, number: int) -> np.ndarray | None:
         """Rows that the trees of a round are grown on: bool (n,), None for all."""
         if self._drawn[0] != number:
-            self._drawn = number, self._draw(number)
+            self._drawn = number, rows_with_weight(self._task, number, self._draw)
         return self._drawn[1]
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
@@ -122,21 +122,11 @@ class CudaBooster:
 
     # ---- the steps of a round ------------------------------------------------------------------
 
-    def _draw(self, number: int) -> np.ndarray | None:
-        weights, sampler = self._task.train.weights, self._task.sampler
-        inside = None if weights is None or (weights > 0).all() else weights > 0
-        if sampler.method == ALL_ROWS:
-            return inside
+    def _draw(self, number: int) -> np.ndarray:
+        """Whether a round draws each row, copied to the host."""
         with self._runtime.active():
             self._rounds.begin(number, np.zeros(self._task.loss.columns))
-            drawn = self._rounds.drawn_rows()
-        inside = drawn if inside is None else inside & drawn
-        if not inside.any():
-            raise ValueError(
-                f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
-                "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
-            )
-        return inside
+            return self._rounds.drawn_rows()
 
     def _add(self, number: int, trees: list[Tree], learning_rate: float) -> list[Tree]:
         """Add the values of trees to the raw predictions that do not have them yet.
