@@ -60,7 +60,7 @@ class HostBooster:
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
-        rule = LeafRule(self.task.options.regularisation, learning_rate)
+        rule = LeafRule.of(self.task.options, learning_rate)
         trees = []
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine import randomness
+from gpuboost.engine.pruning import pruned
 from gpuboost.engine.scores import SQUARES, bounded, newton_value
 from gpuboost.engine.spec import GrownTree, Regularisation, Target, TreeOptions, TreeRows
 from gpuboost.engine.statistics import EXACT_BITS, SUM_BITS, VALUE_BITS, exponent_of, sum_bits
@@ -148,21 +149,31 @@ def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LeafRule:
-    """How the values of a tree follow from its sums; in the units of gradients and hessians."""
+    """How the values of a tree follow from its sums; in the units of gradients and hessians.
+
+    ``ccp_alpha`` is what a leaf costs when the tree is pruned.
+    """
 
     regularisation: Regularisation
     learning_rate: float
+    ccp_alpha: float = 0.0
+
+    @classmethod
+    def of(cls, options: TreeOptions, learning_rate: float) -> LeafRule:
+        """The rule of a round, from the options in the units of the loss."""
+        return cls(options.regularisation, learning_rate, options.ccp_alpha)
 
 
 def finish_boosted(
     grown: GrownTree, mapper: BinMapper, scale: Scale, n_outputs: int, rule: LeafRule
 ) -> Tree:
-    """Turn the integers of a grown tree into thresholds and Newton steps."""
+    """Turn the integers of a grown tree into thresholds and Newton steps, and prune it."""
     values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
     unit = gain_unit(SQUARES, scale.target(n_outputs))
-    return with_values(grown, mapper, NodeValues(values, unknown, weight), unit)
+    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit)
+    return pruned(whole, rule.ccp_alpha)
 
 
 def newton_steps(

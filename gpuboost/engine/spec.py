@@ -64,6 +64,8 @@ class TreeOptions:
         Whether a split must have a gain above zero.
     regularisation : Regularisation
         Of the NEWTON score; others do not look at it.
+    ccp_alpha : float
+        What a leaf costs when the finished tree is pruned (`engine.pruning`); no backend's affair.
     """
 
     score: int
@@ -81,6 +83,7 @@ class TreeOptions:
     hashed_order: bool = True
     needs_gain: bool = False
     regularisation: Regularisation = Regularisation()
+    ccp_alpha: float = 0.0
 
 
 @dataclass(frozen=True)

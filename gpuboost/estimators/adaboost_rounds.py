@@ -12,6 +12,7 @@ from gpuboost.data.arrays import array_module, copy_to_host, working_on
 from gpuboost.engine import adaboost
 from gpuboost.engine.adaboost import PERFECT_BOUND, PERFECT_VOTE, Outcome, WeightBits
 from gpuboost.engine.descent import leaves_of_codes
+from gpuboost.engine.pruning import pruned
 from gpuboost.engine.spec import GrowTask
 from gpuboost.engine.statistics import WeightFacts, class_target, value_target
 from gpuboost.engine.tree import finish_tree
@@ -225,7 +226,8 @@ class Rounds:
             n_threads=machine.n_threads,
         )
         ((_, grown),) = self.prepared.backend.grow(task)
-        return finish_tree(grown, matrix.mapper, target, rows, plan.options)
+        whole = finish_tree(grown, matrix.mapper, target, rows, plan.options)
+        return pruned(whole, plan.options.ccp_alpha)
 
 
 def _same_rows(rows: TreeRows, tree: int) -> TreeRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.estimators.settings import check_unbuilt, criterion_score
+from gpuboost.estimators.settings import criterion_score
 
 if TYPE_CHECKING:
     from gpuboost.estimators.tree import SingleTree
@@ -59,7 +59,6 @@ def taken_over(tree: Any, tree_class: type[SingleTree], ensemble: Any) -> Single
     ours = next(each for each in classes if each.__name__ == type(tree).__name__)
     made = ours(**tree.get_params(deep=False))
     try:
-        check_unbuilt(made)
         criterion_score(made.criterion, ensemble._labels.criteria)
     except NotImplementedError as error:
         raise TypeError(

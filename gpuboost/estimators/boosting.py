@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 OF_A_TREE = (
     *("max_depth", "min_samples_split", "min_samples_leaf", "min_weight_fraction_leaf"),
-    *("max_features", "max_leaf_nodes", "min_impurity_decrease"),
+    *("max_features", "max_leaf_nodes", "min_impurity_decrease", "ccp_alpha"),
 )
 
 

@@ -42,7 +42,7 @@ def boosting_options(
     estimator: Any, n_samples: int, schema: FeatureSchema, loss: Loss
 ) -> TreeOptions:
     """Limits and policy of a tree; regularisation in the units of the loss."""
-    check_unbuilt(estimator)
+    check_criterion(estimator)
     word_of("importance_type", estimator.importance_type, IMPORTANCES)
     counts = FeatureCounts.of(estimator, schema.n_features)
     regular = regularisation(estimator, schema, loss)
@@ -57,19 +57,14 @@ def boosting_options(
     )
 
 
-def check_unbuilt(estimator: Any) -> None:
-    """Refuse what is not built, and a criterion, of which there is one."""
+def check_criterion(estimator: Any) -> None:
+    """Refuse what is no criterion in scikit-learn, and say that there is but one here."""
     if estimator.criterion != "deprecated":
         word_of("criterion", estimator.criterion, CRITERIA)
         warn_user(
             f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
             "splits are chosen by the gain of Newton's step; leave it out",
             FutureWarning,
-        )
-    if number_between("ccp_alpha", estimator.ccp_alpha, 0.0) != 0.0:
-        raise NotImplementedError(
-            f"ccp_alpha={estimator.ccp_alpha!r}: cost-complexity pruning is not built yet, only "
-            "0.0 is allowed; limit the trees with max_depth, max_leaf_nodes or l2_regularization"
         )
 
 

@@ -35,6 +35,12 @@ OF_BOTH = {
         "float",
         "Largest absolute value of a leaf, before the learning rate. None: no limit.",
     ),
+    "ccp_alpha": (
+        "float",
+        "What a leaf costs when a tree is pruned, before its values are added, in the units of\n"
+        "``min_impurity_decrease``: those of the variance of Newton's steps, weighted by hessian.\n"
+        "0: the whole tree.",
+    ),
     "monotonic_cst": (
         "array-like of int of shape (n_features,), or dict",
         "1 where predictions must rise with a feature, -1 where they must fall, 0 where they may\n"

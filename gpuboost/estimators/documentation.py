@@ -60,7 +60,11 @@ PARAMETERS = {
         "float",
         "A split lowers the impurity, weighted by its share of the rows, by at least this much.",
     ),
-    "ccp_alpha": ("float", "Pruning is not built yet: only 0.0 is allowed."),
+    "ccp_alpha": (
+        "float",
+        "What a leaf costs, beside its impurity times its share of the rows: of the trees that\n"
+        "pruning leaves, the smallest of least cost is kept. 0: the whole tree.",
+    ),
     "monotonic_cst": (
         "array-like of int of shape (n_features,), or dict",
         "1 where the prediction (of the second class) must rise with a feature, -1 where it must\n"
@@ -194,7 +198,7 @@ def documented(
 def _notes(estimator: type) -> str:
     return (
         f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
-        "and attributes have its names. What is not built yet (pruning, other criteria,\n"
+        "and attributes have its names. What is not built yet (other criteria,\n"
         "classes of several outputs, sparse input) raises an error that says so.\n"
         "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
         "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"

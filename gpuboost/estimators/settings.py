@@ -96,7 +96,6 @@ def tree_options(
     criteria : mapping of str to int
         Names and scores of the criteria there are.
     """
-    check_unbuilt(tree)
     return TreeOptions(
         score=criterion_score(tree.criterion, criteria),
         random_thresholds=SPLITTERS[word_of("splitter", tree.splitter, SPLITTERS)],
@@ -118,16 +117,8 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
         "min_impurity_decrease": gain,
         "max_features": feature_count(tree.max_features, n_features),
         "max_leaf_nodes": _limit(tree, "max_leaf_nodes", 2),
+        "ccp_alpha": number_between("ccp_alpha", tree.ccp_alpha, 0.0),
     }
-
-
-def check_unbuilt(tree: Any) -> None:
-    """Refuse parameters of scikit-learn that are not built yet."""
-    if number_between("ccp_alpha", tree.ccp_alpha, 0.0) != 0.0:
-        raise NotImplementedError(
-            f"ccp_alpha={tree.ccp_alpha!r}: cost-complexity pruning is not built yet, only 0.0 is "
-            "allowed; limit the tree with max_depth, max_leaf_nodes or min_impurity_decrease"
-        )
 
 
 def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:

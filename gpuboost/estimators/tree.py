@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn import tree as sklearn_tree
+from sklearn.base import clone
+from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import boolean
+from gpuboost.engine.pruning import pruning_path
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.base import TreeModel
 from gpuboost.estimators.documentation import OF_A_FIT, documented, takes, with_check_input
@@ -82,17 +85,18 @@ class SingleTree(TreeParameters, FitTemplate):
         boolean("check_input", check_input)
         return super().fit(X, y, sample_weight)
 
-    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Raise that pruning is not built yet.
+    @takes("X", "y", "sample_weight", told=OF_A_FIT)
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+        """Every ``ccp_alpha`` from which on the tree of this data has a split less.
 
-        Raises
-        ------
-        NotImplementedError
+        Returns
+        -------
+        Bunch
+            ``ccp_alphas``, ascending from 0, and the ``impurities`` of all leaves together.
         """
-        raise NotImplementedError(
-            "cost_complexity_pruning_path: cost-complexity pruning is not built yet; limit the "
-            "tree with max_depth, max_leaf_nodes or min_impurity_decrease"
-        )
+        whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
+        alphas, impurities = pruning_path(whole._ensemble.trees[0])
+        return Bunch(ccp_alphas=alphas, impurities=impurities)
 
     def get_depth(self) -> int:
         """Depth of the deepest leaf, 0 for a root alone."""

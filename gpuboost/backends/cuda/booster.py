@@ -220,13 +220,13 @@ class CudaBooster:
 def adds_on_device(task: BoostTask) -> bool:
     """Whether the values of leaves can be made and added with the last launch of a round.
 
-    Where they follow from the sums of their own rows alone, and the levels of trees are few enough
-    to be launched without knowing how many nodes they have.
+    Where they follow from the sums of their own rows alone, no leaf is pruned away afterwards, and
+    the levels of trees are few enough to be launched without knowing how many nodes they have.
     """
     options = task.options
     held = options.regularisation.monotonic is not None or task.loss.refits_leaves
     bounded = options.max_depth <= UNASKED_DEPTH and options.max_leaf_nodes == NO_LIMIT
-    return bounded and not held
+    return bounded and not held and options.ccp_alpha == 0.0
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -42,7 +42,7 @@ class TreeFinisher:
         """Grown trees with thresholds and Newton steps; those that were copied last."""
         task, scale = self._task, self._rounds.scale()
         n_outputs = task.loss.columns if task.sums_outputs else 1
-        rule = LeafRule(task.options.regularisation, learning_rate)
+        rule = LeafRule.of(task.options, learning_rate)
         mapper = task.matrix.mapper
         return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
 
