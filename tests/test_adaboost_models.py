@@ -272,11 +272,6 @@ def test_max_depth_and_criterion_are_short_for_an_estimator():
         ({"estimator": sklearn.tree.DecisionTreeRegressor()}, TypeError, "AdaBoostClassifier"),
         ({"estimator": DecisionTreeRegressor()}, TypeError, "DecisionTreeClassifier or Extra"),
         ({"estimator": "stump"}, TypeError, "sklearn.ensemble.AdaBoostClassifier"),
-        (
-            {"estimator": sklearn.tree.DecisionTreeClassifier(ccp_alpha=0.1)},
-            TypeError,
-            "ccp_alpha=0.1.*sklearn.ensemble.AdaBoostClassifier",
-        ),
         ({"estimator": DecisionTreeClassifier(device="numba")}, ValueError, "give it to AdaBoost"),
         ({"estimator": DecisionTreeClassifier(), "max_depth": 3}, ValueError, "max_depth=3 was"),
         ({"estimator": DecisionTreeClassifier(), "criterion": "gini"}, ValueError, "criterion="),

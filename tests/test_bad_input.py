@@ -154,8 +154,8 @@ BAD_PARAMETERS = [
     (tree, {"min_impurity_decrease": -1.0}, ValueError, "min_impurity_decrease"),
     (tree, {"min_impurity_decrease": np.inf}, ValueError, "min_impurity_decrease"),
     (tree, {"max_leaf_nodes": 1}, ValueError, "max_leaf_nodes must be an integer of at least 2"),
-    (tree, {"ccp_alpha": 0.1}, NotImplementedError, "ccp_alpha=0.1: .* not built yet"),
-    (tree, {"ccp_alpha": -1.0}, ValueError, "ccp_alpha"),
+    (tree, {"ccp_alpha": -1.0}, ValueError, r"ccp_alpha must be a number >= 0.*got -1\.0"),
+    (tree, {"ccp_alpha": "auto"}, TypeError, "ccp_alpha must be a number"),
     (forest, {"monotonic_cst": [1, 0]}, ValueError, "for each of the"),
     (forest, {"max_features": "auto"}, ValueError, "'sqrt', 'log2' or None"),
     (forest, {"max_features": 0}, ValueError, "max_features"),
@@ -253,7 +253,7 @@ BAD_PARAMETERS = [
     (boosting, {"callbacks": 3}, TypeError, "callbacks must be a function"),
     (boosting, {"importance_type": "cover"}, ValueError, "one of 'gain', 'count'"),
     (boosting, {"criterion": "gini"}, ValueError, "criterion must be one of"),
-    (boosting, {"ccp_alpha": 0.1}, NotImplementedError, "cost-complexity pruning is not built"),
+    (boosting, {"ccp_alpha": np.nan}, ValueError, "ccp_alpha must be a number >= 0"),
 ]
 
 

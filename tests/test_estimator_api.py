@@ -185,8 +185,6 @@ def test_trees_take_check_input_and_check_anyway(name):
                 getattr(model, method)(X[:, :2], check_input=False)
             with pytest.raises(TypeError, match="check_input must be True or False"):
                 getattr(model, method)(X, check_input="no")
-    with pytest.raises(NotImplementedError, match="pruning is not built yet"):
-        model.cost_complexity_pruning_path(X, y)
 
 
 def test_warnings_name_the_line_of_the_user():

@@ -68,6 +68,15 @@ class TreeModel(BaseEstimator, ABC):
         """The model that a warm start adds trees to."""
         return None
 
+    def _check_same_labels(self, labels: Labels) -> None:
+        """Trees that a warm start adds must have the leaves of those there are."""
+        for name, value in labels.attributes().items():
+            if not np.array_equal(getattr(self, name), value):
+                raise ValueError(
+                    f"with warm_start, y must have the same {name} as before, "
+                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
+                )
+
     # ---- a fitted model ----------------------------------------------------------------------
 
     def _adopt(self, facts: dict[str, Any]) -> None:

@@ -143,12 +143,3 @@ class FitTemplate(TreeModel):
         backend = choose_backend(device, work)
         matrix = table.bin(own_weights, backend, machine.n_threads)
         return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
-
-    def _check_same_labels(self, labels: Labels) -> None:
-        """Trees that a warm start adds must have the leaves of those there are."""
-        for name, value in labels.attributes().items():
-            if not np.array_equal(getattr(self, name), value):
-                raise ValueError(
-                    f"with warm_start, y must have the same {name} as before, "
-                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
-                )
