@@ -3,9 +3,9 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, and the values of
 leaves added to raw predictions. The host reads the nodes of its trees, in one piece, and three
-numbers of a mean loss. Where leaves are quantiles of residuals, or held in order by monotonic
-features, and for watched rows that are not binned, the finished trees are copied back and their
-values added by walking them.
+numbers of a mean loss. Where leaves are quantiles of residuals, held in order by monotonic
+features, or pruned away, and for watched rows that are not binned, the finished trees are copied
+back and their values added by walking them.
 """
 
 from __future__ import annotations
