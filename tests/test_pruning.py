@@ -264,7 +264,7 @@ def test_a_warm_start_prunes_as_one_fit_does() -> None:
 
 BOOSTED: list[tuple[str, dict[str, Any]]] = [
     ("Regressor", {"loss": "squared_error", "subsample": 0.7}),
-    ("Regressor", {"loss": "absolute_error", "max_leaf_nodes": 12}),
+    ("Regressor", {"loss": "absolute_error", "max_leaf_nodes": 12, "ccp_alpha": 0.05}),
     ("Regressor", {"loss": "poisson", "l2_regularization": 1.0, "n_iter_no_change": 4}),
     ("Regressor", {"monotonic_cst": [1, 0, 0, 0]}),
     ("Classifier", {}),
@@ -276,7 +276,11 @@ BOOSTED: list[tuple[str, dict[str, Any]]] = [
     ("kind", "options", "device"),
     [
         *((*case, "numba") for case in BOOSTED),
-        *(pytest.param(*case, "cuda", marks=needs_compiler) for case in BOOSTED),
+        *(pytest.param(*case, "cuda", marks=needs_compiler) for case in BOOSTED[:2]),
+        *(
+            pytest.param(*case, "cuda", marks=[needs_compiler, pytest.mark.slow])
+            for case in BOOSTED[2:]
+        ),
     ],
     ids=str,
 )
