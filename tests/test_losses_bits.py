@@ -9,6 +9,7 @@ import pytest
 
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.numba import gradients as compiled
+from gpuboost.backends.numba.crew import Crew
 from gpuboost.engine import gradients as formulas
 from gpuboost.engine.losses import LOSSES, Predicted, make_loss
 from gpuboost.engine.losses.base import as_columns
@@ -41,6 +42,8 @@ def test_numba_finds_the_same_bits(
     kind: str, make: Any, weighted: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "CHUNK", 777)
+    monkeypatch.setattr(compiled, "SHARED_ROWS", 0)
+    crew = Crew(n_threads)
     loss = MAKERS[kind]()
     y, raw, weights = make(loss, 3000)
     w = weights if weighted else None
@@ -48,13 +51,14 @@ def test_numba_finds_the_same_bits(
     expected = gradients(loss, y, raw, w, parameter)
     for order in ("C", "F"):
         given = Predicted(y, np.asarray(raw, order=order), w)
-        found = compiled.gradients(loss, given, parameter, n_threads)
+        found = compiled.gradients(loss, given, parameter, crew)
         for own, other in zip(found, expected, strict=True):
             assert own.shape == raw.shape
             assert_same_bits(own, other)
     rows = row_losses(loss, y, raw, parameter)
-    assert_same_bits(compiled.row_losses(loss, given, parameter, n_threads), rows)
-    mean = compiled.mean_loss(loss, given, parameter, n_threads)
+    assert_same_bits(compiled.row_losses(loss, given, parameter, crew), rows)
+    mean = compiled.mean_loss(loss, given, parameter, crew)
+    crew.dismiss()
     assert mean == mean_loss(loss, y, raw, w, parameter)
     assert np.isfinite(expected[0]).all() and np.isfinite(expected[1]).all()
 
@@ -64,11 +68,11 @@ def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
     y = np.array([0.0, 0.0, 1e-160])
     for raw in (np.full((3, 1), 1e-155), np.full((3, 1), 1e-140), np.full((3, 1), 1e150)):
         expected = mean_loss(loss, y, raw)
-        assert compiled.mean_loss(loss, Predicted(y, raw), np.zeros(1)) == expected > 0
+        assert compiled.mean_loss(loss, Predicted(y, raw), np.zeros(1), Crew(1)) == expected > 0
     with np.errstate(over="ignore"):
         assert mean_loss(loss, y, np.full((3, 1), 1e200)) == np.inf
     far = Predicted(y, np.full((3, 1), 1e200))
-    assert compiled.mean_loss(loss, far, np.zeros(1)) == np.inf
+    assert compiled.mean_loss(loss, far, np.zeros(1), Crew(1)) == np.inf
 
 
 KERNELS = """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from gpuboost import RandomForestClassifier
+from gpuboost.backends.numba.crew import Crew
 
 DEVICES = ("numpy", "numba")
 
@@ -56,3 +58,23 @@ def test_a_forked_child_can_fit(device: str) -> None:
         [sys.executable, "-c", FORKED, device], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+# ---- a crew ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_crew_s_results_are_in_order(n_threads: int, together: bool) -> None:
+    crew = Crew(n_threads)
+    found = crew.results(lambda i: (time.sleep(0.001 * (i % 3)), i)[1], list(range(20)), together)
+    crew.dismiss()
+    assert found == list(range(20))
+    assert crew.results(str, []) == []
+
+
+def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
+    crew = Crew(2)
+    with pytest.raises(ZeroDivisionError):
+        crew.results(lambda i: 1 // (i - 5), list(range(8)))
+    crew.dismiss()

@@ -18,7 +18,7 @@ from gpuboost.backends.numba import round_words
 from gpuboost.backends.numba.crew import Crew
 from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns, grows_by_levels
 from gpuboost.backends.numba.order_statistics import CompiledOrder
-from gpuboost.backends.numba.round_words import CHUNK
+from gpuboost.backends.numba.round_words import CHUNK, SHARED_ROWS
 from gpuboost.backends.numba.row_codes import find_leaves, row_major
 from gpuboost.backends.numba.threads import contiguous
 from gpuboost.engine.boosting import Gradients, Scale
@@ -63,25 +63,25 @@ class NumbaBooster(HostBooster):
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
-        predicted, n_threads = self._predicted(rows, weights), self.task.n_threads
+        predicted = self._predicted(rows, weights)
         parameter = self._parameter_of(predicted)
-        return compiled_loss.mean_loss(self.task.loss, predicted, parameter, n_threads)
+        try:
+            return compiled_loss.mean_loss(self.task.loss, predicted, parameter, self._crew)
+        finally:
+            self._crew.dismiss()
 
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
-        loss, rows, n_threads = self.task.loss, self._predicted(), self.task.n_threads
-        parameter = self._parameter_of(rows)
-        gradient, hessian = compiled_loss.gradients(loss, rows, parameter, n_threads)
-        if loss.constant_hessian:
-            hessian = hessian[:, :1]
-        negative = np.empty(gradient.shape[::-1])
-        hessian = contiguous(hessian.T, np.float64)
-        found = np.empty((-(-len(gradient) // CHUNK), 4))
+        loss, rows = self.task.loss, self._predicted()
+        own = compiled_loss.gradients(loss, rows, self._parameter_of(rows), self._crew)
+        given = own[0], own[1][:, :1] if loss.constant_hessian else own[1]
+        negative, hessian = (np.empty(values.shape[::-1]) for values in given)
+        found = np.empty((-(-len(own[0]) // CHUNK), 4))
         self._crew.share(
-            lambda _, next: round_words.negate(gradient, hessian, negative, found, next),
-            len(gradient) > CHUNK,
+            lambda _, next: round_words.by_column(*given, negative, hessian, found, next),
+            len(own[0]) > SHARED_ROWS,
         )
         self._largest = found[:, 0].max(), found[:, 2].max()
         sizes = negative.size, hessian.size
@@ -135,7 +135,7 @@ class NumbaBooster(HostBooster):
             return
         value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
         self._crew.share(
-            lambda _, next: round_words.add_values(value, leaf, own, next), len(raw) > CHUNK
+            lambda _, next: round_words.add_values(value, leaf, own, next), len(raw) > SHARED_ROWS
         )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Crew:
@@ -35,6 +39,24 @@ class Crew:
         finally:
             for other in others:
                 other.result()
+
+    def results(
+        self, work: Callable[[Item], Result], items: Sequence[Item], together: bool = True
+    ) -> list[Result]:
+        """``work`` of every item, in their order; ``together`` as in `share`."""
+        found: dict[int, Result] = {}
+        left = deque(enumerate(items))
+
+        def take(_: int, __: np.ndarray) -> None:
+            while left:
+                try:
+                    i, item = left.popleft()
+                except IndexError:  # somebody else took the last one
+                    return
+                found[i] = work(item)
+
+        self.share(take, together and len(items) > 1)
+        return [found[i] for i in range(len(items))]
 
     def dismiss(self) -> None:
         """End the threads."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.numba._shared import entry, formulas, helper, inlined, numerics
-from gpuboost.backends.numba.threads import contiguous, in_threads, row_chunks
+from gpuboost.backends.numba.threads import contiguous, row_chunks
 from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.losses import USER
 from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
@@ -23,11 +23,13 @@ from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuboost.backends.numba.crew import Crew
     from gpuboost.engine.losses import Loss, Predicted
 
 SOFTMAX = formulas.SOFTMAX
 
-CHUNK = 1 << 16  # rows of one task of the pool
+CHUNK = 1 << 13  # rows of one task
+SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)
 BLOCK = 1 << 11  # rows that are looked at twice in a row
 
 
@@ -288,7 +290,7 @@ _NO_WEIGHTS = np.zeros(0)
 
 
 def gradients(
-    loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `Loss.gradients` returns, (n, columns) each, in any memory order.
 
@@ -304,54 +306,65 @@ def gradients(
     given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
     if loss.constant_hessian:
         g = np.empty_like(columns)
-        _by_chunks(lambda rows: fill(*given, g, rows), len(raw), n_threads)
+        _by_chunks(lambda rows: fill(*given, g, rows), len(raw), crew)
         of_row = np.ones(1) if weights is None else w
         return g.T, np.broadcast_to(of_row[:, None], raw.shape)
     g, h = np.empty_like(columns), np.empty_like(columns)
-    _by_chunks(lambda rows: fill(*given, g, h, rows), len(raw), n_threads)
+    _by_chunks(lambda rows: fill(*given, g, h, rows), len(raw), crew)
     return (g, h) if loss.formula == SOFTMAX else (g.T, h.T)
 
 
-def row_losses(
-    loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1
-) -> np.ndarray:
+def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> np.ndarray:
     """What `Loss.row_losses` returns."""
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
-    _, add = _compiled(loss)
-    given = (np.int64(loss.formula), *_arrays(loss, predicted), contiguous(parameter, np.float64))
-    total = np.empty(len(predicted.raw))
-    _by_chunks(lambda rows: add(*given, total, rows), len(total), n_threads)
-    return total
+    return _losses(loss, predicted, parameter, _NO_WEIGHTS, crew)[0]
 
 
-def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, n_threads: int = 1) -> float:
+def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> float:
     """What `Loss.mean_loss` returns."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
-    values = row_losses(loss, predicted, parameter, n_threads)
     if predicted.weights is None:
-        return _sum(values, _NO_WEIGHTS, n_threads) / float(len(values))
+        values, largest = _losses(loss, predicted, parameter, _NO_WEIGHTS, crew)
+        return _sum(values, _NO_WEIGHTS, largest, crew) / float(len(values))
     w = contiguous(predicted.weights, np.float64)
-    return _sum(values, w, n_threads) / _sum(w, _NO_WEIGHTS, n_threads)
+    values, largest = _losses(loss, predicted, parameter, w, crew)
+    heaviest = max(_by_chunks(lambda rows: largest_product(w, _NO_WEIGHTS, rows), len(w), crew))
+    return _sum(values, w, largest, crew) / _sum(w, _NO_WEIGHTS, heaviest, crew)
 
 
-def _sum(values: np.ndarray, weights: np.ndarray, n_threads: int) -> float:
+def _losses(
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, weights: np.ndarray, crew: Crew
+) -> tuple[np.ndarray, float]:
+    """Loss of each row, and the largest one times its weight."""
+    _, add = _compiled(loss)
+    given = (np.int64(loss.formula), *_arrays(loss, predicted), contiguous(parameter, np.float64))
+    total = np.empty(len(predicted.raw))
+
+    def fill(rows: tuple[int, int]) -> float:
+        add(*given, total, rows)
+        return largest_product(total, weights, rows)
+
+    return total, max(_by_chunks(fill, len(total), crew))
+
+
+def _sum(values: np.ndarray, weights: np.ndarray, largest: float, crew: Crew) -> float:
     """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
-    n = len(values)
-    largest = max(_by_chunks(lambda rows: largest_product(values, weights, rows), n, n_threads))
     if largest == np.inf:
         return float("inf")
+    n = len(values)
     scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
     scales = scales[:, 0].copy()
-    parts = _by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, n_threads)
+    parts = _by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, crew)
     sums = np.array(parts, dtype=np.int64).sum(axis=0)
     return float(planes_to_float(sums, exponents[:, 0])[0])
 
 
-def _by_chunks(work: Callable[[tuple[int, int]], Any], n: int, n_threads: int) -> list[Any]:
+def _by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:
     """``work`` of the first row and the end of every chunk, by threads."""
-    return in_threads(work, [(at.start, at.stop) for at in row_chunks(n, CHUNK)], n_threads)
+    chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
+    return crew.results(work, chunks, n > SHARED_ROWS)
 
 
 def _compiled(loss: Loss) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from gpuboost.backends.numba.level_grow import LevelGrower, Shape, Space
 from gpuboost.backends.numba.level_histograms import STEP
 from gpuboost.backends.numba.level_layout import Samples
 from gpuboost.backends.numba.level_partition import Leaves
-from gpuboost.backends.numba.round_words import CHUNK, two_factors
+from gpuboost.backends.numba.round_words import CHUNK, SHARED_ROWS, two_factors
 from gpuboost.backends.numba.tree_grower import (
     Weights,
     constraints_of,
@@ -159,7 +159,7 @@ class LevelRounds:
         word = self._word
         scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
         means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
-        together = word.size > CHUNK
+        together = word.size > SHARED_ROWS
         if whole is None:
             largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
             bits = hessian_bits(means, largest)
@@ -183,7 +183,7 @@ class LevelRounds:
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.crew.share(
             lambda _, next: round_words.place_rows(word, bits, rows, row, sums, next),
-            word.size > CHUNK,
+            word.size > SHARED_ROWS,
         )
         n_trees = len(word)
         chunks = -(-n // CHUNK)
