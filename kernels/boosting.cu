@@ -24,27 +24,8 @@ constexpr int32 LOSS_BLOCKS = 3;  // of kernels that know the loss; asking for m
 constexpr int32 BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 LIST_PART = 4096;  // rows that a block lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
-constexpr int32 EXACT_BITS = 53, SUM_BITS = 62;
+constexpr int32 EXACT_BITS = 53;
 constexpr int32 MOST_UNIT = 800;  // exponent of the unit of gains
-
-// Keep the largest size that a thread of the grid has.
-__device__ __forceinline__ void keep_largest(uint64* largest, double size)
-{
-    uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        bits = max(bits, __shfl_xor_sync(FULL_MASK, bits, step));
-    }
-    if (threadIdx.x % WARP == 0 && bits != 0) atomicMax(largest, bits);
-}
-
-// The smallest e with x < 2**e, from the bits of x; 0 of zero.
-__device__ __forceinline__ int32 exponent_above(uint64 bits)
-{
-    const int32 field = (int32)(bits >> 52);
-    if (field != 0) return field - 1022;
-    return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
-}
 
 // ---- Gradients ---------------------------------------------------------------------------------
 

@@ -32,30 +32,95 @@ keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
     }
 }
 
+// Steps that the sums of nodes say, sums int64 (nodes, n_outputs + n_hessians).
+struct Steps {
+    const int64* __restrict__ sums;
+    const int32* __restrict__ exponents;
+    const double* __restrict__ given;
+    int32 n_outputs;
+    int32 n_hessians;
+
+    __device__ __forceinline__ double of(int64 node, int32 k) const
+    {
+        const int64* own = sums + node * (n_outputs + n_hessians);
+        const int64 of_hessian = own[n_outputs + (n_hessians == 1 ? 0 : k)];
+        const double g = ldexp((double)own[k], -exponents[WIDE_GRADIENT]);
+        const double h = ldexp((double)of_hessian, -exponents[WIDE_HESSIAN]);
+        const bool flat = h + given[1] <= 0.0;  // so small that they were rounded to zero
+        const double step = flat ? 0.0 : newton_value(g, h, given[0], given[1]);
+        return bounded(step, -given[2], given[2]);
+    }
+};
+
+// What monotonic splits above it hold a node to, before the launch its parent's: float64 (nodes,).
+// sign int8 (nodes,): the direction of the feature that the parent was split by.
+struct Bounds {
+    const int8* __restrict__ sign;
+    double* __restrict__ lower;
+    double* __restrict__ upper;
+};
+
+// The step of a node within bounds that are made here, as `engine.tree.in_monotonic_order` does.
+__device__ __forceinline__ double hold_step(const Steps& steps, const Bounds& bounds, int64 node,
+                                            int64 first_node)
+{
+    const int64 to = first_node + node;
+    const bool is_root = first_node == 0;
+    double low = is_root ? -steps.given[2] : bounds.lower[to];
+    double high = is_root ? steps.given[2] : bounds.upper[to];
+    const int32 sign = is_root ? 0 : bounds.sign[to];
+    if (sign != 0) {
+        const int64 left = node / 2 * 2;
+        const double between = middle_of(bounded(steps.of(left, 0), low, high),
+                                         bounded(steps.of(left + 1, 0), low, high));
+        if ((sign > 0) == (node == left)) high = between;
+        else low = between;
+    }
+    bounds.lower[to] = low;
+    bounds.upper[to] = high;
+    return bounded(steps.of(node, 0), low, high);
+}
+
 // value float64 (nodes, n_outputs): of the nodes of a level that were not split, the step that
-// their sums int64 (nodes, n_outputs + n_hessians) say, times the learning rate. With `walks`, left
-// int32 (nodes,) is 0 for them, see keep_nodes.
+// their sums say, times the learning rate. With `walks`, left int32 (nodes,) is 0 for them, see
+// keep_nodes. With `held` the sums of all nodes are there, and one output; see hand_bounds.
 // Launch: one block of BOOST_THREADS threads for so many nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 step_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
             const int64* __restrict__ sums, const int32* __restrict__ exponents,
             const double* __restrict__ given, const double* __restrict__ learning_rate,
-            int32 n_outputs, int32 n_hessians, int32 walks, int32 first_node,
-            double* __restrict__ value, int32* __restrict__ left)
+            int32 n_outputs, int32 n_hessians, int32 walks, int32 held, int32 first_node,
+            double* __restrict__ value, int32* __restrict__ left, const int8* __restrict__ sign,
+            double* __restrict__ lower, double* __restrict__ upper)
 {
     const int64 node = row_of_thread();
-    if (node >= *size || accepted[node] != 0) return;
-    if (walks != 0) left[first_node + node] = 0;
-    const int64* own = sums + node * (n_outputs + n_hessians);
+    if (node >= *size || (accepted[node] != 0 && held == 0)) return;
+    const Steps steps = {sums, exponents, given, n_outputs, n_hessians};
+    if (walks != 0 && accepted[node] == 0) left[first_node + node] = 0;
     double* to = value + (first_node + node) * n_outputs;
-    const double l1 = given[0], l2 = given[1], largest = given[2];
-    for (int32 k = 0; k < n_outputs; ++k) {
-        const int64 of_hessian = own[n_outputs + (n_hessians == 1 ? 0 : k)];
-        const double g = ldexp((double)own[k], -exponents[WIDE_GRADIENT]);
-        const double h = ldexp((double)of_hessian, -exponents[WIDE_HESSIAN]);
-        const bool flat = h + l2 <= 0.0;  // so small that they were rounded to zero
-        const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
-        to[k] = bounded(step, -largest, largest) * *learning_rate;
+    if (held != 0) {
+        to[0] = hold_step(steps, {sign, lower, upper}, node, first_node) * *learning_rate;
+        return;
+    }
+    for (int32 k = 0; k < n_outputs; ++k) to[k] = steps.of(node, k) * *learning_rate;
+}
+
+// Hand the bounds of the nodes that were split to their children, which count from `following` on.
+// rank: of policy.cu; signs int8 (F,): directions of features.
+// Launch: one block of BOOST_THREADS threads for so many nodes.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+hand_bounds(const int32* __restrict__ size, const uint8* __restrict__ accepted,
+            const int32* __restrict__ rank, const int32* __restrict__ feature,
+            const int8* __restrict__ signs, int32 first_node, int32 following,
+            int8* __restrict__ sign, double* __restrict__ lower, double* __restrict__ upper)
+{
+    const int64 node = row_of_thread();
+    if (node >= *size || accepted[node] == 0) return;
+    const int64 child = following + 2 * (int64)rank[node];
+    for (int64 to = child; to < child + 2; ++to) {
+        sign[to] = signs[feature[node]];
+        lower[to] = lower[first_node + node];
+        upper[to] = upper[first_node + node];
     }
 }
 

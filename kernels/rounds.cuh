@@ -1,9 +1,11 @@
-// What the kernels of a round of boosting share: for boosting.cu and leaves.cu.
+// What the kernels of a round of boosting share: for boosting.cu, leaves.cu and quantiles.cu.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
 constexpr int32 BOOST_THREADS = 256;
 constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+
+constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
 
 // Exponents: of narrow gradients and hessians, and of wide ones.
 constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
@@ -11,6 +13,25 @@ constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE
 __device__ __forceinline__ int64 row_of_thread()
 {
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
+}
+
+// Keep the largest size that a thread of the grid has.
+__device__ __forceinline__ void keep_largest(uint64* largest, double size)
+{
+    uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        bits = max(bits, __shfl_xor_sync(FULL_MASK, bits, step));
+    }
+    if (threadIdx.x % WARP == 0 && bits != 0) atomicMax(largest, bits);
+}
+
+// The smallest e with x < 2**e, from the bits of x; 0 of zero.
+__device__ __forceinline__ int32 exponent_above(uint64 bits)
+{
+    const int32 field = (int32)(bits >> 52);
+    if (field != 0) return field - 1022;
+    return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
 }
 
 #endif  // GPUBOOST_ROUNDS_CUH

@@ -15,11 +15,10 @@ from gpuboost.backends.cuda import booster as cuda_booster
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.late_trees import LateRound, LateTree
-from gpuboost.backends.cuda.leaf_quantiles import SortedGroups
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine import boosting, gradients, order_statistics, tree
+from gpuboost.engine import boosting, gradients, tree
 from gpuboost.estimators import boosting_reading
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
@@ -208,29 +207,7 @@ def test_bits_of_integers(name: str) -> None:
 
 def test_numbers_of_losses() -> None:
     assert constant("losses.cuh", "HUBER") == gradients.HUBER
-    assert constant("boosting.cu", "SUM_BITS") == boosting.SUM_BITS
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_quantiles_of_groups(seed: int) -> None:
-    """Of ties, empty groups, rows of no group and of no weight, as the engine's."""
-    rng, runtime = np.random.default_rng(seed), ShimRuntime()
-    n, n_groups = int(rng.integers(1, 90)), int(rng.integers(1, 8))
-    values = np.round(rng.normal(size=n), int(rng.integers(0, 9)))
-    groups = rng.integers(-1, n_groups, n).astype(np.int32)
-    weights = rng.choice([0, 1, 1, 7, 2**40], n).astype(np.int64)
-    level, limit = float(rng.choice([0.5, 0.1, 0.93])), float(rng.uniform(0.1, 2))
-    of_engine = order_statistics.groups_of(groups, n_groups)
-    medians = order_statistics.weighted_quantiles(values, weights, of_engine, level)
-    found = SortedGroups.of(np, values, weights, groups, n_groups)
-    own = found.quantiles(np, level)
-    np.testing.assert_array_equal(own, medians)
-    n_grouped = int((groups >= 0).sum())
-    if n_grouped:
-        means = (values, weights, of_engine, medians, limit)
-        expected = order_statistics.mean_of_clipped(*means)
-        given = (runtime, own, limit, n_grouped)
-        np.testing.assert_array_equal(found.mean_of_clipped(*given), expected)
+    assert constant("rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
 
 
 def test_late_trees_are_finished_once() -> None:
@@ -266,7 +243,17 @@ def boosters(monkeypatch: pytest.MonkeyPatch) -> list[CudaBooster]:
     return made
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "absolute_error"}, {"subsample": 0.5}])
+REPLAYED: list[dict[str, Any]] = [
+    {},
+    {"loss": "absolute_error"},
+    {"loss": "huber", "subsample": 0.5},
+    {"loss": "quantile", "alpha": [0.2, 0.9], "n_iter_no_change": 9},
+    {"monotonic_cst": [1, 0, -1, 0, 0]},
+    {"monotonic_cst": [1, 0, -1, 0, 0], "subsample": 0.5},
+]
+
+
+@pytest.mark.parametrize("options", REPLAYED, ids=lambda options: "-".join(options) or "none")
 def test_rounds_of_bounded_depth_are_replayed(
     options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,10 +262,24 @@ def test_rounds_of_bounded_depth_are_replayed(
     (booster,) = made
     assert booster._grower.recorded is not None
     assert runtime.launches.count("differentiate") == 4
-    # Rows are followed by the partition, but where values of leaves are made of the trees.
-    assert ("keep_leaves" in runtime.launches) == ("loss" not in options)
-    assert ("find_code_leaves" in runtime.launches) == ("loss" in options)
-    assert ("find_places" in runtime.launches) == ("subsample" in options)
+    # Rows are followed by the partition, those outside walk, and no finished tree comes back.
+    used = set(runtime.launches)
+    assert "keep_leaves" in used and "find_code_leaves" not in used
+    assert ("find_places" in used) == bool({"subsample", "n_iter_no_change"} & set(options))
+    assert ("refit_leaves" in used) == ("loss" in options)
+    assert ("hand_bounds" in used) == ("monotonic_cst" in options)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])
+@pytest.mark.parametrize("deep", [{"max_depth": None}, {"max_leaf_nodes": 6}])
+def test_leaves_of_trees_that_are_finished_on_the_host(
+    deep: dict[str, Any], loss: str, fit_on: Fit
+) -> None:
+    runtime, weights = ShimRuntime(order_seed=2), np.random.default_rng(1).uniform(size=230)
+    words = {"sample_weight": weights}
+    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, **deep)
+    assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
+    assert {"find_code_leaves", "refit_leaves"} <= set(runtime.launches)
 
 
 def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,14 +303,19 @@ def test_order_of_threads_and_blocks_does_not_matter(order_seed: int, fit_on: Fi
 def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     X, y = table(150, n_classes=3)
     runtime = ShimRuntime(flavour=flavour)
-    asked = classifier(subsample=0.7, n_estimators=2, max_depth=2)
+    asked = classifier(subsample=0.7, n_estimators=1, max_depth=2)
     words = {"sample_weight": np.linspace(0.0, 1.0, 150), "eval_set": [(X[:30], y[:30])]}
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, **words)
     used = {"scale_round", "count_inside", "keep_leaves", "step_leaves", "add_steps", "row_losses"}
     assert used | {"keep_nodes", "find_places", "add_leaves", "sum_planes"} <= set(runtime.launches)
-    held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=2, max_depth=2)
+    held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, held, *table(150), runtime=runtime)
-    assert {"find_code_leaves", "hold_children"} <= set(runtime.launches)
+    refitted = regressor(loss="huber", n_estimators=1, max_depth=2)
+    assert_same_fit(fit_on, refitted, *table(150), runtime=runtime)
+    best_first = regressor(n_estimators=1, max_leaf_nodes=3)
+    assert_same_fit(fit_on, best_first, *table(150), runtime=runtime)
+    used = {"find_code_leaves", "hold_children", "hand_bounds", "largest_terms", "sum_terms"}
+    assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 
 MUTANTS = list(barrier_mutants(file_text("boosting.cu")))
@@ -360,10 +366,13 @@ def test_the_rows_of_a_round_are_made_without_a_copy_to_the_host(machine: Any) -
     assert spans and all(WAIT not in events for events in spans)
 
 
-def test_the_host_waits_for_nodes_and_a_score_of_each_round(machine: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"loss": "huber"}, {"monotonic_cst": [1, 0, 0, 0, 0]}])
+def test_the_host_waits_for_nodes_and_a_score_of_each_round(
+    options: dict[str, Any], machine: Any
+) -> None:
     """And for nothing else, once a round is recorded."""
     n = 7
-    regressor(n_estimators=n)().set_params(device="cuda").fit(*table())
+    regressor(n_estimators=n, **options)().set_params(device="cuda").fit(*table())
     rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
     assert len(rounds) == n - 1
     for first, last in pairwise(rounds):

@@ -3,9 +3,9 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, and the values of
 leaves added to raw predictions. The host reads the nodes of its trees, in one piece, and three
-numbers of a mean loss. Where leaves are quantiles of residuals, held in order by monotonic
-features, or pruned away, and for watched rows that are not binned, the finished trees are copied
-back and their values added by walking them.
+numbers of a mean loss. Of deeper trees, of those that grow best first or are pruned, and for
+watched rows that are not binned, the finished trees are copied back and their values added by
+walking them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from gpuboost.backends.cuda.forest import copy_forest_to_device
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, LateTree, TreeFinisher
-from gpuboost.backends.cuda.leaf_quantiles import LeafQuantiles
 from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.predict import find_leaves
+from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.row_sets import DeviceRowSet
 from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
-from gpuboost.engine.losses.regression import Huber
 from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class CudaBooster:
         with runtime.active():
             self._start()
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
-        self._parameter: np.ndarray | None = None  # of the loss, in the last round
+        self._has_begun = False  # a round
 
     def _start(self) -> None:
         runtime, task = self._runtime, self._task
@@ -74,10 +73,6 @@ class CudaBooster:
         self._kernels = self._rounds.kernels
         self._finisher = TreeFinisher(task, self._grower, self._rounds)
         self._late: LateRound | None = None  # the last round, if its trees are not finished
-        train, loss = self._rounds.rows, task.loss
-        self._quantiles: LeafQuantiles | None = None
-        if isinstance(loss, OrderStatisticLoss):
-            self._quantiles = LeafQuantiles.of(runtime, loss, train)
         self._sets = self._rounds.sets
 
     # ---- what the trainer asks for -------------------------------------------------------------
@@ -86,14 +81,14 @@ class CudaBooster:
         """Fit the trees of a round, add them to the raw predictions, and return them."""
         self.rows_of_round(number)
         with self._runtime.active():
-            self._parameter = self._round_parameter()
-            self._rounds.begin(number, self._parameter, learning_rate)
+            self._rounds.begin(number, learning_rate)
+            self._has_begun = True
             if not self._kernels.has_kernels:
                 self._rounds.ask_user()
             if not self._left_to_host():
                 return self._late_trees(number, learning_rate)
             trees = self._finisher.trees(self._grow(number), learning_rate)
-            return self._add(number, trees, learning_rate)
+            return self._add(number, trees)
 
     def rows_of_round(self, number: int) -> np.ndarray | None:
         """Rows that the trees of a round are grown on: bool (n,), None for all."""
@@ -114,21 +109,21 @@ class CudaBooster:
             there = own.weights if weights is None else self._runtime.asarray(weights)
             if not self._kernels.has_kernels:
                 return loss.mean_loss(own.for_user(self._runtime.xp, there), np.zeros(loss.columns))
-            parameter = self._parameter
-            if parameter is None:
-                parameter = self._kernels.parameter_of(own, by)
-            on_device = self._runtime.asarray(parameter.astype(np.float64))
-            return self._kernels.mean_loss(own, on_device, there)
+            parameter = self._rounds.parameter
+            if not self._has_begun:
+                first = self._kernels.parameter_of(own, by)
+                parameter = self._runtime.asarray(first.astype(np.float64))
+            return self._kernels.mean_loss(own, parameter, there)
 
     # ---- the steps of a round ------------------------------------------------------------------
 
     def _draw(self, number: int) -> np.ndarray:
         """Whether a round draws each row, copied to the host."""
         with self._runtime.active():
-            self._rounds.begin(number, np.zeros(self._task.loss.columns))
+            self._rounds.begin(number)
             return self._rounds.drawn_rows()
 
-    def _add(self, number: int, trees: list[Tree], learning_rate: float) -> list[Tree]:
+    def _add(self, number: int, trees: list[Tree]) -> list[Tree]:
         """Add the values of trees to the raw predictions that do not have them yet.
 
         The trees are returned, with leaves of their own if the loss has such.
@@ -137,11 +132,10 @@ class CudaBooster:
         left = self._left_to_host()
         if not left:
             return trees
-        forest, refits = CodeTrees.of(runtime, trees), self._task.loss.refits_leaves
+        forest = CodeTrees.of(runtime, trees)
         leaves = [self._leaves(forest, trees, rows) for rows in left]
-        if refits:
-            assert left[0] is train
-            trees = self._refitted(number, trees, leaves[0], learning_rate)
+        if self._task.loss.refits_leaves and left[0] is train:
+            trees = self._refitted(number, trees, leaves[0])
         for rows, leaf in zip(left, leaves, strict=True):
             forest.add(runtime, leaf, trees, rows)
         return trees
@@ -161,14 +155,6 @@ class CudaBooster:
             return forest.leaves(runtime, rows.data, self._task.matrix.missing_code)
         ensemble, dtype = Ensemble.of(trees), rows.data.values.dtype
         return find_leaves(runtime, copy_forest_to_device(runtime, ensemble, dtype), rows.data)
-
-    def _round_parameter(self) -> np.ndarray:
-        """What the loss takes as parameter in this round."""
-        train, loss = self._sets[0], self._task.loss
-        if isinstance(loss, Huber):
-            assert self._quantiles is not None
-            return self._quantiles.sizes_quantile(loss.alpha)
-        return self._kernels.parameter_of(train, train.given.weights)
 
     def _grow(self, number: int) -> list[GrownTree]:
         """Grow the trees of a round, as many together as fit."""
@@ -195,38 +181,27 @@ class CudaBooster:
         self._late = late
         return [cast("Tree", LateTree(late, tree)) for tree in range(n_trees)]
 
-    def _refitted(
-        self, number: int, trees: list[Tree], leaf: Array, learning_rate: float
-    ) -> list[Tree]:
+    def _refitted(self, number: int, trees: list[Tree], leaf: Array) -> list[Tree]:
         """Trees with the loss's own values in their leaves."""
-        xp, parameter, quantiles = self._runtime.xp, self._parameter, self._quantiles
-        assert parameter is not None
-        assert quantiles is not None
+        rounds, loss = self._rounds, self._task.loss
+        assert isinstance(loss, OrderStatisticLoss)
         inside, found = self.rows_of_round(number), []
-        n_grouped = leaf.shape[1] if inside is None else int(inside.sum())
-        outside = None if inside is None else self._runtime.asarray(~inside)
-        for column, tree in enumerate(trees):
-            leaves = np.flatnonzero(tree.left == 0)
-            place = np.full(tree.node_count, -1, dtype=np.int32)
-            place[leaves] = np.arange(len(leaves))
-            group = self._runtime.asarray(place)[leaf[column]]
-            if outside is not None:
-                group = xp.where(outside, np.int32(-1), group)
-            given = (column, group, len(leaves), n_grouped, parameter)
-            found.append(with_leaf_values(tree, quantiles.leaf_values(*given) * learning_rate))
+        by = (rounds.leaf_weights, rounds.parameter, rounds.rate, inside)
+        refit = RefitRound(loss, rounds.rows, *by)
+        for tree, own in zip(trees, refit.values(self._runtime, trees, leaf), strict=True):
+            found.append(with_leaf_values(tree, own))
         return found
 
 
 def adds_on_device(task: BoostTask) -> bool:
     """Whether the values of leaves can be made and added with the last launch of a round.
 
-    Where they follow from the sums of their own rows alone, no leaf is pruned away afterwards, and
-    the levels of trees are few enough to be launched without knowing how many nodes they have.
+    Where no leaf is pruned away afterwards, the levels of trees are few enough to be launched
+    without knowing how many nodes they have, and none of these is taken back.
     """
     options = task.options
-    held = options.regularisation.monotonic is not None or task.loss.refits_leaves
     bounded = options.max_depth <= UNASKED_DEPTH and options.max_leaf_nodes == NO_LIMIT
-    return bounded and not held and options.ccp_alpha == 0.0
+    return bounded and options.ccp_alpha == 0.0
 
 
 def grow_task(task: BoostTask) -> GrowTask:

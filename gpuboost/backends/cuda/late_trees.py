@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.engine.boosting import LeafRule, finish_boosted
+from gpuboost.engine.boosting import LeafRule, finish_boosted, with_leaf_values
+from gpuboost.engine.spec import ValuedTree
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
@@ -44,11 +45,21 @@ class TreeFinisher:
         n_outputs = task.loss.columns if task.sums_outputs else 1
         rule = LeafRule.of(task.options, learning_rate)
         mapper = task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
+        return [
+            with_refitted(finish_boosted(each, mapper, scale, n_outputs, rule), each)
+            for each in grown
+        ]
 
     def of_copy(self, history: History, copied: np.ndarray, learning_rate: float) -> list[Tree]:
         """The trees of a round whose nodes were copied to the host."""
         return self.trees(self._grower.trees(history, copied), learning_rate)
+
+
+def with_refitted(tree: Tree, grown: GrownTree) -> Tree:
+    """The tree with the values of leaves that the device has made, if it has."""
+    if not isinstance(grown, ValuedTree):
+        return tree
+    return with_leaf_values(tree, grown.value[tree.left == 0, 0])
 
 
 class LateRound:

@@ -282,9 +282,11 @@ class CudaLevelOps:
             return None
         policy = self._batch.policy
         given = (leaf, policy.small_rows_at(self._depth), policy.room)
-        sums = self._kernels.leaf_sums(rows, frontier, accepted, *given)
-        if isinstance(self._maker, RoundRows):
-            self._maker.keep_level(rows, frontier, accepted, sums)
+        if not isinstance(self._maker, RoundRows):
+            return self._kernels.leaf_sums(rows, frontier, accepted, *given)
+        summed = self._maker.summed(frontier, accepted)
+        sums = self._kernels.leaf_sums(rows, frontier, summed, *given)
+        self._maker.keep_level(rows, frontier, accepted, sums, self._inputs)
         return sums
 
     def end_batch(self) -> None:
@@ -333,6 +335,10 @@ class CudaLevelOps:
         accepted = parts["accepted"][:n] != 0
         found["rise"] = np.where(accepted, found["rise"], -1.0)
         found["categorical"] = found["categorical"] != 0
+        if isinstance(self._maker, RoundRows):
+            refitted = self._maker.refitted(level.frontier)
+            if refitted is not None:
+                found["value"] = refitted[:n]
         if level.sums is not None:
             found["sums"] = host(level.sums)[:n]
         else:

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import fill
+from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, allocate, room_of
+from gpuboost.backends.cuda.refits import LeafRefits
 from gpuboost.backends.cuda.source import constant
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.inputs import BatchInputs
+    from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.row_sets import DeviceRowSet
     from gpuboost.backends.cuda.rows import DeviceRows
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
+    from gpuboost.engine.losses import OrderStatisticLoss
     from gpuboost.engine.rounds import BoostTask
 
 
@@ -53,6 +56,52 @@ class PlacedNodes:
             "mask": (np.uint32, (n, mask_words)),
         }
         return cls(**allocate(xp, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldValues:
+    """What monotonic features hold the values of nodes to, by the places of these.
+
+    Attributes
+    ----------
+    signs : int8 (F,)
+        Directions of features.
+    none : uint8 (m,)
+        Zeros: no node.
+    sign : int8 (nodes,)
+    lower, upper : float64 (nodes,)
+        See ``hand_bounds`` of leaves.cu.
+    held : bool
+        Whether features are monotonic; if not, the arrays have an item each.
+    """
+
+    signs: Array
+    none: Array
+    sign: Array
+    lower: Array
+    upper: Array
+    held: bool
+
+    @classmethod
+    def room(
+        cls, runtime: Runtime, signs: tuple[int, ...] | None, n_nodes: int, most: int
+    ) -> HeldValues:
+        """Room for so many nodes, at most ``most`` of them in a level."""
+        held, xp = signs is not None, runtime.xp
+        n = n_nodes if held else 1
+        columns: Columns = {
+            "sign": (np.int8, (n,)),
+            "lower": (np.float64, (n,)),
+            "upper": (np.float64, (n,)),
+        }
+        directions = runtime.asarray(np.array(signs or (0,), dtype=np.int8))
+        none = zeros(runtime, most if held else 1, np.uint8)
+        return cls(directions, none, **allocate(xp, columns), held=held)
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array]:
+        """What kernels read and write."""
+        return self.sign, self.lower, self.upper
 
 
 class RoundLeaves:
@@ -87,11 +136,14 @@ class RoundLeaves:
         xp, self._runtime, self._task, self._sets = runtime.xp, runtime, task, sets
         n_trees, depth = task.trees_per_round, task.options.max_depth
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
-        self._n_hessians = n_hessians
+        self._n_hessians, self._most_rows = n_hessians, most_rows
         self._most = most_nodes(n_trees, n_trees * most_rows, depth)
         self._has_rows_outside = most_rows < sets[0].n
         self._places = [xp.empty((n_trees, rows.n), dtype=np.int32) for rows in sets]
         self._value = xp.empty((sum(self._most), self._n_outputs), dtype=np.float64)
+        signs = task.options.regularisation.monotonic
+        self._bounds = HeldValues.room(runtime, signs, sum(self._most), max(self._most))
+        self._refits: LeafRefits | None = None
         self._walks = self._has_rows_outside or len(sets) > 1
         mapper = task.matrix.mapper
         self._is_categorical = bool(mapper.is_categorical.any())
@@ -100,24 +152,52 @@ class RoundLeaves:
         bins = (mapper.center, mapper.low, mapper.high)
         self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
 
+    def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
+        """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
+        task, rows = self._task, self._sets[0]
+        given = (self._runtime, loss, rows, weights)
+        self._refits = LeafRefits(*given, self._most[-1], task.trees_per_round * self._most_rows)
+
     def begin(self, n_exponents: int) -> Array:
         """Begin a round; an array for the exponents of its scale, which the host reads too."""
         self._next = 0
+        self._first: dict[int, int] = {}  # of the nodes of each frontier
         if self._has_rows_outside:
             fill(self._runtime, self._places[0], -1)
         self.kept = KeptMemory(self._runtime.xp, self._kept_bytes(n_exponents))
+        if self._refits is not None:
+            self._refits.begin()
+            self._value = self.kept.empty((sum(self._most), 1), np.float64)
         return self.kept.empty(n_exponents, np.int32)
 
     def _kept_bytes(self, n_exponents: int) -> int:
         """Bytes of the nodes of all levels, and of the scale."""
         k, words = self._n_outputs, constant("common.cuh", "MASK_WORDS") * self._is_categorical
         n_bytes = room_of({"scale": (np.int32, (n_exponents,))})
+        if self._refits is not None:
+            n_bytes += room_of({"value": (np.float64, (sum(self._most),))})
         for most in self._most:
             n_bytes += room_of(DeviceFrontier.columns(most, k))
             n_bytes += room_of(DeviceSplits.columns(most, k, words))
             n_bytes += room_of({"sums": (np.int64, (most, k + self._n_hessians))})
             n_bytes += room_of({"size": (np.int32, (1,))})
         return n_bytes
+
+    @property
+    def held(self) -> bool:
+        """Whether values are held in order by monotonic features, and all nodes have sums."""
+        return self._bounds.held
+
+    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
+        """Nodes whose rows need not be summed: uint8 (m,)."""
+        return self._bounds.none[: frontier.most] if self.held else accepted
+
+    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
+        """Values (m, 1) of the leaves of a level, in the copy shown last; None for Newton steps."""
+        if self._refits is None:
+            return None
+        first = self._first[id(frontier)]
+        return self.kept.on_host(self._value)[first : first + frontier.most]
 
     def keep_level(
         self,
@@ -126,6 +206,7 @@ class RoundLeaves:
         accepted: Array,
         sums: Array,
         by: tuple[Array, Array, Array],
+        inputs: BatchInputs,
     ) -> None:
         """Keep which rows are in the leaves of a level, and what these add.
 
@@ -137,13 +218,16 @@ class RoundLeaves:
             See ``step_leaves`` of leaves.cu.
         """
         pieces, first = frontier.pieces, np.int32(self._next)
+        self._first[id(frontier)] = self._next
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         where = (np.int64(self._sets[0].n), first, self._places[0])
         self._launch(
             "keep_leaves", (pieces.most,), (rows.row, frontier.tree, accepted, *work, *where)
         )
+        if self._refits is not None:
+            self._refits.keep_level(rows.row, frontier, accepted, first, inputs.keys.number)
         sizes = (np.int32(self._n_outputs), np.int32(self._n_hessians), np.int32(self._walks))
-        out = (first, self._value, self._nodes.left)
+        out = (np.int32(self.held), first, self._value, self._nodes.left, *self._bounds.arrays)
         args = (frontier.size, accepted, sums, *by, *sizes, *out)
         self._launch("step_leaves", (_blocks(frontier.most),), args)
         self._next += frontier.most
@@ -152,9 +236,13 @@ class RoundLeaves:
         self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
     ) -> None:
         """Keep how nodes of the level kept last were split; ``rank`` numbers those that were."""
+        first, following = np.int32(self._next - frontier.most), np.int32(self._next)
+        if self.held:
+            nodes = (frontier.size, splits.accepted, rank, splits.feature, self._bounds.signs)
+            args = (*nodes, first, following, *self._bounds.arrays)
+            self._launch("hand_bounds", (_blocks(frontier.most),), args)
         if not self._walks:
             return
-        first, following = np.int32(self._next - frontier.most), np.int32(self._next)
         split = (splits.feature, splits.bin, splits.next_bin, splits.draw, splits.missing)
         kinds = (splits.categorical, splits.mask, np.int32(self._is_categorical))
         width = self._bins[0].shape[1]
@@ -164,8 +252,13 @@ class RoundLeaves:
         )
         self._launch("keep_nodes", (_blocks(frontier.most),), args)
 
-    def add(self, inputs: BatchInputs) -> None:
-        """Add the values of leaves to the raw predictions of all rows."""
+    def add(self, inputs: BatchInputs, parameter: Array, n_rows: Array, rate: Array) -> None:
+        """Add the values of leaves to the raw predictions of all rows.
+
+        ``parameter``, ``n_rows`` and ``rate`` are what `LeafRefits.finish` takes.
+        """
+        if self._refits is not None:
+            self._refits.finish(inputs.keys.number, parameter, n_rows, rate, self._value)
         if self._has_rows_outside:
             self._walk(0)
         for number in range(1, len(self._sets)):

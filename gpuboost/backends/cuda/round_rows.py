@@ -16,12 +16,16 @@ from gpuboost.backends.cuda.drawing import DrawCounts, TreeKeys
 from gpuboost.backends.cuda.features import DeviceFeatures, copy_to_device
 from gpuboost.backends.cuda.filling import count_up, fill, launch_for_roots, zeros
 from gpuboost.backends.cuda.level import cut, one_piece
+from gpuboost.backends.cuda.quantiles import SizesQuantile
 from gpuboost.backends.cuda.round_leaves import RoundLeaves
 from gpuboost.backends.cuda.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
 from gpuboost.data.bins import BinnedMatrix
 from gpuboost.engine.boosting import HESSIAN_BITS, Scale
+from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses.regression import Huber
+from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.sampling import ALL_ROWS, whole_weights
 from gpuboost.engine.statistics import sum_bits
 
@@ -49,7 +53,10 @@ class RoundRows:
     rows : DeviceRowSet
         The training rows.
     parameter : float64 (K,)
-        Of the loss in this round.
+        Of the loss, in the round launched last if that makes it; before the first such there is
+        nothing in it.
+    rate : float64 (1,)
+        The learning rate of the round.
     largest : uint64 (2,)
         Bits of the largest gradient and hessian of the round.
     sets : list of DeviceRowSet
@@ -78,13 +85,17 @@ class RoundRows:
         self._of_round = one_piece(xp, self._columns())
         own = cut(self._of_round, self._columns())
         self._keys = TreeKeys(own["seed"], own["number"])
-        self._rate, self.parameter = own["rate"], own["parameter"]
+        self.rate = own["rate"]
+        self._sizes_quantile: SizesQuantile | None = None
+        self.parameter = self._start_parameter()
         self.sets = [self.rows, *(self._watched(given) for given in task.watched)]
         self.leaves: RoundLeaves | None = None
         if adds:
             followed = [self.rows, *(rows for rows in self.sets[1:] if self.is_followed(rows))]
-            given = (self.most_rows, self._n_hessians)
-            self.leaves = RoundLeaves(runtime, task, followed, *given)
+            made = RoundLeaves(runtime, task, followed, self.most_rows, self._n_hessians)
+            if isinstance(loss, OrderStatisticLoss):
+                made.refit(loss, self.leaf_weights)
+            self.leaves = made
 
     def _watched(self, given: RowSet) -> DeviceRowSet:
         """A watched row set; one of the training rows shares what is known of these."""
@@ -99,6 +110,23 @@ class RoundRows:
     def is_followed(self, rows: DeviceRowSet) -> bool:
         """Whether a watched set has raw predictions of its own, and codes to find its leaves by."""
         return rows.raw is not self.rows.raw and not isinstance(rows.data, DeviceFeatures)
+
+    def _start_parameter(self) -> Array:
+        """The parameter of the loss, as it is if it is the same in all rounds: float64 (K,)."""
+        loss, runtime, rows = self._task.loss, self._runtime, self.rows
+        if isinstance(loss, Huber):
+            self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.alpha)
+            return runtime.xp.empty(loss.columns, dtype=np.float64)
+        found = self.kernels.parameter_of(rows, rows.given.weights)
+        return runtime.asarray(np.ascontiguousarray(found, dtype=np.float64))
+
+    @cached_property
+    def leaf_weights(self) -> Array | None:
+        """Weights of `order_statistics`: int64 (n,), None for ones."""
+        given = self.rows.given.weights
+        if given is None:
+            return None
+        return self._runtime.asarray(integer_weights(given, self.rows.n))
 
     def _in_units_of_loss(self) -> np.ndarray:
         regular = self._task.options.regularisation
@@ -131,12 +159,12 @@ class RoundRows:
 
     # ---- before a round ------------------------------------------------------------------------
 
-    def begin(self, number: int, parameter: np.ndarray, learning_rate: float = 0.0) -> None:
+    def begin(self, number: int, learning_rate: float = 0.0) -> None:
         """Copy what a round has to itself to the device."""
         memory = np.zeros(self._of_round.nbytes, dtype=np.uint8)
         own = cut(memory, self._columns())
         own["seed"][:], own["number"][:] = self._task.sampler.seed, number
-        own["rate"][:], own["parameter"][:] = learning_rate, parameter
+        own["rate"][:] = learning_rate
         self._runtime.upload(memory, self._of_round)
 
     def _columns(self) -> Columns:
@@ -145,7 +173,6 @@ class RoundRows:
             "seed": (np.uint64, (1,)),
             "number": (np.uint64, (1,)),
             "rate": (np.float64, (1,)),
-            "parameter": (np.float64, (self._task.loss.columns,)),
         }
 
     def ask_user(self) -> None:
@@ -164,11 +191,14 @@ class RoundRows:
         """
         if self.leaves is not None:
             self._exponents = self.leaves.begin(len(self._exponents))
+        if self._sizes_quantile is not None:
+            self._sizes_quantile.find(self.parameter)
         self._differentiate()
         self._scale(inputs)
         xp, n_trees = self._runtime.xp, len(inputs.key)
         drawn = self._drawn()
         first, count = self._place(drawn)
+        self._count = count
         rows = DeviceRows.room(xp, n_trees * self.most_rows, self._n_outputs)
         n_hessians = self._n_hessians
         shape = (n_trees, self.rows.n, self._n_outputs + n_hessians)
@@ -250,13 +280,26 @@ class RoundRows:
         """What the host reads of the trees of a round, where it lies in one piece."""
         return None if self.leaves is None else self.leaves.kept
 
+    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
+        """Nodes whose rows need not be summed: uint8 (m,), most often those that were split."""
+        return accepted if self.leaves is None else self.leaves.summed(frontier, accepted)
+
+    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
+        """Values (m, 1) of the leaves of a level, where the round has made them of residuals."""
+        return None if self.leaves is None else self.leaves.refitted(frontier)
+
     def keep_level(
-        self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array, sums: Array
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        accepted: Array,
+        sums: Array,
+        inputs: BatchInputs,
     ) -> None:
         """Keep the leaves of a level."""
         if self.leaves is not None:
-            by = (self._exponents, self._given, self._rate)
-            self.leaves.keep_level(rows, frontier, accepted, sums, by)
+            by = (self._exponents, self._given, self.rate)
+            self.leaves.keep_level(rows, frontier, accepted, sums, by, inputs)
 
     def keep_nodes(
         self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
@@ -268,7 +311,7 @@ class RoundRows:
     def add_leaves(self, inputs: BatchInputs) -> None:
         """Add the values of leaves to raw predictions."""
         if self.leaves is not None:
-            self.leaves.add(inputs)
+            self.leaves.add(inputs, self.parameter, self._count, self.rate)
 
     # ---- after a round -------------------------------------------------------------------------
 

@@ -1,0 +1,249 @@
+"""Leaves that take quantiles of the residuals of their rows: launches of quantiles.cu.
+
+The numbers are those of `gpuboost.engine.order_statistics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.filling import zeros
+from gpuboost.backends.cuda.level import Columns, Pieces, allocate
+from gpuboost.backends.cuda.policy import PIECE_ROWS
+from gpuboost.backends.cuda.quantiles import GroupedNumbers, blocks, launch, pieces_of
+from gpuboost.backends.cuda.row_sets import optional
+from gpuboost.backends.cuda.source import constant
+from gpuboost.engine import gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.cuda.level import DeviceFrontier
+    from gpuboost.backends.cuda.row_sets import DeviceRowSet
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.losses import OrderStatisticLoss
+    from gpuboost.engine.tree import Tree
+
+
+class LeafRefits:
+    """Leaves of a round that take quantiles of the residuals of their rows.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    loss : OrderStatisticLoss
+    rows : DeviceRowSet
+        The training rows.
+    weights : int64 (n,) or None
+        Of `order_statistics.integer_weights`; None: ones.
+    most : int
+        Leaves that a round has at most.
+    most_rows : int
+        Rows of all trees of a round, at most.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        loss: OrderStatisticLoss,
+        rows: DeviceRowSet,
+        weights: Array | None,
+        most: int,
+        most_rows: int,
+    ) -> None:
+        self._runtime, self._loss, self._rows = runtime, loss, rows
+        self._most, self._most_rows = most, most_rows
+        self._level_of = runtime.asarray(np.ascontiguousarray(loss.refit_level, dtype=np.float64))
+        self._weights = weights
+        self._clips = loss.formula == gradients.HUBER
+
+    def begin(self) -> None:
+        """Begin a round: no leaf is known."""
+        xp, runtime, n = self._runtime.xp, self._runtime, self._most_rows
+        self._seated = zeros(runtime, 1, np.int64)
+        counters = zeros(runtime, 2, np.int32)
+        most_pieces = n // constant("quantiles.cu", "QUANTILE_PIECE") + self._most
+        pieces = Pieces.room(xp, counters[1:], most_pieces)
+        key = xp.empty(n, dtype=np.uint64)
+        weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
+        self._groups = GroupedNumbers.room(xp, counters[:1], self._most, pieces, key, weight)
+        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (self._most,)))
+        self._of_groups = tuple(allocate(xp, columns).values())
+
+    def keep_level(
+        self,
+        row: Array,
+        frontier: DeviceFrontier | LeafNodes,
+        accepted: Array,
+        first_node: np.int32,
+        trees: Array,
+    ) -> None:
+        """Keep the residuals of the rows in the leaves of a level.
+
+        Parameters
+        ----------
+        row : uint32 (r,)
+            Rows of the matrix, those of a node side by side.
+        first_node : int32
+            Number of the first node of the level.
+        trees : uint64 (T,)
+            Numbers of the trees.
+        """
+        by_column = (trees, np.int32(len(self._rows.raw)))
+        pieces, own = frontier.pieces, self._groups
+        seat = self._runtime.xp.empty(frontier.most, dtype=np.int64)
+        args = (
+            *(frontier.size, accepted, frontier.tree, frontier.count, *by_column, self._level_of),
+            *(first_node, self._seated, own.size, own.pieces.size, seat, *self._of_groups),
+            *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
+        )
+        self._launch("seat_leaves", (blocks(frontier.most),), args)
+        given = self._rows
+        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
+        weights = optional(self._weights, own.below)
+        sizes = (np.int64(given.n), np.int32(len(given.y)))
+        args = (
+            *(row, frontier.tree, accepted, frontier.start, seat, *work, *by_column),
+            *(given.y, given.raw, *sizes, *weights, own.key, optional(own.weight, own.below)[0]),
+        )
+        self._launch("key_residuals", (pieces.most,), args)
+
+    def finish(
+        self, trees: Array, parameter: Array, n_rows: Array, rate: Array, value: Array
+    ) -> None:
+        """Write the values of all leaves.
+
+        Parameters
+        ----------
+        trees : uint64 (T,)
+            Numbers of the trees.
+        parameter : float64 (K,)
+            Of the loss.
+        n_rows : int64 (1,)
+            Rows of a tree.
+        rate : float64 (1,)
+            The learning rate.
+        value : float64 (nodes,)
+        """
+        xp, runtime, own = self._runtime.xp, self._runtime, self._groups
+        centre = xp.empty(self._most, dtype=np.float64)
+        own.find(runtime, centre)
+        node_of, tree_of = self._of_groups
+        largest = zeros(runtime, len(trees), np.uint64)
+        sums = zeros(runtime, (self._most if self._clips else 1, 2), np.int64)
+        if self._clips:
+            by_column = (trees, np.int32(len(self._rows.raw)))
+            terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
+            self._launch("largest_terms", (own.pieces.most,), terms)
+            self._launch("sum_terms", (own.pieces.most,), (*terms, n_rows, sums))
+        args = (
+            *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
+            *(sums, largest, n_rows, rate, value),
+        )
+        self._launch("refit_leaves", (blocks(self._most),), args)
+
+    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        launch(self._runtime, name, grid, args)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafNodes:
+    """The leaves of finished trees, as one level none of whose nodes is split.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+    tree : int32 (m,)
+    start, count : int64 (m,)
+        Where the rows of each leaf lie in ``row``.
+    pieces : Pieces
+    row : uint32 (r,)
+    """
+
+    size: Array
+    tree: Array
+    start: Array
+    count: Array
+    pieces: Pieces
+    row: Array
+
+    @property
+    def most(self) -> int:
+        """Leaves."""
+        return len(self.tree)
+
+    @classmethod
+    def of(
+        cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: np.ndarray | None
+    ) -> LeafNodes:
+        """The leaves of trees by their numbers there, and of ``leaf`` int32 (T, n) of all rows.
+
+        ``inside``, bool (n,), are the rows that count; None: all.
+        """
+        xp, n = runtime.xp, leaf.shape[1]
+        outside = None if inside is None else runtime.asarray(~inside)
+        n_out = 0 if inside is None else n - int(inside.sum())
+        rows: list[Array] = []
+        bounds: list[np.ndarray] = []
+        for own, of_rows in zip(leaves, leaf, strict=True):
+            by_leaf = of_rows if outside is None else xp.where(outside, np.int32(-1), of_rows)
+            order = xp.argsort(by_leaf, kind="stable")
+            numbers = runtime.asarray(own.astype(np.int32))
+            first = runtime.to_host(xp.searchsorted(by_leaf[order], numbers))
+            bounds.append(np.append(first, n) - n_out + len(rows) * (n - n_out))
+            rows.append(order[n_out:].astype(np.uint32))
+        start = np.concatenate([each[:-1] for each in bounds]).astype(np.int64)
+        count = np.concatenate([np.diff(each) for each in bounds]).astype(np.int64)
+        tree = np.repeat(np.arange(len(leaves)), [len(own) for own in leaves])
+        return cls(
+            size=runtime.asarray(np.array([len(tree)], dtype=np.int32)),
+            tree=runtime.asarray(tree.astype(np.int32)),
+            start=runtime.asarray(start),
+            count=runtime.asarray(count),
+            pieces=pieces_of(runtime, start, count, PIECE_ROWS),
+            row=xp.concatenate(rows),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RefitRound:
+    """What the leaves of finished trees are refitted by.
+
+    Attributes
+    ----------
+    loss : OrderStatisticLoss
+    rows : DeviceRowSet
+    weights : int64 (n,) or None
+        Of `order_statistics.integer_weights`.
+    parameter : float64 (K,)
+        Of the loss.
+    rate : float64 (1,)
+        The learning rate.
+    inside : bool (n,) or None
+        Rows that the trees were grown on, on the host; None: all.
+    """
+
+    loss: OrderStatisticLoss
+    rows: DeviceRowSet
+    weights: Array | None
+    parameter: Array
+    rate: Array
+    inside: np.ndarray | None
+
+    def values(self, runtime: Runtime, trees: Sequence[Tree], leaf: Array) -> list[np.ndarray]:
+        """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""
+        leaves = [np.flatnonzero(tree.left == 0) for tree in trees]
+        nodes = LeafNodes.of(runtime, leaves, leaf, self.inside)
+        refits = LeafRefits(runtime, self.loss, self.rows, self.weights, nodes.most, len(nodes.row))
+        refits.begin()
+        numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
+        none = zeros(runtime, nodes.most, np.uint8)
+        refits.keep_level(nodes.row, nodes, none, np.int32(0), numbers)
+        value = runtime.xp.empty(nodes.most, dtype=np.float64)
+        n_rows = runtime.asarray(np.array([len(nodes.row) // len(trees)], dtype=np.int64))
+        refits.finish(numbers, self.parameter, n_rows, self.rate, value)
+        return np.split(runtime.to_host(value), np.cumsum([len(own) for own in leaves])[:-1])

@@ -1,0 +1,366 @@
+// Weighted quantiles of groups of numbers, and the leaves of a round of boosting that take them.
+// The same numbers as gpuboost/engine/order_statistics.py.
+//
+// Nothing is sorted: a number is found digit by digit, eight bits at a time, from the weights of
+// the digits that the numbers of its group have there, see count_digits and choose_digits.
+//
+//   key       uint64 (r,)           bits of numbers, in the order of the numbers
+//   weight    int64 (r,)            read only if `weighted`; else each number counts once
+//   n_pieces  int32 (1,)            the arrays have room for more
+//   slot, first, rows   int32, int64, int32 (pieces,)    group, first number, how many of it
+//   size      int32 (1,)            groups; there is room for g
+//   level     float64 (g,)          of the quantile
+//   prefix    uint64 (g,)           digits found so far
+//   below     int64 (g,)            weight of the numbers below all that begin so
+//   total     int64 (g,)            weight of the group
+//   more      uint8 (g,)            whether numbers up to the one found have just the weight asked
+//                                   for, so that the next one counts as well
+//   above     uint64 (g,)           the next one, if so
+//   counts    int64 (g, DIGITS)     zero before the first digit, and after the last
+//
+// Launch of kernels over pieces: grid (pieces), BOOST_THREADS threads. Of kernels over groups or
+// nodes: one block of BOOST_THREADS threads for so many. No dynamic shared memory.
+
+#include "rounds.cuh"
+
+constexpr int32 DIGIT_BITS = 8;
+constexpr int32 DIGITS = 256;
+constexpr int32 FIRST_SHIFT = 56;      // of the first digit
+constexpr int32 QUANTILE_PIECE = 4096; // numbers of a piece, at most
+constexpr int32 LANE_DIGITS = DIGITS / WARP;
+constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
+constexpr uint64 SIGN = 0x8000000000000000ull;
+constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
+
+// Bits that are in order as the numbers are; both zeros are one.
+__device__ __forceinline__ uint64 key_of(double number)
+{
+    const uint64 bits = (uint64)__double_as_longlong(number + 0.0);
+    return (bits & SIGN) != 0 ? ~bits : bits | SIGN;
+}
+
+__device__ __forceinline__ double number_of(uint64 key)
+{
+    return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
+}
+
+// Numbers side by side, each group's.
+struct Numbers {
+    const uint64* __restrict__ key;
+    const int64* __restrict__ weight;
+    bool weighted;
+
+    __device__ __forceinline__ int64 weight_of(int64 at) const { return weighted ? weight[at] : 1; }
+};
+
+// ---- Digits ------------------------------------------------------------------------------------
+
+// counts: the weight of each digit at `shift`, of the numbers that begin as those found so far.
+// Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+count_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+             const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+             const int64* __restrict__ first, const int32* __restrict__ rows,
+             const uint64* __restrict__ prefix, int32 shift, int64* __restrict__ counts)
+{
+    __shared__ uint32 low[DIGITS];
+    __shared__ uint32 high[DIGITS];
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const Numbers numbers = {key, weight, weighted != 0};
+    const int32 group = slot[blockIdx.x];
+    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
+    const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group] >> (shift + DIGIT_BITS);
+    for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+        low[digit] = 0;
+        high[digit] = 0;
+    }
+    __syncthreads();
+    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+        const uint64 digits = key[at] >> shift;
+        if (shift != FIRST_SHIFT && digits >> DIGIT_BITS != found) continue;
+        const int32 digit = (int32)(digits % DIGITS);
+        add_halves(low + digit, high + digit, numbers.weight_of(at));
+    }
+    __syncthreads();
+    for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+        const uint64 sum = ((uint64)high[digit] << 32) | low[digit];
+        if (sum != 0) atomicAdd((uint64*)counts + (int64)group * DIGITS + digit, sum);
+    }
+}
+
+// The digit at `shift` of the first number up to which there is `level` of the group's weight.
+// Launch: GROUPS_OF_BLOCK warps, one for each group; a lane has LANE_DIGITS digits.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+choose_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
+              uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
+              uint8* __restrict__ more, uint64* __restrict__ above, int64* __restrict__ counts)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int32 group = (int32)blockIdx.x * GROUPS_OF_BLOCK + warp;
+    if (group >= *size) return;
+    int64* own = counts + (int64)group * DIGITS + lane * LANE_DIGITS;
+    int64 weight[LANE_DIGITS], all = 0;
+    #pragma unroll
+    for (int32 i = 0; i < LANE_DIGITS; ++i) {
+        weight[i] = own[i];
+        own[i] = 0;
+        all += weight[i];
+    }
+    int64 until = all;
+    #pragma unroll
+    for (int32 step = 1; step < WARP; step *= 2) {
+        const int64 before = __shfl_up_sync(FULL_MASK, until, step);
+        if (lane >= step) until += before;
+    }
+    const bool is_first = shift == FIRST_SHIFT;
+    const int64 in_all = __shfl_sync(FULL_MASK, until, WARP - 1);
+    const int64 of_group = is_first ? in_all : total[group];
+    const int64 start = is_first ? 0 : below[group];
+    const double cut = (double)of_group * level[group];
+    const uint32 reached = __ballot_sync(FULL_MASK, (double)(start + until) >= cut);
+    __syncwarp();
+    if (lane != __ffs((int32)reached) - 1) return;
+    int64 sum = start + until - all, chosen = sum;
+    int32 digit = -1;
+    #pragma unroll
+    for (int32 i = 0; i < LANE_DIGITS; ++i) {
+        if (digit < 0 && (double)(sum + weight[i]) >= cut) {
+            digit = i;
+            chosen = sum;
+        }
+        sum += digit < 0 ? weight[i] : 0;
+    }
+    const uint64 whole = (uint64)(lane * LANE_DIGITS + digit) << shift;
+    prefix[group] = is_first ? whole : prefix[group] | whole;
+    below[group] = chosen;
+    if (is_first) total[group] = in_all;
+    if (shift != 0) return;
+    int64 with_it = chosen;
+    #pragma unroll
+    for (int32 i = 0; i < LANE_DIGITS; ++i) with_it += i == digit ? weight[i] : 0;
+    more[group] = (double)with_it <= cut;
+    above[group] = BEYOND;
+}
+
+// above: of the groups that want it, the next number after the one found.
+// Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+           const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+           const int64* __restrict__ first, const int32* __restrict__ rows,
+           const uint64* __restrict__ prefix, const uint8* __restrict__ more,
+           uint64* __restrict__ above)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const Numbers numbers = {key, weight, weighted != 0};
+    const int32 group = slot[blockIdx.x];
+    if (more[group] == 0) return;
+    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
+    const uint64 found = prefix[group];
+    uint64 next = BEYOND;
+    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+        const uint64 own = key[at];
+        if (own > found && own < next && numbers.weight_of(at) > 0) next = own;
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        next = min(next, __shfl_xor_sync(FULL_MASK, next, step));
+    }
+    if (threadIdx.x % WARP == 0 && next != BEYOND) atomicMin(above + group, next);
+}
+
+// quantile float64 (g,): midway between the number found and the next one, if that counts.
+// Launch: over groups.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+take_quantiles(const int32* __restrict__ size, const int64* __restrict__ total,
+               const uint64* __restrict__ prefix, const uint8* __restrict__ more,
+               const uint64* __restrict__ above, double* __restrict__ quantile)
+{
+    const int64 group = row_of_thread();
+    if (group >= *size) return;
+    const double lower = number_of(prefix[group]);
+    const bool one = more[group] == 0 || above[group] == BEYOND;
+    const double upper = one ? lower : number_of(above[group]);
+    const double middle = lower == upper ? lower : 0.5 * lower + 0.5 * upper;
+    quantile[group] = (total[group] > 0 ? middle : 0.0) + 0.0;
+}
+
+// ---- Residuals ---------------------------------------------------------------------------------
+
+// Target less raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
+struct Residuals {
+    const double* __restrict__ y;
+    const double* __restrict__ raw;
+    int64 n;
+    int32 n_outputs;
+
+    __device__ __forceinline__ double of(int64 row, int64 column) const
+    {
+        return y[column % n_outputs * n + row] - raw[column * n + row];
+    }
+};
+
+// key (K, n): the absolute residuals of all rows. Launch: grid (rows, K).
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+key_sizes(const double* __restrict__ y, const double* __restrict__ raw, int64 n, int32 n_outputs,
+          uint64* __restrict__ key)
+{
+    const Residuals residuals = {y, raw, n, n_outputs};
+    const int64 row = row_of_thread();
+    if (row >= n) return;
+    key[blockIdx.y * n + row] = key_of(fabs(residuals.of(row, blockIdx.y)));
+}
+
+// Groups of the nodes of a level that were not split: their numbers, the places of their rows and
+// the pieces of these. Which leaf is which group differs from run to run, what is found does not.
+//
+//   n_seated int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
+//   level_of float64 (K,)      of each column
+//   seat     int64 (nodes,)    where the rows of the node come, and in this order for each group:
+//   node_of int32 (g,), counted as in leaves.cu; tree_of int32 (g,); level (g,)
+//
+// Launch: over nodes.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
+            const int32* __restrict__ tree, const int64* __restrict__ count,
+            const uint64* __restrict__ trees, int32 trees_per_round,
+            const double* __restrict__ level_of, int32 first_node, int64* __restrict__ n_seated,
+            int32* __restrict__ n_groups, int32* __restrict__ n_cut, int64* __restrict__ seat,
+            int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
+            int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
+{
+    const int64 node = row_of_thread();
+    if (node >= *size || accepted[node] != 0) return;
+    const int64 n = count[node], n_own = (n + QUANTILE_PIECE - 1) / QUANTILE_PIECE;
+    const int64 begin = (int64)atomicAdd((uint64*)n_seated, (uint64)n);
+    const int32 group = atomicAdd(n_groups, 1), piece = atomicAdd(n_cut, (int32)n_own);
+    seat[node] = begin;
+    node_of[group] = first_node + (int32)node;
+    tree_of[group] = tree[node];
+    level[group] = level_of[trees[tree[node]] % (uint64)trees_per_round];
+    for (int64 i = 0; i < n_own; ++i) {
+        slot[piece + i] = group;
+        first[piece + i] = begin + i * QUANTILE_PIECE;
+        rows[piece + i] = (int32)min((int64)QUANTILE_PIECE, n - i * QUANTILE_PIECE);
+    }
+}
+
+// key and weight of the rows of the nodes of a level that were not split, by their seats. row, tree,
+// accepted and pieces as in sums.cu; start int64 (nodes,): where the rows of a node lie now.
+// Launch: over the pieces of the level.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
+              const uint8* __restrict__ accepted, const int64* __restrict__ start,
+              const int64* __restrict__ seat, const int32* __restrict__ n_pieces,
+              const int32* __restrict__ slot, const int64* __restrict__ first,
+              const int32* __restrict__ rows, const uint64* __restrict__ trees,
+              int32 trees_per_round, const double* __restrict__ y,
+              const double* __restrict__ raw, int64 n, int32 n_outputs,
+              const int64* __restrict__ weights, int32 weighted, uint64* __restrict__ key,
+              int64* __restrict__ weight)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const int32 node = slot[blockIdx.x];
+    if (accepted[node] != 0) return;
+    const Residuals residuals = {y, raw, n, n_outputs};
+    const int64 column = (int64)(trees[tree[node]] % (uint64)trees_per_round);
+    const int64 begin = first[blockIdx.x], to = seat[node] + begin - start[node];
+    for (int32 at = threadIdx.x; at < rows[blockIdx.x]; at += BOOST_THREADS) {
+        const int64 own = row[begin + at];
+        key[to + at] = key_of(residuals.of(own, column));
+        if (weighted != 0) weight[to + at] = weights[own];
+    }
+}
+
+// ---- What is left beside the quantile, of huber ------------------------------------------------
+
+// A number less its group's quantile, cut off at -limit and limit, times its weight.
+__device__ __forceinline__ double clipped_term(const Numbers& numbers, int64 at, double centre,
+                                               double limit)
+{
+    return bounded(number_of(numbers.key[at]) - centre, -limit, limit)
+           * (double)numbers.weight_of(at);
+}
+
+// largest uint64 (T,), zero before the launch: bits of the largest size of a term of each tree.
+// limit float64 (K,): of each column. Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+              const int64* __restrict__ first, const int32* __restrict__ rows,
+              const double* __restrict__ centre, const int32* __restrict__ tree_of,
+              const uint64* __restrict__ trees, int32 trees_per_round,
+              const double* __restrict__ limit, uint64* __restrict__ largest)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const Numbers numbers = {key, weight, weighted != 0};
+    const int32 group = slot[blockIdx.x], tree = tree_of[group];
+    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
+    const double most = limit[trees[tree] % (uint64)trees_per_round];
+    double size = 0.0;
+    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+        size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
+    }
+    keep_largest(largest + tree, size);
+}
+
+// Bits of an entry, so that sums of n entries fit.
+__device__ __forceinline__ int32 bits_of_entry(int64 n)
+{
+    return SUM_BITS - (n <= 1 ? 0 : 64 - __clzll(n - 1));
+}
+
+// sums int64 (g, 2), zero before the launch: the terms of each group in two planes of fixed-point
+// numbers. n_rows int64 (1,): rows of a tree. Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+          const int64* __restrict__ first, const int32* __restrict__ rows,
+          const double* __restrict__ centre, const int32* __restrict__ tree_of,
+          const uint64* __restrict__ trees, int32 trees_per_round,
+          const double* __restrict__ limit, const uint64* __restrict__ largest,
+          const int64* __restrict__ n_rows, int64* __restrict__ sums)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const Numbers numbers = {key, weight, weighted != 0};
+    const int32 group = slot[blockIdx.x], tree = tree_of[group];
+    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
+    const double most = limit[trees[tree] % (uint64)trees_per_round];
+    const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
+    int64 leading = 0, rest = 0;
+    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+        const double scaled = ldexp(clipped_term(numbers, at, centre[group], most), exponent);
+        const double whole = rint(scaled);
+        leading += (int64)whole;
+        rest += (int64)rint(ldexp(scaled - whole, bits));
+    }
+    leading = warp_sum(leading);
+    rest = warp_sum(rest);
+    if (threadIdx.x % WARP != 0) return;
+    atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
+    atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
+}
+
+// ---- Leaves ------------------------------------------------------------------------------------
+
+// value float64 (nodes,), counted as in leaves.cu: the quantile of each leaf, with `clipped` and
+// the mean of its terms, times the learning rate. Launch: over groups.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
+             const int32* __restrict__ tree_of, const double* __restrict__ centre,
+             const int64* __restrict__ total, int32 clipped, const int64* __restrict__ sums,
+             const uint64* __restrict__ largest, const int64* __restrict__ n_rows,
+             const double* __restrict__ learning_rate, double* __restrict__ value)
+{
+    const int64 group = row_of_thread();
+    if (group >= *size) return;
+    double found = centre[group];
+    if (clipped != 0) {
+        const int32 bits = bits_of_entry(*n_rows);
+        const int32 exponent = bits - exponent_above(largest[tree_of[group]]);
+        const double leading = ldexp((double)sums[2 * group], -exponent);
+        const double rest = ldexp((double)sums[2 * group + 1], -(exponent + bits));
+        found = found + (leading + rest) / (double)max(total[group], (int64)1);
+    }
+    value[node_of[group]] = found * *learning_rate;
+}
