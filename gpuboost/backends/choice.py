@@ -18,11 +18,13 @@ from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.backend import CudaBackend
     from gpuboost.backends.protocol import Backend
 
 __all__ = [
     "Work",
     "available_backends",
+    "backend_of",
     "check_device",
     "choose_backend",
     "growth_work",
@@ -67,6 +69,11 @@ def choose_backend(device: Any, work: Work) -> Backend:
         return _numpy_backend()
     _loaded_programs.add(work.program)
     return _numba_backend()
+
+
+def backend_of(array: Any) -> CudaBackend:
+    """The backend of the device that an array of CuPy is on."""
+    return _cuda_backend(array.device.id)
 
 
 def check_device(device: Any) -> None:
@@ -141,13 +148,13 @@ def _numba_backend() -> Backend:
     return NumbaBackend()
 
 
-def _cuda_backend(number: int) -> Backend:
+def _cuda_backend(number: int) -> CudaBackend:
     _started_cuda.add(os.getpid())
     return _backend_of(number)
 
 
 @cache
-def _backend_of(number: int) -> Backend:
+def _backend_of(number: int) -> CudaBackend:
     from gpuboost.backends.cuda.backend import CudaBackend
     from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.choice import check_device
+from gpuboost.backends.choice import backend_of, check_device
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.data.arrays import (
     array_module,
@@ -12,6 +12,9 @@ from gpuboost.data.arrays import (
     is_cupy_array,
     is_on_device,
 )
+
+if TYPE_CHECKING:
+    from gpuboost.engine.losses.links import Link
 
 _ADVICE = "copy it to the host, as cupy.asnumpy(X) does,"
 
@@ -92,6 +95,11 @@ def _as_cupy_array(X: Any) -> Any:
 
     by_interface = hasattr(X, "__cuda_array_interface__")
     return cupy.asarray(X) if by_interface else cupy.from_dlpack(X)
+
+
+def inverse_link(link: Link, raw: Any) -> Any:
+    """``link.inverse`` of raw predictions (n, columns), where these are: the same bits anywhere."""
+    return backend_of(raw).inverse_link(link, raw) if is_on_device(raw) else link.inverse(raw)
 
 
 def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:

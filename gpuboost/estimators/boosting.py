@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.arrays import array_module, working_on
 from gpuboost.engine.losses import USER, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting_fit import BoostingFit
-from gpuboost.estimators.boosting_model import BoostedRounds, by_link
+from gpuboost.estimators.boosting_model import BoostedRounds, predictions
 from gpuboost.estimators.boosting_options import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting_reading import Given, read_fit
-from gpuboost.estimators.boosting_start import raw_of_init, read_offset, starting_at
+from gpuboost.estimators.boosting_start import raw_of_init, read_offset
 from gpuboost.estimators.boosting_texts import OF_CLASSIFIER, OF_REGRESSOR
 from gpuboost.estimators.documentation import OF_A_FIT, documented, takes
 from gpuboost.estimators.growing import memory_advice
@@ -163,26 +164,26 @@ class GradientBoosting(ManyTrees):
         """Raw predictions: float64 (n, columns)."""
         trees = self._run(X, BoostedRounds.raw)
         with working_on(trees):
-            start = self._start(X, len(trees), offset)
-            return trees + array_module(trees).asarray(start)
+            return trees + self._start(X, trees, offset)
 
     def _staged_raw(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """The same after each round."""
         start = None
         for trees in self._run(X, BoostedRounds.staged_raw):
             with working_on(trees):
-                if start is None:
-                    start = array_module(trees).asarray(self._start(X, len(trees), offset))
-                yield trees + start
+                start = self._start(X, trees, offset) if start is None else start
+                raw = trees + start
+            yield raw
 
-    def _start(self, X: Any, n: int, offset: Any) -> np.ndarray:
-        """Raw predictions before the first round."""
+    def _start(self, X: Any, trees: np.ndarray, offset: Any) -> np.ndarray:
+        """Raw predictions before the first round: (n or 1, columns), where those of trees are."""
         model: BoostedRounds = self._model
-        beside = read_offset(offset, n, model.loss.columns)
+        start = array_module(trees).asarray(model.baseline[None])
+        beside = read_offset(offset, len(trees), model.loss.columns, near=trees)
         if model.init is not None:
-            own = raw_of_init(model.init, X, model.loss)
+            own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))
             beside = own if beside is None else beside + own
-        return starting_at(n, model.baseline, beside)
+        return start if beside is None else start + beside
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -257,8 +258,7 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
         return map(self._shaped, self._staged_raw(X, offset))
 
     def _shaped(self, raw: np.ndarray) -> np.ndarray:
-        values = by_link(self._model.loss.predict, raw)
-        return values[:, 0] if values.shape[1] == 1 else values
+        return _of_one_column(predictions(self._model.loss, raw))
 
 
 @documented("Gradient boosting for classification.", OF_CLASSIFIER)
@@ -300,11 +300,11 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         -------
         ndarray of float64 of shape (n_samples, n_classes)
         """
-        return by_link(self._probabilities, self._raw_predictions(X, offset))
+        return self._probabilities(self._raw_predictions(X, offset))
 
     def staged_predict_proba(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Probabilities after each round; see `predict_proba`."""
-        return (by_link(self._probabilities, raw) for raw in self._staged_raw(X, offset))
+        return map(self._probabilities, self._staged_raw(X, offset))
 
     @takes("X", "offset")
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
@@ -328,9 +328,11 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
         """Of each class; a loss of the user's own that says nothing of them has logistic ones."""
         loss: Loss = self._model.loss
         if loss.formula != USER or hasattr(self.loss, "predict"):
-            found = loss.predict(raw)
-            return found if found.ndim == 2 else np.column_stack([1.0 - found, found])
-        return (LOGIT if raw.shape[1] == 1 else SOFTMAX).inverse(raw)
+            found = predictions(loss, raw)
+            with working_on(found):
+                both = array_module(found).stack
+                return found if found.ndim == 2 else both([1.0 - found, found], axis=1)
+        return inverse_link(LOGIT if raw.shape[1] == 1 else SOFTMAX, raw)
 
     @takes("X")
     def apply(self, X: Any) -> np.ndarray:
@@ -346,4 +348,5 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
 
 def _of_one_column(raw: np.ndarray) -> np.ndarray:
     """A single column without its axis."""
-    return raw[:, 0] if raw.shape[1] == 1 else raw
+    with working_on(raw):
+        return raw[:, 0] if raw.shape[1] == 1 else raw

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.coded import on_codes
-from gpuboost.data.arrays import array_module, copy_to_host, is_on_device, working_on
+from gpuboost.backends.device_arrays import inverse_link
+from gpuboost.data.arrays import array_module, working_on
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.engine.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.losses import USER
 from gpuboost.estimators.fitted import FittedTrees, run_in_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.losses import Loss
@@ -73,7 +75,9 @@ class BoostedRounds(FittedTrees):
             trees = self.ensemble.trees[number * k : (number + 1) * k]
             parts = [Ensemble.of_one(tree) for tree in trees]
             parts = list(map(on_codes, parts)) if coded else parts
-            total = total + _sums(parts, data, backend, n_threads)
+            found = _sums(parts, data, backend, n_threads)
+            with working_on(found):
+                total = total + found
             yield total
 
     def importances(self, n_features: int, kind: str) -> np.ndarray:
@@ -87,12 +91,12 @@ class BoostedRounds(FittedTrees):
         return total / total.sum() if total.sum() > 0 else total
 
 
-def by_link(link: Callable[[np.ndarray], np.ndarray], raw: np.ndarray) -> np.ndarray:
-    """Predictions from raw ones, where these are; those of a GPU are made on the host."""
-    if not is_on_device(raw):
-        return link(raw)
+def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
+    """What a loss predicts, from raw predictions and where these are."""
+    if loss.formula != USER:
+        return inverse_link(loss.link, raw)
     with working_on(raw):
-        return array_module(raw).asarray(link(copy_to_host(raw)))
+        return loss.predict(raw)
 
 
 def _sums(

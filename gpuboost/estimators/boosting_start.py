@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.backends.device_arrays import adopt_targets
+from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Predicted
 
@@ -61,32 +62,38 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
     """What an ``init`` estimator predicts, as raw predictions: float64 (n, columns)."""
     if not loss.is_classifier:
-        values = np.asarray(init.predict(X), dtype=np.float64)
+        values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
         values = loss.link.forward(values.reshape(len(values), -1))
         return np.broadcast_to(values, (len(values), loss.columns)).copy()
-    shares = np.asarray(init.predict_proba(X), dtype=np.float64)
+    shares = np.asarray(copy_to_host(init.predict_proba(X)), dtype=np.float64)
     shares = np.clip(shares, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     if loss.columns == 1:
         return loss.link.forward(shares[:, 1])[:, None]
     return np.log(shares)
 
 
-def read_offset(given: Any, n: int, columns: int) -> np.ndarray | None:
-    """Offsets that a user brings: float64 (n, columns)."""
+def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarray | None:
+    """Offsets that a user brings: float64 (n, columns).
+
+    They are where the array ``near`` is, on the host without one.
+    """
     if given is None:
         return None
+    on_host = near is None or isinstance(near, np.ndarray)
     try:
-        given = copy_device_array_to_host(given) if is_on_device(given) else given
-        offset = np.asarray(given, dtype=np.float64).reshape(n, -1)
+        there = adopt_targets(given, "cpu" if on_host else f"cuda:{near.device.id}")
+        if on_host or not is_cupy_array(there):
+            there = np.asarray(there, dtype=np.float64)
+        offset = to_float64(there).reshape(n, -1)
     except (TypeError, ValueError):
         offset = np.zeros((0, 0))
-    if offset.shape != (n, columns) or not np.isfinite(offset).all():
+    if offset.shape != (n, columns) or not bool(array_module(offset).isfinite(offset).all()):
         shapes = f"({n},)" if columns == 1 else f"({n}, {columns})"
         raise ValueError(
             f"offset must hold finite numbers of shape {shapes}, a raw prediction to start from "
             f"for each row, got {np.shape(given)} {given!r:.80}"
         )
-    return offset
+    return offset if on_host else array_module(near).asarray(offset)
 
 
 def starting_at(n: int, constant: np.ndarray, beside: np.ndarray | None) -> np.ndarray:

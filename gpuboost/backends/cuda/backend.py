@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.protocol import Booster
     from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.losses.links import Link
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
@@ -78,6 +79,13 @@ class CudaBackend:
 
         with self.runtime.active():
             return apply(self.runtime, ensemble, X)
+
+    def inverse_link(self, link: Link, raw: np.ndarray) -> np.ndarray:
+        """Predictions of raw ones that lie on the device, and stay there."""
+        from gpuboost.backends.cuda.links import inverse
+
+        with self.runtime.active():
+            return inverse(self.runtime, link, raw)
 
     def sum_left_out(
         self,
