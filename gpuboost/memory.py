@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from gpuboost.backends.choice import choose_backend, growth_work
+from gpuboost.backends.cuda.booster_memory import boosting_peak
 from gpuboost.backends.cuda.memory import (
     HISTOGRAM_SHARE,
     DeviceShape,
@@ -16,20 +17,18 @@ from gpuboost.backends.cuda.memory import (
     fit_peak,
 )
 from gpuboost.backends.devices import why_no_cuda
-from gpuboost.data.bins import BinMapper, BinnedMatrix
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
-from gpuboost.engine.spec import GrowTask, Target
-from gpuboost.engine.statistics import class_target, value_target
+from gpuboost.engine.spec import GrowTask
 from gpuboost.estimators.base import TreeModel
 from gpuboost.estimators.boosting import GradientBoosting
-from gpuboost.estimators.labels import ClassLabels, ValueLabels
+from gpuboost.estimators.foretold import ForetoldTable, boost_task
 from gpuboost.estimators.settings import bin_limit, tree_options
 
 if TYPE_CHECKING:
-    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.data.bins import BinnedMatrix
+    from gpuboost.engine.rounds import BoostTask
 
 NO_BUDGET = 1 << 62
-_FEW = 8  # rows from which the columns of a target are learnt
 
 
 def estimate_memory(
@@ -48,7 +47,8 @@ def estimate_memory(
 
     X is taken to come from the host. Trees of bounded depth are taken to be full, others to have
     about as many nodes as rows; for trees of more than a dozen levels that is more than most data
-    ask for. Not counted is what CUDA itself takes, some hundred MB for each process.
+    ask for. Not counted is what CUDA itself takes, some hundred MB for each process, nor in boosting
+    the rows of ``eval_set`` and what a loss of the user's own makes.
 
     Parameters
     ----------
@@ -94,13 +94,7 @@ def estimate_memory(
         raise TypeError(
             f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
         )
-    if isinstance(estimator, GradientBoosting):
-        raise NotImplementedError(
-            f"{type(estimator).__name__}: what rounds of boosting take on the device is not "
-            "estimated yet; ask for a DecisionTreeRegressor of its max_depth, which takes as much "
-            "beside raw predictions, gradients and hessians"
-        )
-    table = _Table(
+    table = ForetoldTable(
         integer_at_least("n_samples", n_samples, 1),
         integer_at_least("n_features", n_features, 1),
         integer_at_least("n_classes", n_classes, 1),
@@ -109,15 +103,40 @@ def estimate_memory(
         bool(weighted),
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
-    task, shape = _task(clone(estimator).set_params(random_state=0), table), DeviceShape()
-    if memory_budget is None:
-        budget, shape = _current_device(task)
+    estimator = clone(estimator).set_params(random_state=0)
+    if isinstance(estimator, GradientBoosting):
+        growing = _boosting_peak(boost_task(estimator, table), memory_budget)
     else:
-        budget = integer_at_least("memory_budget", memory_budget, 1)
-    task = replace(task, memory_budget=int(HISTOGRAM_SHARE * budget))
-    growing = fit_peak(task, budget, shape)
+        growing = _growing_peak(_task(estimator, table), memory_budget)
     itemsize = table.dtype.itemsize
     return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
+
+
+def _growing_peak(task: GrowTask, given: int | None) -> int:
+    """Most bytes held while all trees grow."""
+    work = task.options.max_depth, task.target.n_channels
+    budget, shape = _budget(given, task.matrix, len(task.trees), *work)
+    return fit_peak(replace(task, memory_budget=int(HISTOGRAM_SHARE * budget)), budget, shape)
+
+
+def _boosting_peak(task: BoostTask, given: int | None) -> int:
+    """Most bytes held while trees are boosted."""
+    budget, shape = _budget(given, task.matrix, task.trees_per_round, task.options.max_depth, 1)
+    return boosting_peak(replace(task, memory_budget=budget), shape)
+
+
+def _budget(
+    given: int | None, matrix: BinnedMatrix, n_trees: int, depth: int, n_channels: int
+) -> tuple[int, DeviceShape]:
+    """Bytes that a fit may use, and the device; without either, no limit."""
+    if given is not None:
+        return integer_at_least("memory_budget", given, 1), DeviceShape()
+    if why_no_cuda():
+        return NO_BUDGET, DeviceShape()
+    work = growth_work(matrix.n_samples, matrix.n_features, n_trees, depth, n_channels)
+    backend: Any = choose_backend("cuda", work)
+    with backend.runtime.active():
+        return backend.runtime.memory_budget(), DeviceShape.of(backend.runtime)
 
 
 def _categorical_count(listed: Any, given: int | None, n_features: int) -> int:
@@ -131,82 +150,7 @@ def _categorical_count(listed: Any, given: int | None, n_features: int) -> int:
     return min(int(count), n_features)
 
 
-def _current_device(task: GrowTask) -> tuple[int, DeviceShape]:
-    """Bytes that a fit on the current device may use, and the device; no limit without one."""
-    if why_no_cuda():
-        return NO_BUDGET, DeviceShape()
-    size = task.matrix.n_samples, task.matrix.n_features, len(task.trees), task.options.max_depth
-    backend: Any = choose_backend("cuda", growth_work(*size, task.target.n_channels))
-    with backend.runtime.active():
-        return backend.runtime.memory_budget(), DeviceShape.of(backend.runtime)
-
-
-@dataclass(frozen=True)
-class _Table:
-    """What is known of the data."""
-
-    n_samples: int
-    n_features: int
-    n_classes: int
-    n_outputs: int
-    n_categorical: int
-    weighted: bool
-    dtype: np.dtype
-
-    def labels(self, kind: Any) -> ClassLabels | ValueLabels:
-        """Labels of the shape there will be."""
-        if issubclass(kind, ClassLabels):
-            codes = np.arange(self.n_samples, dtype=np.int32) % np.int32(self.n_classes)
-            return ClassLabels(codes, np.arange(self.n_classes))
-        return ValueLabels(np.broadcast_to(0.0, (self.n_samples, self.n_outputs)))
-
-    def weights(self) -> np.ndarray | None:
-        """Real weights, none of them a whole multiple of another."""
-        return np.linspace(0.6, 1.0, self.n_samples) ** 0.5 if self.weighted else None
-
-    def matrix(self, max_bins: int) -> BinnedMatrix:
-        """Codes that take no memory."""
-        shape = (self.n_features, max_bins)
-        center = np.broadcast_to(0.0, shape)
-        mapper = BinMapper(
-            edges=(np.zeros(0),) * self.n_features,
-            n_bins=np.full(self.n_features, max_bins, dtype=np.int32),
-            low=center,
-            high=center,
-            center=center,
-            is_categorical=np.arange(self.n_features) < self.n_categorical,
-        )
-        codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))
-        return BinnedMatrix(codes, mapper, np.zeros(self.n_features, dtype=np.int64))
-
-    def target(self, labels: ClassLabels | ValueLabels, sampler: RowSampler) -> Target:
-        """A target with the columns there will be, learnt from few rows."""
-        facts, n = sampler.weight_facts, self.n_samples
-        few = min(n, _FEW)
-        real, inside = facts.real, facts.inside
-        facts = replace(
-            facts,
-            real=None if real is None else real[:few],
-            inside=None if inside is None else inside[:few],
-        )
-        if isinstance(labels, ClassLabels):
-            found = class_target(labels.codes[:few], self.n_classes, facts)
-        else:
-            found = value_target(np.zeros((few, self.n_outputs)), facts)
-        return replace(
-            found,
-            classes=_lengthened(found.classes, n),
-            values=_lengthened(found.values, n),
-            wide=_lengthened(found.wide, n),
-        )
-
-
-def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
-    """The first row of a column, n times, in no memory."""
-    return None if column is None else np.broadcast_to(column[:1], (n, *column.shape[1:]))
-
-
-def _task(estimator: Any, table: _Table) -> GrowTask:
+def _task(estimator: Any, table: ForetoldTable) -> GrowTask:
     """What the backend would be asked for."""
     labels = table.labels(estimator._labels)
     weights = estimator._weights(labels, table.weights())

@@ -289,7 +289,7 @@ def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatc
         X, y = table(n_classes=at_once + 1 if at_once == 2 else 8)
         assert_same_fit(fit_on, classifier(multi_strategy="one_output_per_tree"), X, y)
     assert (made[0]._grower.recorded is None) and (made[1]._grower.recorded is not None)
-    assert all(booster._rounds.leaves is None for booster in made)
+    assert all(booster.rounds.leaves is None for booster in made)
 
 
 @pytest.mark.parametrize("order_seed", range(3))

@@ -98,5 +98,4 @@ def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarra
 
 def starting_at(n: int, constant: np.ndarray, beside: np.ndarray | None) -> np.ndarray:
     """Raw predictions of n rows before the first round: float64 (n, columns)."""
-    raw = np.tile(constant, (n, 1))
-    return raw if beside is None else raw + beside
+    return np.broadcast_to(constant, (n, len(constant))) if beside is None else constant + beside

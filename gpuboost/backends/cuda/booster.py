@@ -35,6 +35,7 @@ from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
+    from gpuboost.engine.history import History
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
@@ -48,6 +49,11 @@ class CudaBooster:
     runtime : Runtime
     task : BoostTask
         ``memory_budget`` is for all arrays of the fit.
+
+    Attributes
+    ----------
+    rounds : RoundRows
+        What the fit keeps on the device.
     """
 
     def __init__(self, runtime: Runtime, task: BoostTask) -> None:
@@ -69,11 +75,11 @@ class CudaBooster:
             return made[-1]
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
-        self._rounds = made[0]
-        self._kernels = self._rounds.kernels
-        self._finisher = TreeFinisher(task, self._grower, self._rounds)
+        self.rounds = made[0]
+        self._kernels = self.rounds.kernels
+        self._finisher = TreeFinisher(task, self._grower, self.rounds)
         self._late: LateRound | None = None  # the last round, if its trees are not finished
-        self._sets = self._rounds.sets
+        self._sets = self.rounds.sets
 
     # ---- what the trainer asks for -------------------------------------------------------------
 
@@ -81,10 +87,9 @@ class CudaBooster:
         """Fit the trees of a round, add them to the raw predictions, and return them."""
         self.rows_of_round(number)
         with self._runtime.active():
-            self._rounds.begin(number, learning_rate)
-            self._has_begun = True
+            self.begin(number, learning_rate)
             if not self._kernels.has_kernels:
-                self._rounds.ask_user()
+                self.rounds.ask_user()
             if not self._left_to_host():
                 return self._late_trees(number, learning_rate)
             trees = self._finisher.trees(self._grow(number), learning_rate)
@@ -109,7 +114,7 @@ class CudaBooster:
             there = own.weights if weights is None else self._runtime.asarray(weights)
             if not self._kernels.has_kernels:
                 return loss.mean_loss(own.for_user(self._runtime.xp, there), np.zeros(loss.columns))
-            parameter = self._rounds.parameter
+            parameter = self.rounds.parameter
             if not self._has_begun:
                 first = self._kernels.parameter_of(own, by)
                 parameter = self._runtime.asarray(first.astype(np.float64))
@@ -120,8 +125,8 @@ class CudaBooster:
     def _draw(self, number: int) -> np.ndarray:
         """Whether a round draws each row, copied to the host."""
         with self._runtime.active():
-            self._rounds.begin(number)
-            return self._rounds.drawn_rows()
+            self.rounds.begin(number)
+            return self.rounds.drawn_rows()
 
     def _add(self, number: int, trees: list[Tree]) -> list[Tree]:
         """Add the values of trees to the raw predictions that do not have them yet.
@@ -142,7 +147,7 @@ class CudaBooster:
 
     def _left_to_host(self) -> list[DeviceRowSet]:
         """Row sets whose raw predictions need finished trees."""
-        rounds, (train, *others) = self._rounds, self._sets
+        rounds, (train, *others) = self.rounds, self._sets
         own = [rows for rows in others if rows.raw is not train.raw]
         if rounds.leaves is None:
             return [train, *own]
@@ -166,11 +171,23 @@ class CudaBooster:
             grown += self._grower.grow(host, again=n_trees % self._at_once == 0)
         return grown
 
+    def begin(self, number: int, learning_rate: float) -> None:
+        """Begin a round."""
+        self.rounds.begin(number, learning_rate)
+        self._has_begun = True
+
+    def launch(self, number: int) -> History:
+        """Launch a round, or of its trees as many as grow together."""
+        n_trees = self._task.trees_per_round
+        first = number * n_trees
+        trees = range(first, first + min(n_trees, self._at_once))
+        host = HostInputs.of(self._grow_task, trees)
+        return self._grower.launch(host, again=n_trees % self._at_once == 0)
+
     def _late_trees(self, number: int, learning_rate: float) -> list[Tree]:
         """Launch a round whose trees are finished when they are asked for."""
         n_trees, finisher = self._task.trees_per_round, self._finisher
-        trees = range(number * n_trees, (number + 1) * n_trees)
-        history = self._grower.launch(HostInputs.of(self._grow_task, trees), again=True)
+        history = self.launch(number)
         read = self._grower.read_later()
         assert read is not None
         if self._grower.recorded is None:  # the next round has another place for its nodes
@@ -183,7 +200,7 @@ class CudaBooster:
 
     def _refitted(self, number: int, trees: list[Tree], leaf: Array) -> list[Tree]:
         """Trees with the loss's own values in their leaves."""
-        rounds, loss = self._rounds, self._task.loss
+        rounds, loss = self.rounds, self._task.loss
         assert isinstance(loss, OrderStatisticLoss)
         inside, found = self.rows_of_round(number), []
         by = (rounds.leaf_weights, rounds.parameter, rounds.rate, inside)
@@ -210,11 +227,11 @@ def grow_task(task: BoostTask) -> GrowTask:
     n_hessians = 1 if task.loss.constant_hessian else width
     n = task.matrix.n_samples
     stand_in = TreeRows(
-        np.ones(n, dtype=np.int32),
+        np.broadcast_to(np.int32(1), (n,)),
         None,
         draws=False,
-        wide=np.zeros((n, width + n_hessians), dtype=np.int64),
-        gradient=np.zeros((n, width), dtype=np.int32),
+        wide=np.broadcast_to(np.int64(0), (n, width + n_hessians)),
+        gradient=np.broadcast_to(np.int32(0), (n, width)),
     )
     return GrowTask(
         task.matrix,

@@ -196,7 +196,7 @@ class RoundRows:
         self._differentiate()
         self._scale(inputs)
         xp, n_trees = self._runtime.xp, len(inputs.key)
-        drawn = self._drawn()
+        drawn = self.drawn()
         first, count = self._place(drawn)
         self._count = count
         rows = DeviceRows.room(xp, n_trees * self.most_rows, self._n_outputs)
@@ -232,7 +232,13 @@ class RoundRows:
         kernel = self._runtime.kernel("boosting.cu", "scale_round", self._constants)
         kernel((1,), (1,), (self.largest, self._given, *sizes, *out))
 
-    def _drawn(self) -> Array | None:
+    @property
+    def draws(self) -> bool:
+        """Whether rounds draw some of the rows."""
+        return self._draw is not None
+
+    def drawn(self) -> Array | None:
+        """How often each row is drawn for the round: uint32 (1, n), None for all once."""
         return None if self._draw is None else self._draw.of(self._keys)
 
     def _place(self, drawn: Array | None) -> tuple[Array, Array]:
@@ -322,4 +328,4 @@ class RoundRows:
 
     def drawn_rows(self) -> np.ndarray:
         """Rows drawn for the round: bool (n,), copied to the host."""
-        return self._runtime.to_host(self._drawn())[0] > 0
+        return self._runtime.to_host(self.drawn())[0] > 0

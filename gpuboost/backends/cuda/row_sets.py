@@ -63,10 +63,16 @@ class DeviceRowSet:
     def of(cls, runtime: Runtime, given: RowSet, data: Array | DeviceFeatures) -> DeviceRowSet:
         """Copy a row set to the device, but for its data, which are there."""
         y = np.asarray(given.y, dtype=np.float64).reshape(len(given.y), -1)
-        raw = runtime.xp.empty(given.raw.shape[::-1], dtype=np.float64)
-        runtime.upload(np.ascontiguousarray(given.raw.T), raw)
         weights = None if given.weights is None else runtime.asarray(given.weights)
-        return cls(given, data, runtime.asarray(np.ascontiguousarray(y.T)), raw, weights)
+        y, raw = (_columns_of(runtime, host) for host in (y, given.raw))
+        return cls(given, data, y, raw, weights)
+
+
+def _columns_of(runtime: Runtime, host: np.ndarray) -> Array:
+    """A copy of float64 (n, K) as columns (K, n) on the device."""
+    there = runtime.xp.empty(host.shape[::-1], dtype=np.float64)
+    runtime.upload(host.T, there)
+    return there
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +117,19 @@ class LossKernels:
 
     def mean_loss(self, rows: DeviceRowSet, parameter: Array, weights: Array | None) -> float:
         """As `Loss.mean_loss`, by other weights than those of the rows."""
-        xp = self.runtime.xp
-        values = xp.empty(rows.n, dtype=np.float64)
+        total = self._sum(*self.row_losses(rows, parameter, weights))
+        return total / (float(rows.n) if weights is None else self._sum_of_weights(rows, weights))
+
+    def row_losses(
+        self, rows: DeviceRowSet, parameter: Array, weights: Array | None
+    ) -> tuple[Array, Array]:
+        """Losses times weights, float64 (n,), and the bits of the largest with room for sums."""
+        values = self.runtime.xp.empty(rows.n, dtype=np.float64)
         found = zeros(self.runtime, 3, np.int64)
         sizes = (np.int64(rows.n), np.int32(len(rows.y)), np.int32(len(rows.raw)))
         args = (*self._rows(rows, weights), parameter, *sizes, values, found.view(np.uint64))
         self._launch("row_losses", rows.n, args)
-        total = self._sum(values, found)
-        return total / (float(rows.n) if weights is None else self._sum_of_weights(rows, weights))
+        return values, found
 
     def _sum_of_weights(self, rows: DeviceRowSet, weights: Array) -> float:
         """Sum of weights; that of the rows' own is found once."""

@@ -1,0 +1,43 @@
+"""Memory of a fit of boosting on the device, foretold by running its first rounds over phantoms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.booster import CudaBooster
+from gpuboost.backends.cuda.memory import nodes_at
+from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.engine.spec import NO_LIMIT
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.memory import DeviceShape
+    from gpuboost.engine.rounds import BoostTask
+
+
+def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
+    """Most bytes held while trees are boosted, as many at once as ``task.memory_budget`` has room.
+
+    A round draws its rows, is launched, and is followed by mean losses while what it was recorded
+    in is still held. Not counted is what a loss of the user's makes.
+    """
+    n, n_trees, most = task.matrix.n_samples, task.trees_per_round, task.options.max_leaf_nodes
+    # Best-first growth takes what level-wise growth takes of as few nodes, and asks on the way.
+    task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
+
+    def nodes(depth: int) -> int:
+        return n_trees * min(nodes_at(depth, n), 2 * most)
+
+    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    booster = CudaBooster(runtime, task)
+    booster.begin(0, 0.1)
+    booster.rounds.drawn()
+    booster.launch(0)
+    booster.rounds.drawn()
+    rounds = booster.rounds
+    for place, rows in enumerate(rounds.sets if rounds.kernels.has_kernels else ()):
+        weights = runtime.asarray(np.broadcast_to(1.0, (n,))) if rounds.draws else rows.weights
+        rounds.kernels.row_losses(rows, rounds.parameter, weights if place == 0 else rows.weights)
+    return runtime.meter.peak
