@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -65,6 +66,49 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 
     monkeypatch.setattr(fake_cupy.Array, "get", counted)
     return sizes
+
+
+# ---- a real device -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu() -> Iterator[Any]:
+    """The device; skips where there is none, and gives its memory back."""
+    reason = devices.why_no_cuda()
+    if reason:
+        pytest.skip(reason)
+    import cupy
+
+    yield cupy.cuda.Device()
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+@pytest.fixture
+def needs_memory(gpu: Any) -> Callable[[int], None]:
+    """Skips where a table of so many bytes cannot fit."""
+
+    def skip(n_bytes: int) -> None:
+        if gpu.mem_info[0] < n_bytes:
+            pytest.skip(f"needs {n_bytes >> 30} GiB of free device memory")
+
+    return skip
+
+
+@pytest.fixture
+def graphs(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How often a graph was captured; batches are of four trees."""
+    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+
+    capture, captured = CupyRuntime.capture, []
+
+    def counted(self: Any, launches: Any) -> Any:
+        captured.append(self.name)
+        return capture(self, launches)
+
+    monkeypatch.setattr(CupyRuntime, "capture", counted)
+    monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 4)
+    return captured
 
 
 def _forget_runtime() -> None:

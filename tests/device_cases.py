@@ -9,6 +9,12 @@ import numpy as np
 
 from tests.estimator_cases import make
 
+# Numbers beside the trees that a fit finds.
+FACTS = (
+    *("oob_decision_function_", "oob_prediction_", "oob_scores_", "oob_improvement_"),
+    *("train_score_", "validation_score_", "estimator_weights_", "estimator_errors_"),
+)
+
 
 def table(name: str, n_rows: int = 160) -> tuple[np.ndarray, np.ndarray]:
     """Features of several kinds and a target for an estimator; three classes, or a number."""
@@ -35,9 +41,9 @@ def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> N
         if hasattr(expected, method):
             found = getattr(model, method)(X)
             np.testing.assert_array_equal(found, getattr(expected, method)(X))
-    for votes in ("oob_decision_function_", "oob_prediction_"):
-        if hasattr(expected, votes):
-            np.testing.assert_array_equal(getattr(model, votes), getattr(expected, votes))
+    for fact in FACTS:
+        if hasattr(expected, fact):
+            np.testing.assert_array_equal(getattr(model, fact), getattr(expected, fact))
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,11 @@ class Case:
 
     def run(self, device: str, n_rows: int = 160) -> None:
         """Compare the device with NumPy."""
+        X, y, words = self.given(n_rows)
+        assert_same_model(self.name, X, y, device, **words)
+
+    def given(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Features, target, and parameters with ``sample_weight`` among them."""
         X, y = table(self.name, n_rows)
         rng = np.random.default_rng(1)
         words = dict(self.words)
@@ -64,6 +75,8 @@ class Case:
             words["sample_weight"] = rng.integers(4, size=n_rows)
         if self.target == "binary":
             y = y > 0
+        if self.target == "positive":
+            y = np.exp(0.3 * y)
         if self.target == "outputs":
             y = np.column_stack([y, X[:, 0]])
         if self.target == "many":
@@ -72,7 +85,7 @@ class Case:
             X = X.astype(np.float32)
         if self.target == "categories":
             words["categorical_features"] = [1]
-        assert_same_model(self.name, X, y, device, **words)
+        return X, y, words
 
 
 TREE, FOREST, EXTRA = "DecisionTreeClassifier", "RandomForestClassifier", "ExtraTreesRegressor"
@@ -102,4 +115,32 @@ CASES = [
     Case("AdaBoostClassifier", {"max_depth": 3, "criterion": "gini"}, "real", "categories"),
     Case("AdaBoostClassifier", {"boosting": "resampling"}, weights="counts"),
     Case("AdaBoostRegressor", {"boosting": "reweighting"}, weights="real"),
+]
+
+VALUES, CLASSES = "GradientBoostingRegressor", "GradientBoostingClassifier"
+MONOTONIC = {"monotonic_cst": [1, 0, 0, -1, 0, 0]}
+# What a round of boosting of bounded depth does with each of these is recorded and replayed.
+REPLAYED_ROUNDS = [
+    Case(VALUES),
+    Case(VALUES, {"loss": "absolute_error"}, weights="real"),
+    Case(VALUES, {"loss": "huber", "subsample": 0.5, "max_depth": 4}),
+    Case(VALUES, {"loss": "quantile", "alpha": [0.2, 0.8]}, weights="counts"),
+    Case(VALUES, {"loss": "poisson", "interaction_cst": "pairwise"}, "counts", "positive"),
+    Case(VALUES, {"loss": "gamma", "n_iter_no_change": 2}, target="positive"),
+    Case(VALUES, {"loss": "tweedie", "max_features": 2, "subsample": 0.7}, target="positive"),
+    Case(VALUES, {**MONOTONIC, "l2_regularization": 2.0}),
+    Case(VALUES, {**MONOTONIC, "loss": "absolute_error", "subsample": 0.6}),
+    Case(VALUES, {"l1_regularization": 1.0, "max_delta_step": 0.5}, target="outputs"),
+    Case(CLASSES, {"subsample": 0.6, "n_iter_no_change": 2}, target="binary"),
+    Case(CLASSES, {"loss": "exponential"}, "real", "binary"),
+    Case(CLASSES, {"max_features_per_level": 3, "n_estimators": 3}, target="categories"),
+    Case(CLASSES, {"multi_strategy": "multi_output_tree"}, target="many"),
+    Case(CLASSES, {"subsample": 0.5, "min_samples_leaf": 3, "n_estimators": 3}, target="many"),
+]
+BOOSTED = [
+    *REPLAYED_ROUNDS,
+    Case(VALUES, {"max_depth": None, "min_samples_leaf": 15, "n_estimators": 2}, target="float32"),
+    Case(VALUES, {"max_leaf_nodes": 6, "loss": "huber"}),
+    Case("AdaBoostRegressor", {"loss": "exponential", "learning_rate": 0.5}),
+    Case("AdaBoostClassifier", {"max_depth": 2, "n_estimators": 3}, target="many"),
 ]

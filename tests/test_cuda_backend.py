@@ -19,7 +19,7 @@ from gpuboost.backends import choice
 from gpuboost.backends.choice import available_backends, choose_backend
 from gpuboost.backends.cuda.backend import CudaBackend
 from tests import cuda_shim
-from tests.device_cases import CASES, assert_same_model, table
+from tests.device_cases import BOOSTED, CASES, assert_same_model, table
 from tests.estimator_cases import NAMES, frame_of, make
 from tests.fake_cupy import WAIT
 from tests.shim_runtime import ShimRuntime
@@ -37,7 +37,7 @@ def test_every_estimator(name, machine):
     assert machine.launches and machine.live == 0 and machine.current == 0
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *BOOSTED], ids=str)
 def test_every_option(case, machine):
     case.run("cuda:0")
 

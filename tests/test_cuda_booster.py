@@ -35,7 +35,7 @@ Fit = Callable[..., Any]
 REGRESSION = (
     *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
 )
-BASE = {"random_state": 0, "n_estimators": 4, "n_jobs": 1, "max_depth": 3}
+BASE = {"random_state": 0, "n_estimators": 3, "n_jobs": 1, "max_depth": 3}
 
 
 def table(n: int = 230, seed: int = 0, n_classes: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -83,10 +83,10 @@ def classifier(**words: Any) -> Callable[[], Any]:
     return lambda: GradientBoostingClassifier(**{**BASE, **words})
 
 
-@pytest.mark.parametrize("subsample", [1.0, 0.6])
 @pytest.mark.parametrize("loss", REGRESSION)
-def test_losses_of_values(loss: str, subsample: float, fit_on: Fit) -> None:
-    assert_same_fit(fit_on, regressor(loss=loss, subsample=subsample), *table())
+def test_losses_of_values(loss: str, fit_on: Fit) -> None:
+    """Of some of the rows; `device_cases.BOOSTED` has all of them."""
+    assert_same_fit(fit_on, regressor(loss=loss, subsample=0.6), *table())
 
 
 @pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
@@ -261,7 +261,7 @@ def test_rounds_of_bounded_depth_are_replayed(
     assert_same_fit(fit_on, regressor(**options), *table(), runtime=runtime)
     (booster,) = made
     assert booster._grower.recorded is not None
-    assert runtime.launches.count("differentiate") == 4
+    assert runtime.launches.count("differentiate") == 3
     # Rows are followed by the partition, those outside walk, and no finished tree comes back.
     used = set(runtime.launches)
     assert "keep_leaves" in used and "find_code_leaves" not in used

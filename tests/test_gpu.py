@@ -15,32 +15,12 @@ import pytest
 import gpuboost
 from gpuboost.backends import cuda
 from gpuboost.backends.cost import Speed
-from gpuboost.backends.devices import why_no_cuda
 from gpuboost.calibration import Size, measure
-from tests.device_cases import CASES, Case, assert_same_model, table
+from tests.device_cases import BOOSTED, CASES, Case, assert_same_model, table
 from tests.estimator_cases import NAMES, frame_of, make
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 GIB = 1 << 30
-
-
-@pytest.fixture(autouse=True)
-def device():
-    """Skips where there is none; gives its memory back."""
-    reason = why_no_cuda()
-    if reason:
-        pytest.skip(reason)
-    import cupy
-
-    yield cupy.cuda.Device()
-    gc.collect()
-    cupy.get_default_memory_pool().free_all_blocks()
-
-
-def needs_memory(device, n_bytes: int) -> None:
-    """Skip where a table cannot fit."""
-    if device.mem_info[0] < n_bytes:
-        pytest.skip(f"needs {n_bytes / GIB:.0f} GiB of free device memory")
 
 
 # ---- parity ----------------------------------------------------------------------------------
@@ -53,7 +33,7 @@ def test_every_estimator(name, n_rows):
 
 
 @pytest.mark.parametrize("n_rows", [160, 5_000])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *BOOSTED], ids=str)
 def test_every_option(case, n_rows):
     case.run("cuda", n_rows)
 
@@ -122,22 +102,6 @@ REPLAYED = [
         {"n_estimators": 12, "bootstrap": False, "max_samples": 0.5, "max_features": 0.5},
     ),
 ]
-
-
-@pytest.fixture
-def graphs(monkeypatch):
-    """How often a graph was captured; batches are of four trees."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
-
-    capture, captured = CupyRuntime.capture, []
-
-    def counted(self, launches):
-        captured.append(self.name)
-        return capture(self, launches)
-
-    monkeypatch.setattr(CupyRuntime, "capture", counted)
-    monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 4)
-    return captured
 
 
 @pytest.mark.parametrize("n_rows", [160, 20_000])
@@ -285,16 +249,16 @@ def same_forest(X, y, name="RandomForestClassifier", **words):
 
 
 @pytest.mark.slow
-def test_fifty_million_rows(device):
-    needs_memory(device, 20 * GIB)
+def test_fifty_million_rows(needs_memory):
+    needs_memory(20 * GIB)
     rng = np.random.default_rng(0)
     X = rng.random((50_000_000, 4), dtype=np.float32)
     same_forest(X, X[:, 0] + X[:, 1] + rng.random(len(X)) > 1.5, max_depth=8)
 
 
 @pytest.mark.slow
-def test_more_codes_than_32_bits_count(device):
-    needs_memory(device, 30 * GIB)
+def test_more_codes_than_32_bits_count(needs_memory):
+    needs_memory(30 * GIB)
     rng = np.random.default_rng(0)
     X = rng.integers(200, size=(36_000_000, 64), dtype=np.uint8).astype(np.float32)
     assert X.size > 2**31

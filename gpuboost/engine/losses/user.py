@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses.base import Loss, Predicted
 from gpuboost.engine.losses.links import IDENTITY, Link
+from gpuboost.engine.modules import array_module
 
 BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
@@ -114,7 +115,7 @@ class UserLoss(Loss):
         if part.dtype.kind not in "fiub":
             raise ValueError(f"{self._called(name)} must return real numbers, got {part.dtype}")
         part = part.astype(np.float64).reshape(raw.shape)
-        if not bool(np.isfinite(part).all()):
+        if not bool(array_module(part).isfinite(part).all()):
             raise ValueError(
                 f"{self._called(name)} returned values that are not finite; cut raw off before "
                 "exp, and keep divisors above 0"
