@@ -26,7 +26,7 @@ typedef unsigned long long uint64;
 
 // ---- Words shared with the host: gpuboost/engine/scores.py and spec.py -------------------------
 
-constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
+constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
@@ -42,6 +42,9 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #endif
 #ifndef NEWTON_SCORE
 #define NEWTON_SCORE 0  // whether the score is NEWTON, which other kernels do not know
+#endif
+#ifndef POISSON_SCORE
+#define POISSON_SCORE 0  // whether it is POISSON, likewise
 #endif
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
@@ -137,6 +140,18 @@ __device__ __forceinline__ bool category_goes_left(uint64 key, uint64 feature, u
 
 // ---- Logarithm and exponential: gpuboost/engine/numerics.py, the same operations and order -----
 
+// log(1 + f) - f + f * f / 2 for f from sqrt(1/2) - 1 to sqrt(2) - 1.
+__device__ __forceinline__ double log_series(double f)
+{
+    const double s = f / (2.0 + f);
+    const double z = s * s;
+    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    p = 1.818357216161805012e-01 + z * p;
+    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p);
+    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p));
+    return s * (0.5 * f * f + p);
+}
+
 // Natural logarithm of a normal positive float64.
 __device__ __forceinline__ double natural_log(double x)
 {
@@ -146,15 +161,20 @@ __device__ __forceinline__ double natural_log(double x)
     const double exponent = (double)((bits >> 52) - 1023 + above);
     const double m = __longlong_as_double(mantissa | (0x3FF0000000000000ll - (above << 52)));
     const double f = m - 1.0;
-    const double s = f / (2.0 + f);
-    const double z = s * s;
-    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
-    p = 1.818357216161805012e-01 + z * p;
-    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p);
-    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p));
     const double half = 0.5 * f * f;
     return exponent * 6.93147180369123816490e-01
-           - ((half - (s * (half + p) + exponent * 1.90821492927058770002e-10)) - f);
+           - ((half - (log_series(f) + exponent * 1.90821492927058770002e-10)) - f);
+}
+
+// (1 + x) log(1 + x) - x: half the Poisson deviance of 1 + x from 1.
+__device__ __forceinline__ double half_deviance(double x)
+{
+    if (fabs(x) < 0.25) {
+        const double c = 0.5 * x * x - log_series(x);
+        return (x * x - c) - x * c;
+    }
+    const double above = 1.0 + x, ratio = above > 1e-300 ? above : 1e-300;
+    return ratio * natural_log(ratio) - x;
 }
 
 // Exponential of a float64; results below about 3e-308 are 0, that of NaN is NaN.
@@ -215,6 +235,25 @@ __device__ __forceinline__ double misclassification_gain(double left, double rig
     return (left + right) - node;
 }
 
+__device__ __forceinline__ double poisson_term(double gl, double g, double hl, double h)
+{
+    const double gr = g - gl, hr = h - hl;
+    if (!(gl > 0.0 && gr > 0.0)) return __longlong_as_double((int64)0xFFF0000000000000ull);
+    const double x = gl * h - g * hl;
+    double sum = 0.0;
+    #pragma unroll 1
+    for (int32 side = 0; side < 2; ++side) {  // the code of one side, to save registers
+        const double part = side == 0 ? hl : hr;
+        sum = sum + part * half_deviance((side == 0 ? x : -x) / (g * part));
+    }
+    return g / h * sum;
+}
+
+__device__ __forceinline__ double poisson_gain(double terms)
+{
+    return terms >= 0.0 ? terms : -1.0;
+}
+
 __device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
 {
     const double rest = fabs(g) - l1;
@@ -245,7 +284,7 @@ __device__ __forceinline__ double middle_of(double left, double right)
     return (left + right) * 0.5;
 }
 
-// What the channels of a candidate add up to; squares use `left` alone. `ordered`: NEWTON alone.
+// What the channels of a candidate add up to; SQUARES and POISSON use `left` alone. `ordered`: NEWTON alone.
 struct Terms {
     double left;
     double right;
@@ -304,6 +343,7 @@ __device__ __forceinline__ double gain_of(const Terms& terms, int32 score, doubl
         const double gain = newton_gain(terms.left, terms.right, terms.node);
         return terms.ordered && gain >= 0.0 ? gain : -1.0;
     }
+    if (POISSON_SCORE) return poisson_gain(terms.left);
     if (score == SQUARES) return squares_gain(terms.left, hl, h - hl);
     if (score == MISCLASSIFICATION) {
         return misclassification_gain(terms.left, terms.right, terms.node);

@@ -77,6 +77,10 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
         add_newton(terms, regular, gl, g, hl, h);
         return;
     }
+    if (POISSON_SCORE) {
+        terms.left = terms.left + poisson_term(gl, g, hl, h);
+        return;
+    }
     if (options.by_class && options.n_channels == 1 && options.score != SQUARES) {
         add_channel(terms, options.score, hl - gl, h - g, hl, h);
     }

@@ -34,6 +34,8 @@ TARGET_KINDS = (
     "values",
     "heavy values",
     "outputs",
+    "counts",
+    "amounts",
 )
 
 
@@ -72,7 +74,7 @@ class Problem:
             target = class_target(self.y, int(self.y.max()) + 1, sampler.weight_facts)
         else:
             y = self.y.reshape(n, -1)
-            target = value_target(y, sampler.weight_facts)
+            target = value_target(y, sampler.weight_facts, self.options.score)
         return mapper, bin_columns(self.X, mapper), sampler, target
 
     def task(
@@ -184,6 +186,12 @@ def make_target(rng: np.random.Generator, X: np.ndarray, kind: str) -> tuple[np.
         return np.where(signal > 1.2, rng.integers(1, 12, n), 0).astype(np.int32), True
     if kind == "heavy values":
         return np.exp(np.clip(12 * signal, -300, 300)), False
+    if kind in ("counts", "amounts"):
+        counts = rng.poisson(np.exp(np.clip(3 * signal - 2, -9, 3))).astype(np.float64)
+        if kind == "counts":
+            return counts, False
+        amounts = np.exp(np.clip(5 * signal, -30, 30)) * (rng.random(n) < 0.9)
+        return np.column_stack([counts, amounts]), False
     if kind == "outputs":
         return np.column_stack([signal, rng.integers(0, 3, n)]), False
     return signal, False

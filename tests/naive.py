@@ -126,6 +126,11 @@ class NaiveTree:
             for a, b in pairs:
                 terms = terms + scores.squares_term(a, b, fhl, fh)
             return float(scores.squares_gain(terms, fhl, fh - fhl)[0])
+        if self.options.score == scores.POISSON:
+            terms = np.zeros(1)
+            for a, b in pairs:
+                terms = terms + scores.poisson_term(a, b, fhl, fh)
+            return float(scores.poisson_gain(terms)[0])
         if len(pairs) == 1 and self.task.target.classes is not None:
             pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
         if self.options.score == scores.MISCLASSIFICATION:

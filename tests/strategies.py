@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, SQUARES
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
 from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
 from tests.harness import (
     COLUMN_KINDS,
@@ -22,9 +22,11 @@ LEVELS = (2, 4, 7, 40)  # of categorical columns: both sides of ONE_HOT_LEVELS
 
 
 @st.composite
-def tree_options(draw: st.DrawFn, classification: bool) -> TreeOptions:
+def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> TreeOptions:
     """Limits of every kind, most often few of them."""
     scores = (SQUARES, ENTROPY, MISCLASSIFICATION) if classification else (SQUARES,)
+    if target_kind in ("counts", "amounts"):
+        scores = (POISSON, POISSON, SQUARES)
     return TreeOptions(
         score=draw(st.sampled_from(scores)),
         random_thresholds=draw(st.booleans()),
@@ -50,7 +52,8 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     kinds = draw(st.lists(st.sampled_from(COLUMN_KINDS), min_size=1, max_size=5))
     kinds = ["normal", *kinds] if shape == "wide" else kinds
     X = make_columns(rng, n, kinds, draw(st.sampled_from((np.float32, np.float64))))
-    y, classification = make_target(rng, X, draw(st.sampled_from(TARGET_KINDS)))
+    target_kind = draw(st.sampled_from(TARGET_KINDS))
+    y, classification = make_target(rng, X, target_kind)
     is_categorical = np.zeros(len(kinds), dtype=bool)
     if draw(st.booleans()):
         is_categorical[-1] = True
@@ -72,7 +75,7 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
         max_bins=6 if shape == "large" else draw(st.sampled_from((255, 255, 2, 16))),
         tree_features=draw(st.sampled_from((None, None, 1))),
         seed=seed,
-        options=draw(tree_options(classification)),
+        options=draw(tree_options(classification, target_kind)),
     )
 
 

@@ -18,7 +18,7 @@ from gpuboost.backends.cuda.rows import DeviceRows
 from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.cuda.split_search import HistogramBuilder, Looked, choose_tile
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import GrownTree, GrowTask
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
@@ -108,6 +108,8 @@ def assert_equal_trees(asked: Problem, runtime: ShimRuntime, **task: Any) -> int
         ("values", SQUARES),
         ("heavy values", SQUARES),
         ("outputs", SQUARES),
+        ("counts", POISSON),
+        ("amounts", POISSON),
     ],
 )
 def test_every_step_equals_the_reference(

@@ -16,7 +16,7 @@ from gpuboost.backends.cuda import small
 from gpuboost.backends.cuda.numbering import Forest, number_nodes
 from gpuboost.backends.cuda.small import most_stored, small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
@@ -79,6 +79,8 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("values", SQUARES),
         ("heavy values", SQUARES),
         ("outputs", SQUARES),
+        ("counts", POISSON),
+        ("amounts", POISSON),
     ],
 )
 def test_every_score_and_target(

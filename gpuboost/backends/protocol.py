@@ -54,6 +54,7 @@ categories are left), validity and ties are the same with b the position in that
 
 **Gain.** SQUARES: `squares_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the classes
 in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the classes.
+POISSON: `poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``.
 NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by the node's
 bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if
 the feature is monotonic and the left value is above (1) or below (-1) the right one.

@@ -232,6 +232,21 @@ def check_targets(y: Any) -> NDArray[np.float64]:
     return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
 
 
+def check_counts(y: np.ndarray, inside: np.ndarray | None) -> None:
+    """Refuse targets (n_samples, n_outputs) of the criterion 'poisson' that nothing can be made of.
+
+    ``inside``: rows that have weight; None for all.
+    """
+    largest, smallest = float((y if inside is None else y[inside]).max()), float(y.min())
+    if smallest < 0.0 or largest == 0.0:
+        what = f"values down to {smallest:g}" if smallest < 0.0 else "zeros alone"
+        raise ValueError(
+            "criterion='poisson' needs counts or other amounts as y: none negative, and some "
+            f"positive in a row of positive weight; got {what}. Correct y, or use "
+            "criterion='squared_error'"
+        )
+
+
 def check_same_length(X: Any, y: Any) -> None:
     """Refuse X and y of different lengths."""
     if len(X) != len(y):

@@ -15,6 +15,7 @@ _EXPONENT_OF_ONE = np.int64(0x3FF0000000000000)
 _BIAS, _S52 = np.int64(1023), np.int64(52)
 _ONE, _ZERO = np.int64(1), np.int64(0)
 _INVERSE_LN2 = 1.44269504088896338700e00
+_NEXT_TO_NOTHING = 1e-300  # r log r is 0 there, for all purposes
 _TO_WHOLE = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to a whole number, in the low bits
 _EXP_SMALLEST, _EXP_LARGEST = -708.0, 709.782712893384
 _SCALE = np.int64(1022 << 52)  # the exponent field of 1/2
@@ -35,6 +36,16 @@ def float_of(bits):
     return bits.view(np.float64)
 
 
+def log_series(f):
+    """log(1 + f) - f + f**2 / 2 for f from sqrt(1/2) - 1 to sqrt(2) - 1, see `log`."""
+    s = f / (2.0 + f)
+    z = s * s
+    p = 1.818357216161805012e-01 + z * (1.531383769920937332e-01 + z * 1.479819860511658591e-01)
+    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p)
+    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p))
+    return s * (0.5 * f * f + p)
+
+
 def log(x):
     """Natural logarithm of normal positive float64 values, to about one unit in the last place.
 
@@ -47,13 +58,20 @@ def log(x):
     exponent = np.float64((bits >> _S52) - _BIAS + above)
     m = float_of(mantissa | (_EXPONENT_OF_ONE - (above << _S52)))
     f = m - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    p = 1.818357216161805012e-01 + z * (1.531383769920937332e-01 + z * 1.479819860511658591e-01)
-    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p)
-    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p))
     half = 0.5 * f * f
-    return exponent * _LN2_HIGH - ((half - (s * (half + p) + exponent * _LN2_LOW)) - f)
+    return exponent * _LN2_HIGH - ((half - (log_series(f) + exponent * _LN2_LOW)) - f)
+
+
+def half_deviance(x):
+    """(1 + x) log(1 + x) - x for x >= -1: half the Poisson deviance of 1 + x from 1.
+
+    To some twenty units in the last place, never below 0, and 0 for 0 alone. Near 0 the terms
+    cancel; c = x - log(1 + x), half of x**2 or so, is known without that, and x**2 - c - x c too.
+    """
+    ratio = np.maximum(1.0 + x, _NEXT_TO_NOTHING)
+    c = 0.5 * x * x - log_series(x)
+    near = (x * x - c) - x * c
+    return select(np.abs(x) < 0.25, near, ratio * log(ratio) - x)
 
 
 def exp(x):

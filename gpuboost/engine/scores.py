@@ -20,6 +20,16 @@ and bounds as in their implementation). A part with sums g, h takes the value v 
 and the gain is the rise of that maximum. With l1 = l2 = 0 and no bounds it is that of SQUARES, but
 for rounding.
 
+POISSON is the fall of half the Poisson deviance of rows with values y >= 0, where g_k is their
+weighted sum: with m = g_k / h, the rise of sum_k g_k log m. Of the left and the right part s it is
+written as
+
+    sum_k m (hl phi(x_l) + hr phi(x_r)),    x_s = (g_s h - g_k h_s) / (g_k h_s),
+
+phi(x) = (1 + x) log(1 + x) - x, which is x**2 / 2 and more: no term is negative, so what is left
+by cancellation is not taken for a rise, and equal means give exactly zero as with SQUARES. A part
+whose g_k is zero predicts that nothing can ever happen; a split that makes one is not valid.
+
 For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
 symmetry SQUARES needs no more, the others look at both, the first class first.
 
@@ -29,9 +39,10 @@ copy.
 
 import numpy as np
 
-from gpuboost.engine.numerics import log, select
+from gpuboost.engine.numerics import half_deviance, log, select
 
-SQUARES, ENTROPY, MISCLASSIFICATION, NEWTON = 0, 1, 2, 3
+SQUARES, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
+_NOT_ALLOWED = -np.inf
 
 
 def squares_term(gl, g, hl, h):
@@ -64,6 +75,20 @@ def entropy_node(terms, h):
 def misclassification_gain(left, right, node):
     """MISCLASSIFICATION gain from the largest channel of the left, the right and the node."""
     return (left + right) - node
+
+
+def poisson_term(gl, g, hl, h):
+    """One output's share of the POISSON gain, to be added up; minus infinity if not allowed."""
+    gr, hr = g - gl, h - hl
+    x, all_of_it = gl * h - g * hl, np.maximum(g, 1.0)
+    left = hl * half_deviance(x / (all_of_it * hl))
+    right = hr * half_deviance(-x / (all_of_it * hr))
+    return select((gl > 0.0) & (gr > 0.0), all_of_it / h * (left + right), _NOT_ALLOWED)
+
+
+def poisson_gain(terms):
+    """POISSON gain from the sum of its channels' terms, -1 where the split is not valid."""
+    return select(terms >= 0.0, terms, -1.0)
 
 
 def newton_value(g, h, l1, l2):

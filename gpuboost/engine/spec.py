@@ -92,8 +92,9 @@ class Target:
 
     Classification: ``classes`` int32 (n,), ``values`` None; a histogram's channel k is the weight
     of class k, or for two classes the one channel of class 1.
-    Regression: ``values`` int32 (n, K), the centred target times a power of two; a histogram's
-    channel k is the sum of weight * values[:, k]. A node is pure when every values[:, k] agrees.
+    Regression: ``values`` int32 (n, K), the centred target times a power of two (POISSON: the
+    target, not centred); a histogram's channel k is the sum of weight * values[:, k]. A node is
+    pure when every values[:, k] agrees.
     Boosting: neither; the rows of each tree bring gradients (`TreeRows.gradient`) for
     ``n_outputs`` channels. No node is pure.
 
@@ -101,7 +102,7 @@ class Target:
     (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
     ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
     ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` is of targets divided by 2**square_unit. Gradients are integers
+    the sum of squares in ``wide`` (POISSON: of y log y) is of targets divided by 2**square_unit. Gradients are integers
     divided by 2**(value_exponent + hessian_exponent), hessians by 2**hessian_exponent.
     """
 

@@ -21,6 +21,8 @@ from fractions import Fraction
 import numpy as np
 
 from gpuboost.engine.modules import array_module, copy_to_host
+from gpuboost.engine.numerics import log
+from gpuboost.engine.scores import POISSON, SQUARES
 from gpuboost.engine.spec import Target
 
 VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
@@ -141,21 +143,28 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Tar
     return Target(classes, None, n_classes, 1, wide, exponents)
 
 
-def value_target(y: np.ndarray, facts: WeightFacts) -> Target:
+def value_target(y: np.ndarray, facts: WeightFacts, score: int = SQUARES) -> Target:
     """Target of a regression, where the values and weights are.
 
     Parameters
     ----------
     y : float64 (n, K)
-        Rows that are in no tree do not matter, whatever they hold.
+        Rows that are in no tree do not matter, whatever they hold. With POISSON none is negative.
+    score : int
+        What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
+        0 stays 0, and what is positive stays positive.
     """
-    centred, mean = _centre(y, facts.inside)
+    counts = score == POISSON
+    centred, mean = _of_trees(y, facts.inside) if counts else _centre(y, facts.inside)
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())
     xp, bits = array_module(y), _value_bits(facts)
     values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
-    columns = xp.concatenate([centred, _sum_of_squares(scale_by_power(centred, -unit))], axis=1)
+    if counts:
+        values = xp.maximum(values, (centred > 0.0).astype(np.int32))
+    sum_of = _sum_of_y_log_y if counts else _sum_of_squares
+    columns = xp.concatenate([centred, sum_of(scale_by_power(centred, -unit))], axis=1)
     multiplicity = float(len(y))
     if facts.real is None:
         multiplicity = max(facts.total, multiplicity)
@@ -172,6 +181,27 @@ def _sum_of_squares(x: np.ndarray) -> np.ndarray:
     for k in range(1, x.shape[1]):
         total = total + x[:, k : k + 1] * x[:, k : k + 1]
     return total
+
+
+def _sum_of_y_log_y(x: np.ndarray) -> np.ndarray:
+    """Of each row, from the first column to the last; x in [0, 1]: float64 (n, 1), where x is.
+
+    The host makes it, whose logarithm is the one of all devices. What is so small that the sums of
+    a fit do not know it counts as 0.
+    """
+    host = copy_to_host(x)
+    known = np.where(host > 2.0**-1000, host, 1.0)
+    terms = known * log(known)
+    total = terms[:, :1]
+    for k in range(1, terms.shape[1]):
+        total = total + terms[:, k : k + 1]
+    return array_module(x).asarray(total)
+
+
+def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
+    kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
+    return kept, np.zeros(y.shape[1])
 
 
 def _centre(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

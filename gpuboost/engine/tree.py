@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.numerics import midpoint
+from gpuboost.engine.numerics import log, midpoint
 from gpuboost.engine.scores import (
     ENTROPY,
     MISCLASSIFICATION,
     NEWTON,
+    POISSON,
     SQUARES,
     bounded,
     middle,
@@ -118,6 +119,8 @@ def gain_unit(score: int, target: Target) -> float:
     """
     if score == ENTROPY:
         return 1.4426950408889634  # 1 / ln 2: nats to bits
+    if score == POISSON:  # of the first power of targets, others of the second
+        return float(np.ldexp(1.0 / target.n_outputs, -target.value_exponent))
     if score not in (SQUARES, NEWTON):
         return 1.0
     if target.classes is not None:
@@ -246,7 +249,7 @@ def node_values(
     exponents = target.exponents if rows.exponents is None else rows.exponents
     wide = target.wide if rows.wide is None else rows.wide
     if target.classes is None:
-        return regression_values(grown, target, exponents)
+        return regression_values(grown, target, exponents, score)
     per_class = grown.sums.astype(np.float64)
     if wide is not None:
         planes = grown.sums.reshape(len(grown.sums), -1, 2)
@@ -257,14 +260,18 @@ def node_values(
 
 
 def regression_values(
-    grown: GrownTree, target: Target, exponents: np.ndarray
+    grown: GrownTree, target: Target, exponents: np.ndarray, score: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, mean variance over outputs, and weight."""
+    """Means, weight, and the mean over outputs of the variance or half Poisson deviance."""
     sums = planes_to_float(grown.sums, exponents)
     k = target.n_outputs
     weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
     centred = sums[:, :k] / weight[:, None]
     unit = target.square_unit
+    if score == POISSON:
+        means = np.ldexp(centred, -unit)
+        spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
+        return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
     squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
     with np.errstate(over="ignore", under="ignore"):
         impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)

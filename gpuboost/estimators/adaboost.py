@@ -288,7 +288,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         weights = prepared.plan.batch.sampler.weights
         inside = None if weights is None else copy_to_host(weights) > 0
         y = copy_to_host(prepared.labels.rows)
-        return ValueJudge.of(y, str(self.loss), learning_rate, inside)
+        score = prepared.plan.options.score
+        return ValueJudge.of(y, str(self.loss), learning_rate, inside, score)
 
     def _batch(
         self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any

@@ -111,9 +111,11 @@ class ValueJudge:
     chance: float = 0.5
 
     @classmethod
-    def of(cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any) -> ValueJudge:
+    def of(
+        cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, score: int
+    ) -> ValueJudge:
         """The judge of a fit; ``inside``: rows that have weight, None for all."""
-        target = value_target(y[:, None], replace(_facts(cls.bits), inside=inside))
+        target = value_target(y[:, None], replace(_facts(cls.bits), inside=inside), score)
         return cls(y, adaboost.LOSSES[loss], learning_rate, target)
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:

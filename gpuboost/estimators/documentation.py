@@ -35,7 +35,8 @@ PARAMETERS = {
     "criterion": (
         "str",
         "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
-        "'misclassification'. Regressors: 'squared_error'.",
+        "'misclassification'. Regressors: 'squared_error' or 'poisson'\n"
+        "(half the Poisson deviance, for counts and amounts: y >= 0).",
     ),
     "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
     "max_depth": ("int", "Largest depth of a leaf; None: no limit."),

@@ -24,7 +24,7 @@ from gpuboost.data.parameters import (
     one_of,
     thread_count,
 )
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, SQUARES
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import NO_LIMIT, TreeOptions
 from gpuboost.engine.statistics import total_of
 
@@ -37,8 +37,8 @@ CLASS_CRITERIA = {
     "log_loss": ENTROPY,
     "misclassification": MISCLASSIFICATION,
 }
-VALUE_CRITERIA = {"squared_error": SQUARES}
-NOT_BUILT_CRITERIA = ("absolute_error", "poisson")
+VALUE_CRITERIA = {"squared_error": SQUARES, "poisson": POISSON}
+NOT_BUILT_CRITERIA = ("absolute_error",)
 MOST_DRAWS = 2**31 - 1  # draws are counted with int32
 MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
 SPLITTERS = {"best": False, "random": True}

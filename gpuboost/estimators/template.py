@@ -136,7 +136,7 @@ class FitTemplate(TreeModel):
             seen = n_features if batch.feature_draw is None else batch.feature_draw.count
             options = tree_options(self._tree, n_samples, seen, labels.criteria)
             options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
-            target = labels.target(batch.sampler)
+            target = labels.target(batch.sampler, options.score)
         n_rounds, at_once = (len(batch.trees), 1) if self._in_turn else (1, len(batch.trees))
         size = n_samples, min(options.max_features, seen), at_once, options.max_depth
         work = growth_work(*size, target.n_channels).repeated(n_rounds)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuboost.engine.scores import NEWTON
+from gpuboost.engine.scores import NEWTON, POISSON
 
 if TYPE_CHECKING:
     from gpuboost.engine.spec import GrowTask
 
+SCORES = ("NEWTON_SCORE", "POISSON_SCORE")
 # Which constants a file looks at.
 CONSTANTS_OF = {
     "histogram.cu": ("GRADIENTS",),
     "sums.cu": ("GRADIENTS",),
-    "split.cu": ("NEWTON_SCORE", "MONOTONIC", "ALLOWED_BY_NODE", "ALLOWED_BY_LEVEL"),
+    "split.cu": (*SCORES, "MONOTONIC", "ALLOWED_BY_NODE", "ALLOWED_BY_LEVEL"),
     "pick.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
-    "walk.cu": ("GRADIENTS", "NEWTON_SCORE", "MONOTONIC", "ALLOWED_BY_NODE", "HASHED_ORDER"),
-    "small.cu": ("GRADIENTS", "NEWTON_SCORE", "HASHED_ORDER"),
-    "tiny.cu": ("GRADIENTS", "NEWTON_SCORE", "HASHED_ORDER"),
+    "walk.cu": ("GRADIENTS", *SCORES, "MONOTONIC", "ALLOWED_BY_NODE", "HASHED_ORDER"),
+    "small.cu": ("GRADIENTS", *SCORES, "HASHED_ORDER"),
+    "tiny.cu": ("GRADIENTS", *SCORES, "HASHED_ORDER"),
 }
 
 
@@ -40,6 +41,8 @@ class Variant:
         Levels have features of their own.
     by_number : bool
         A node looks at features in the order of their numbers, not in one of its own.
+    poisson : bool
+        The score is POISSON.
     """
 
     gradients: bool = False
@@ -48,6 +51,7 @@ class Variant:
     by_node: bool = False
     by_level: bool = False
     by_number: bool = False
+    poisson: bool = False
 
     @classmethod
     def of(cls, task: GrowTask) -> Variant:
@@ -61,6 +65,7 @@ class Variant:
             by_node=options.interactions is not None,
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
+            poisson=options.score == POISSON,
         )
 
     def constants(self, file_name: str) -> dict[str, int]:
@@ -68,6 +73,7 @@ class Variant:
         chosen = {
             "GRADIENTS": 1 if self.gradients else None,
             "NEWTON_SCORE": 1 if self.newton else None,
+            "POISSON_SCORE": 1 if self.poisson else None,
             "MONOTONIC": 1 if self.monotonic else None,
             "ALLOWED_BY_NODE": 1 if self.by_node else None,
             "ALLOWED_BY_LEVEL": 1 if self.by_level else None,

@@ -134,7 +134,7 @@ def select(condition, yes, no):
 
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 _FORMULAS = {
-    "numerics": ("log", "exp"),
+    "numerics": ("log_series", "log", "half_deviance", "exp"),
     "randomness": (
         *("mix", "hash_index", "uniform", "left_key", "right_key"),
         *("feature_rank", "level_key", "threshold_draw", "missing_goes_left"),
@@ -143,7 +143,7 @@ _FORMULAS = {
     "scores": (
         *("squares_term", "squares_gain", "entropy_term", "entropy_gain", "entropy_node"),
         *("misclassification_gain", "newton_value", "bounded", "newton_term", "newton_gain"),
-        "middle",
+        *("middle", "poisson_term", "poisson_gain"),
     ),
     "gradients": (
         *("inside", "raised", "sigmoid", "softmax_weight", "softmax", "softmax_loss"),

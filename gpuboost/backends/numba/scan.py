@@ -19,7 +19,7 @@ from gpuboost.backends.numba.newton import (
     newton_word_gains,
 )
 from gpuboost.backends.numba.words import gradient_of, hessian_of
-from gpuboost.engine.scores import ENTROPY, NEWTON, SQUARES
+from gpuboost.engine.scores import ENTROPY, NEWTON, POISSON, SQUARES
 from gpuboost.engine.spec import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -31,11 +31,12 @@ missing_goes_left = randomness.missing_goes_left
 squares_term, squares_gain = scores.squares_term, scores.squares_gain
 entropy_term, entropy_gain = scores.entropy_term, scores.entropy_gain
 entropy_node, misclassification_gain = scores.entropy_node, scores.misclassification_gain
+poisson_term, poisson_gain = scores.poisson_term, scores.poisson_gain
 
 
 @inlined
 def split_gain(problem, node, feature, left_gradient, left_hessian):
-    """Gain of one split from integers, whatever the score; -1 if NEWTON does not allow it."""
+    """Gain of one split from integers, whatever the score; -1 if the score does not allow it."""
     score = problem.limits.score
     if score == NEWTON:
         return newton_split_gain(problem, node, feature, left_gradient, left_hessian)
@@ -43,12 +44,14 @@ def split_gain(problem, node, feature, left_gradient, left_hessian):
     gl, hl = np.float64(left_gradient), np.float64(left_hessian)
     if score == SQUARES:
         return squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
-    return class_gain(score, gl, hl, g, h)
+    return other_gain(score, gl, hl, g, h)
 
 
 @helper
-def class_gain(score, gl, hl, g, h):
-    """ENTROPY and MISCLASSIFICATION of two classes."""
+def other_gain(score, gl, hl, g, h):
+    """POISSON; ENTROPY and MISCLASSIFICATION of two classes."""
+    if score == POISSON:
+        return poisson_gain(poisson_term(gl, g, hl, h))
     gr, hr = g - gl, h - hl
     if score == ENTROPY:
         left = entropy_term(hl - gl) + entropy_term(gl)
@@ -252,7 +255,7 @@ def sums_gains(problem, node, feature, positions, with_missing):
     else:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            gains[j] = class_gain(limits.score, gl, hl, g, h)
+            gains[j] = other_gain(limits.score, gl, hl, g, h)
     for j in range(first):
         gains[j] = -1.0
     for j in range(first, last):

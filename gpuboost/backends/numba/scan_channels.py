@@ -35,7 +35,7 @@ from gpuboost.backends.numba.scan import (
     missing_directions,
 )
 from gpuboost.backends.numba.thresholds import draw_bin, gather_codes, weighted_code_range
-from gpuboost.engine.scores import ENTROPY, NEWTON, SQUARES
+from gpuboost.engine.scores import ENTROPY, NEWTON, POISSON, SQUARES
 from gpuboost.engine.spec import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -46,6 +46,7 @@ from gpuboost.engine.spec import (
 squares_term, squares_gain = scores.squares_term, scores.squares_gain
 entropy_term, entropy_gain = scores.entropy_term, scores.entropy_gain
 entropy_node, misclassification_gain = scores.entropy_node, scores.misclassification_gain
+poisson_term, poisson_gain = scores.poisson_term, scores.poisson_gain
 newton_gain = scores.newton_gain
 
 _ONE = np.uint64(1)
@@ -114,12 +115,8 @@ def _two_sides(problem, members, feature):
 @helper
 def _add_up(problem, channels, members):
     """Histograms of the node over `Scratch.codes`, and the bins touched in `Scratch.occupied`."""
-    scratch, state, codes, word = (
-        problem.scratch,
-        channels.state,
-        problem.scratch.codes,
-        channels.word,
-    )
+    scratch, state, word = problem.scratch, channels.state, channels.word
+    codes = scratch.codes
     n = members.row.size
     if channels.values.size:
         for i in range(n):
@@ -294,6 +291,10 @@ def _add_channel(limits, channels, terms, node, m, sums):
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += squares_term(gl, g, hl, h)
+    elif score == POISSON:
+        for j in range(m):
+            gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
+            terms[0, j] += poisson_term(gl, g, hl, h)
     elif score == ENTROPY:
         for j in range(m):
             gl = np.float64(left[j] + missing[0])
@@ -344,7 +345,7 @@ def _node_term(limits, channels, node):
             total += entropy_term(g)
         elif score == NEWTON:
             total += part_term(limits, node, g, h)
-        elif score != SQUARES:
+        elif score != SQUARES and score != POISSON:
             total = max(total, g)
     return entropy_node(total, h) if score == ENTROPY else total
 
@@ -371,6 +372,8 @@ def _gains(problem, channels, node, sums, positions, missing):
         elif score == NEWTON:
             gain = newton_gain(terms[0, j], terms[1, j], node_term) + 0.0  # never -0.0
             valid &= gain >= 0.0
+        elif score == POISSON:
+            gain = poisson_gain(terms[0, j])
         else:
             gain = misclassification_gain(terms[0, j], terms[1, j], node_term)
         gains[j] = gain if valid else -1.0
@@ -379,12 +382,8 @@ def _gains(problem, channels, node, sums, positions, missing):
 @inlined
 def _keep_best(problem, channels, feature, rank, best, drawn):
     """Make the best candidate of the feature the best of the node."""
-    scratch = problem.scratch
-    split, hessian, is_seen = (
-        scratch.split[0],
-        channels.left_hessian[best[0]],
-        scratch.missing[1] > 0,
-    )
+    scratch, hessian = problem.scratch, channels.left_hessian[best[0]]
+    split, is_seen = scratch.split[0], scratch.missing[1] > 0
     if best[2] == MISSING_LEFT:
         hessian += scratch.missing[1]
     keep(split, best[1], rank, feature, 0, hessian)

@@ -167,6 +167,11 @@ class Scorer:
             for gl, g in pairs:
                 terms = terms + scores.squares_term(gl, g, hl, h)
             return scores.squares_gain(terms, hl, h - hl)
+        if self.options.score == scores.POISSON:
+            terms = np.zeros(len(hl))
+            for gl, g in pairs:
+                terms = terms + scores.poisson_term(gl, g, hl, h)
+            return scores.poisson_gain(terms)
         if self.two_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
