@@ -79,6 +79,8 @@ class Case:
             y = np.exp(0.3 * y)
         if self.target == "outputs":
             y = np.column_stack([y, X[:, 0]])
+        if self.target == "counts":
+            y = rng.poisson(np.exp(np.clip(y, -3, 3))).astype(float)
         if self.target == "many":
             y = rng.integers(11, size=n_rows)
         if self.target == "float32":
@@ -107,6 +109,7 @@ CASES = [
     Case(FOREST, {"max_bins": 7}, target="categories"),
     Case("RandomForestRegressor", {"oob_score": True, "n_estimators": 20, "max_samples": 0.3}),
     Case("RandomForestRegressor", target="outputs"),
+    Case("RandomForestRegressor", {"criterion": "poisson"}, weights="counts", target="counts"),
     Case(EXTRA, {"bootstrap": True}, weights="counts"),
     Case(EXTRA, target="categories"),
     Case("BaggingClassifier", {"max_features": 0.5, "bootstrap_features": True}),

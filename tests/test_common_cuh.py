@@ -62,6 +62,16 @@ extern "C" __global__ void newton(const double* g, const double* h, const double
     out[4 * (int64)n + i] = middle_of(lower[i], upper[i]);
 }
 
+extern "C" __global__ void deviances(const double* gl, const double* g, const double* hl,
+                                     const double* h, const double* x, int32 n, double* out)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    out[0 * (int64)n + i] = half_deviance(x[i]);
+    out[1 * (int64)n + i] = poisson_term(gl[i], g[i], hl[i], h[i]);
+    out[2 * (int64)n + i] = poisson_gain(poisson_term(gl[i], g[i], hl[i], h[i]));
+}
+
 extern "C" __global__ void exponentials(const double* x, int32 n, double* out)
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -191,6 +201,27 @@ def test_newton_scores(l1: float, l2: float) -> None:
         known = ~np.isnan(other)
         assert_same_bits(own[known], other[known])
         assert np.isnan(own[~known]).all()
+
+
+@needs_compiler
+def test_poisson_scores() -> None:
+    rng = np.random.default_rng(5)
+    g, h = whole_numbers(rng, 2.0**60), np.maximum(whole_numbers(rng, 2.0**50), 2.0)
+    gl, hl = np.floor(g * rng.random(N)), np.clip(np.floor(h * rng.random(N)), 1.0, h - 1.0)
+    gl[:50], gl[50:100] = 0.0, g[50:100]
+    times = rng.integers(2, 9, 4000)
+    gl[100:4100], hl[100:4100] = g[100:4100], h[100:4100] - 1.0  # equal means, and nearly so
+    g[100:4100], h[100:4100] = g[100:4100] * times, hl[100:4100] * times + rng.integers(0, 2, 4000)
+    x = np.concatenate([[-1.0, 0.0, -0.0, 0.25, -0.25], rng.uniform(-1, 1, N - 5)])
+    x[5:9000] = rng.choice([-1.0, 1.0], 8995) * 10.0 ** rng.uniform(-40, 0, 8995)
+    x[9000:12000] = 10.0 ** rng.uniform(0, 25, 3000)
+    out = np.empty((3, N))
+    launch("deviances", gl, g, hl, h, x, np.int32(N), out)
+    terms = scores.poisson_term(gl, g, hl, h)
+    expected = (numerics.half_deviance(x), terms, scores.poisson_gain(terms))
+    for own, other in zip(out, expected, strict=True):
+        assert_same_bits(own, other)
+    assert (out[2] == 0.0).sum() > 1000 and (out[2][:100] == -1.0).all() and out[0].min() == 0.0
 
 
 def exponents() -> np.ndarray:

@@ -21,6 +21,7 @@ from gpuboost.data.arrays import beside, to_float64, widen_float32
 from gpuboost.data.quantiles import weighted_rows
 from gpuboost.data.validation import check_classes, check_targets, check_weights, class_weights
 from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.scores import POISSON, SQUARES
 from gpuboost.engine.statistics import class_target, exact_mean, total_of, value_target
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
 from tests import cuda_shim, fake_cupy
@@ -180,8 +181,10 @@ def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, *WEIGHT_CASES])
-@pytest.mark.parametrize("n_outputs", [0, 1, 3])
-def test_targets(n_outputs: int, kind: str | None, machine: fake_cupy.Machine) -> None:
+@pytest.mark.parametrize(
+    ("n_outputs", "score"), [(0, SQUARES), (1, SQUARES), (3, SQUARES), (1, POISSON), (3, POISSON)]
+)
+def test_targets(n_outputs: int, score: int, kind: str | None, machine: fake_cupy.Machine) -> None:
     """No outputs: a classification."""
     rng = np.random.default_rng(1)
     words = {} if kind is None else {"weights": WEIGHT_CASES[kind]}
@@ -191,7 +194,10 @@ def test_targets(n_outputs: int, kind: str | None, machine: fake_cupy.Machine) -
         y = rng.lognormal(0, 4, (N, n_outputs))
     for sampler, values in zip(samplers("all", **words), (y, to_gpu(y)), strict=True):
         facts = sampler.weight_facts
-        made.append(value_target(values, facts) if n_outputs else class_target(values, 3, facts))
+        if n_outputs:
+            made.append(value_target(values, facts, score))
+        else:
+            made.append(class_target(values, 3, facts))
     expected, found = (vars(target) for target in made)
     for name, value in expected.items():
         assert_equal(found[name], value)
@@ -219,6 +225,8 @@ def test_targets_that_span_too_much(machine: fake_cupy.Machine) -> None:
         labels, sampler = ValueLabels(place(y)), RowSampler("all", 4, 4, 0)
         with pytest.raises(ValueError, match=r"its values run from -1\.7e\+308 to 1\.7e\+308\."):
             labels.target(sampler)
+        with pytest.raises(ValueError, match=r"got values down to -1\.7e\+308\. Correct y"):
+            labels.target(sampler, POISSON)
         halved = ValueLabels(place(y / 2)).target(sampler)
         assert halved.square_unit == 1024
 

@@ -93,7 +93,7 @@ def test_gains_are_exact_however_close_the_means_are(gl: int, gr: int, hl: int, 
             context.prec = 90
             parts = [(gl, hl, 1), (a, b, 1), (gl + a, hl + b, -1)]
             exact = sum(sign * Decimal(x) * (Decimal(x) / Decimal(y)).ln() for x, y, sign in parts)
-            assert abs(Decimal(found) - exact) <= Decimal(2.0**-46) * exact + Decimal(1e-60)
+            assert abs(Decimal(found) - exact) <= Decimal(2.0**-46) * exact + Decimal("1e-60")
         assert found == gain_of(a, gl + a, b, hl + b)  # whichever side is called the left one
 
 

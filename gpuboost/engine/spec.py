@@ -102,8 +102,9 @@ class Target:
     (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
     ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
     ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` (POISSON: of y log y) is of targets divided by 2**square_unit. Gradients are integers
-    divided by 2**(value_exponent + hessian_exponent), hessians by 2**hessian_exponent.
+    the sum of squares in ``wide`` (POISSON: of y log y) is of targets divided by 2**square_unit.
+    Gradients are integers divided by 2**(value_exponent + hessian_exponent), hessians by
+    2**hessian_exponent.
     """
 
     classes: np.ndarray | None

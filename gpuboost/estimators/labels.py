@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, beside, copy_to_host
 from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
-from gpuboost.engine.scores import POISSON
+from gpuboost.engine.scores import POISSON, SQUARES
 from gpuboost.engine.statistics import (
     CLASS_WEIGHT_BITS,
     VALUE_WEIGHT_BITS,
@@ -62,7 +62,7 @@ class ClassLabels:
         """Numbers that tell the value of a leaf: one share for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
-    def target(self, sampler: RowSampler, score: int) -> Target:
+    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
         """The target in integers, the same for every score."""
         _warn_of_small_weights(sampler)
         return class_target(self.codes, len(self.classes), sampler.weight_facts)
@@ -111,7 +111,7 @@ class ValueLabels:
         """Numbers that tell the value of a leaf."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
-    def target(self, sampler: RowSampler, score: int) -> Target:
+    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
