@@ -207,6 +207,7 @@ def assert_same_rounds(task: BoostTask, rounds: int = 3) -> NumbaBooster:
         for place in range(1 + len(task.watched)):
             assert np.array_equal(found.raw_predictions(place), expected.raw_predictions(place))
             assert found.mean_loss(place) == expected.mean_loss(place)
+    found.close()
     return found
 
 

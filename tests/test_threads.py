@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from gpuboost import RandomForestClassifier
+from gpuboost import GradientBoostingRegressor, RandomForestClassifier
 from gpuboost.backends.numba.crew import Crew
 
 DEVICES = ("numpy", "numba")
@@ -78,3 +79,19 @@ def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
     with pytest.raises(ZeroDivisionError):
         crew.results(lambda i: 1 // (i - 5), list(range(8)))
     crew.dismiss()
+
+
+def test_a_fit_leaves_no_threads() -> None:
+    """Even if it ends by an error."""
+    rng = np.random.default_rng(0)
+    X, seen = rng.standard_normal((40_000, 3)), []
+
+    def stop(result: object) -> None:
+        seen.append(sum(thread.name.startswith("gpuboost") for thread in threading.enumerate()))
+        raise KeyError("enough")
+
+    model = GradientBoostingRegressor(n_estimators=2, device="numba", n_jobs=3, callbacks=[stop])
+    with pytest.raises(KeyError):
+        model.fit(X, X[:, 0])
+    assert seen[0] >= 2
+    assert not any(thread.name.startswith("gpuboost") for thread in threading.enumerate())

@@ -98,6 +98,9 @@ class HostBooster:
         known = self._parameter
         return self.task.loss.round_parameter(rows) if known is None else known
 
+    def close(self) -> None:
+        """There is nothing to give back."""
+
     def _is_train(self, rows: RowSet) -> bool:
         """Whether raw predictions are those of the training rows."""
         train = self.task.train

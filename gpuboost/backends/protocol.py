@@ -167,3 +167,6 @@ class Booster(Protocol):
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
+
+    def close(self) -> None:
+        """Give back what only a fit needs; there are no more rounds."""

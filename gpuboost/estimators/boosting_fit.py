@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -197,9 +198,14 @@ class BoostingFit:
     # ---- the rounds ----------------------------------------------------------------------------
 
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
-        """All rounds; stops where early stopping, a callback or the monitor says so."""
+        """All rounds, and the model of them."""
         task = self.task()
-        booster = self.backend.booster(task)
+        with closing(self.backend.booster(task)) as booster:
+            self._rounds(booster, monitor)
+        return self._model(task)
+
+    def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
+        """Boost until early stopping, a callback or the monitor says so."""
         rates = options.learning_rates(self.estimator.learning_rate)
         callbacks, stopping = read_callbacks(self.estimator.callbacks), self._early_stopping()
         first = 0 if self.before is None else self.before.n_rounds
@@ -216,7 +222,6 @@ class BoostingFit:
                 break
         if stopping is not None:
             self.best_round = stopping.best_round
-        return self._model(task)
 
     def _round(self, booster: Booster, number: int, rate: float) -> None:
         """One round, and what is told of it."""

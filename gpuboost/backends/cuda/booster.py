@@ -106,6 +106,9 @@ class CudaBooster:
         with self._runtime.active():
             return self._runtime.to_host(self._sets[rows].raw).T
 
+    def close(self) -> None:
+        """There is nothing to give back but memory, which goes with the arrays."""
+
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
         own, loss = self._sets[rows], self._task.loss

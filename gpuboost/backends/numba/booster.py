@@ -42,33 +42,26 @@ class NumbaBooster(HostBooster):
     def __init__(self, backend: HostBackend, task: BoostTask) -> None:
         super().__init__(backend, task)
         self._crew = Crew(task.n_threads)
-        self.order = CompiledOrder(task.n_threads)
+        self.order = CompiledOrder(self._crew)
         self._by_row = [_rows_of(rows.data, self._crew) for rows in self._sets]
         self._levels: LevelRounds | None = None
         if grows_by_levels(task):
             self._levels = LevelRounds(task, self._by_row[0], self._crew)
-        self._crew.dismiss()
 
     @property
     def grows_by_levels(self) -> bool:
         """Whether the trees of a round grow level by level; else depth-first."""
         return self._levels is not None
 
-    def boost(self, number: int, learning_rate: float) -> list[Tree]:
-        """Fit the trees of a round, add them to the raw predictions, and return them."""
-        try:
-            return super().boost(number, learning_rate)
-        finally:
-            self._crew.dismiss()
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.dismiss()
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
         predicted = self._predicted(rows, weights)
         parameter = self._parameter_of(predicted)
-        try:
-            return compiled_loss.mean_loss(self.task.loss, predicted, parameter, self._crew)
-        finally:
-            self._crew.dismiss()
+        return compiled_loss.mean_loss(self.task.loss, predicted, parameter, self._crew)
 
     # ---- the steps of a round ------------------------------------------------------------------
 

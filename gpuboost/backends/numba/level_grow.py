@@ -39,7 +39,7 @@ CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
 # A pass of less work is done sooner by one thread than shared (measured).
 SHARED_CELLS = 1 << 20  # rows times features of histograms
 SHARED_ROWS = 1 << 16  # of a partition
-SHARED_SCANS = 1 << 8  # families times features of a search
+SHARED_SCANS = 1 << 7  # families times features of a search
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
-from gpuboost.backends.numba.threads import contiguous, in_threads
+from gpuboost.backends.numba.threads import contiguous, row_chunks
 from gpuboost.engine import order_statistics as reference
 from gpuboost.engine.averages import plane_scales
+from gpuboost.engine.ensemble import offsets
 from gpuboost.engine.order_statistics import Groups
 from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuboost.backends.numba.crew import Crew
+
 TASKS_PER_THREAD = 4
+LEAST_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
 SAMPLE = 256  # rows that tell where the quantile of a group may be
 LEAST_SAMPLED = 8 * SAMPLE  # rows of a group worth it
 DEVIATIONS = 3.5  # of the sample's quantile, on both sides
@@ -217,23 +221,21 @@ def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scale
 
 
 @entry
-def count_rows(group_of_row, starts):
-    """Rows of each group, counted into ``starts[1:]`` and added up."""
-    for i in range(group_of_row.size):
+def count_rows(group_of_row, chunk, counts):
+    """Rows of each group in a chunk of rows."""
+    for i in range(chunk[0], chunk[1]):
         if group_of_row[i] >= 0:
-            starts[group_of_row[i] + 1] += 1
-    for g in range(starts.size - 1):
-        starts[g + 1] += starts[g]
+            counts[group_of_row[i]] += 1
 
 
 @entry
-def place_rows(group_of_row, starts, rows):
-    """Rows by group, each group in order; ``starts`` is used up."""
-    for i in range(group_of_row.size):
+def place_rows(group_of_row, chunk, places, rows):
+    """Rows of a chunk to the places of their groups; ``places`` are used up."""
+    for i in range(chunk[0], chunk[1]):
         g = group_of_row[i]
         if g >= 0:
-            rows[starts[g]] = i
-            starts[g] += 1
+            rows[places[g]] = i
+            places[g] += 1
 
 
 # ---- drivers -----------------------------------------------------------------------------------
@@ -241,20 +243,28 @@ def place_rows(group_of_row, starts, rows):
 
 @dataclass(frozen=True)
 class CompiledOrder:
-    """The functions of `engine.order_statistics`, by threads.
+    """The functions of `engine.order_statistics`, by a crew.
 
     Integer weights are kept for the weights of a fit, which are taken not to change.
     """
 
-    n_threads: int = 1
+    crew: Crew
     _known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
 
     def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
         """Rows by the group of each, negative for rows that are in none."""
-        leaf_of_row, starts = contiguous(leaf_of_row, np.int32), np.zeros(n_groups + 1, np.int64)
-        count_rows(leaf_of_row, starts)
+        group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
+        cuts = row_chunks(n, max(LEAST_ROWS, -(-n // max(1, self.crew.n_threads))))
+        chunks = [(cut.start, cut.stop) for cut in cuts]
+        counts = np.zeros((len(chunks), n_groups), np.int64)
+        tasks = list(zip(chunks, counts, strict=True))
+        self.crew.results(lambda task: count_rows(group, *task), tasks)
+        starts = offsets(counts.sum(axis=0).tolist())
+        counts[1:] = counts[:-1].cumsum(axis=0)
+        counts[:1] = 0
+        counts += starts[:-1]
         rows = np.empty(starts[-1], dtype=np.int64)
-        place_rows(leaf_of_row, starts.copy(), rows)
+        self.crew.results(lambda task: place_rows(group, *task, rows), tasks)
         return Groups(rows, starts)
 
     def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
@@ -309,6 +319,7 @@ class CompiledOrder:
     def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
         """``work`` of groups by threads: the largest first, dealt out like cards."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
-        n_tasks = 1 if self.n_threads <= 1 else self.n_threads * TASKS_PER_THREAD
+        n_tasks = 1 if self.crew.n_threads <= 1 else self.crew.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
-        return in_threads(work, [hand for hand in hands if len(hand)], self.n_threads)
+        together = len(groups.rows) > LEAST_ROWS
+        return self.crew.results(work, [hand for hand in hands if len(hand)], together)
