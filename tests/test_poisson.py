@@ -152,6 +152,17 @@ def test_splits_and_impurities_are_those_of_scikit_learn(limits: dict, n_outputs
         )
 
 
+def test_pruning_is_that_of_scikit_learn() -> None:
+    X, y = some_counts(300, 1)
+    options = {"max_depth": 5, "random_state": 0}
+    ours = DecisionTreeRegressor(criterion="poisson", device="numpy", **options)
+    theirs = sklearn.tree.DecisionTreeRegressor(criterion="poisson", **options)
+    found, expected = (m.cost_complexity_pruning_path(X, y) for m in (ours, theirs))
+    assert len(expected.ccp_alphas) > 10
+    np.testing.assert_allclose(found.ccp_alphas, expected.ccp_alphas, atol=1e-12)
+    np.testing.assert_allclose(found.impurities, expected.impurities, rtol=1e-9)
+
+
 def test_every_leaf_has_a_positive_mean() -> None:
     """As many rows are zero, squared error makes leaves of them alone."""
     X, y = some_counts(600, 3)
@@ -280,7 +291,7 @@ def test_one_model_on_any_device(name: str) -> None:
     [
         ("DecisionTreeRegressor", {"max_leaf_nodes": 8}, True),
         ("DecisionTreeRegressor", {"max_depth": 6, "min_samples_leaf": 20}, False),
-        ("RandomForestRegressor", {"n_estimators": 20, "min_samples_leaf": 10}, True),
+        ("RandomForestRegressor", {"n_estimators": 5, "min_samples_leaf": 10}, True),
     ],
 )
 def test_held_out_deviance_is_not_worse_than_by_squared_error(
