@@ -258,9 +258,9 @@ def test_nodes_of_a_tree_to_purity() -> None:
 def test_an_estimate_is_near_the_peak_of_a_fit(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators import base
+    from gpuboost.estimators import template
 
-    compare_with_a_fit(estimator, given, meter, monkeypatch, base)
+    compare_with_a_fit(estimator, given, meter, monkeypatch, template)
 
 
 BOOSTED: list[tuple[Any, dict[str, Any]]] = [

@@ -104,7 +104,8 @@ class ForetoldFit(BoostingFit):
         n = len(self.data.y)
         return np.arange(n) < share * n
 
-    def _baseline(self, weights: np.ndarray | None) -> np.ndarray:
+    @cached_property
+    def constant(self) -> np.ndarray:
         """Nothing is learnt of rows that are not there."""
         return np.zeros(self.loss.columns)
 
