@@ -26,7 +26,7 @@ typedef unsigned long long uint64;
 
 // ---- Words shared with the host: gpuboost/engine/scores.py and spec.py -------------------------
 
-constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
+constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
@@ -44,7 +44,7 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #define NEWTON_SCORE 0  // whether the score is NEWTON, which other kernels do not know
 #endif
 #ifndef POISSON_SCORE
-#define POISSON_SCORE 0  // whether it is POISSON, likewise
+#define POISSON_SCORE 0  // whether it is POISSON (a loss has the name, too), likewise
 #endif
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
@@ -284,7 +284,8 @@ __device__ __forceinline__ double middle_of(double left, double right)
     return (left + right) * 0.5;
 }
 
-// What the channels of a candidate add up to; SQUARES and POISSON use `left` alone. `ordered`: NEWTON alone.
+// What the channels of a candidate add up to; squares and POISSON use `left` alone. `ordered`:
+// NEWTON alone.
 struct Terms {
     double left;
     double right;

@@ -291,7 +291,6 @@ def test_warp_sum() -> None:
         ("ENTROPY", scores),
         ("MISCLASSIFICATION", scores),
         ("NEWTON", scores),
-        ("POISSON", scores),
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),
