@@ -18,6 +18,7 @@ from gpuboost.backends.cuda.memory import (
 )
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
+from gpuboost.engine.medians import median_options
 from gpuboost.engine.spec import GrowTask
 from gpuboost.estimators.base import TreeModel
 from gpuboost.estimators.boosting import GradientBoosting
@@ -159,8 +160,8 @@ def _task(estimator: Any, table: ForetoldTable) -> GrowTask:
     options = tree_options(estimator._tree, table.n_samples, seen, labels.criteria)
     return GrowTask(
         table.matrix(bin_limit(estimator.max_bins)),
-        table.target(labels, batch.sampler),
-        options,
+        table.target(labels, batch.sampler, options.score),
+        median_options(options),
         rows_of=batch.sampler.rows,
         trees=batch.trees[:1] if estimator._in_turn else batch.trees,
         seed=0,

@@ -110,6 +110,8 @@ CASES = [
     Case("RandomForestRegressor", {"oob_score": True, "n_estimators": 20, "max_samples": 0.3}),
     Case("RandomForestRegressor", target="outputs"),
     Case("RandomForestRegressor", {"criterion": "poisson"}, weights="counts", target="counts"),
+    Case("RandomForestRegressor", {"criterion": "absolute_error"}, weights="counts"),
+    Case("DecisionTreeRegressor", {"criterion": "absolute_error"}, "real", "outputs"),
     Case(EXTRA, {"bootstrap": True}, weights="counts"),
     Case(EXTRA, target="categories"),
     Case("BaggingClassifier", {"max_features": 0.5, "bootstrap_features": True}),

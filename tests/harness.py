@@ -11,9 +11,11 @@ from gpuboost.data.binning import BinMapper, BinnedMatrix, bin_columns, fit_bin_
 from gpuboost.engine import randomness
 from gpuboost.engine.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.medians import regression_target
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
+from gpuboost.engine.scores import ABSOLUTE
 from gpuboost.engine.spec import GrowTask, Target, TreeOptions, TreeRows
-from gpuboost.engine.statistics import class_target, value_target
+from gpuboost.engine.statistics import class_target
 from gpuboost.engine.tree import finish_tree
 
 COLUMN_KINDS = (
@@ -55,6 +57,7 @@ class Problem:
     tree_features: int | None = None
     seed: int = 0
     options: TreeOptions = field(default_factory=lambda: TreeOptions(score=0))
+    by_median: bool = False  # of targets that are values
     boosting: str = ""  # "whole" or "real" hessians: gradients that depend on the target
 
     def prepare(self) -> tuple[BinMapper, BinnedMatrix, RowSampler, Target]:
@@ -74,7 +77,8 @@ class Problem:
             target = class_target(self.y, int(self.y.max()) + 1, sampler.weight_facts)
         else:
             y = self.y.reshape(n, -1)
-            target = value_target(y, sampler.weight_facts, self.options.score)
+            score = ABSOLUTE if self.by_median else self.options.score
+            target = regression_target(y, sampler.weight_facts, score)
         return mapper, bin_columns(self.X, mapper), sampler, target
 
     def task(

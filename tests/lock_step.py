@@ -90,7 +90,7 @@ def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: T
         order = np.lexsort((order, expected.label, node))
     np.testing.assert_array_equal(found.row[:n], expected.row[order], err_msg="rows")
     np.testing.assert_array_equal(found.weight[:n], expected.hessian[order], err_msg="weights")
-    target = found.target[:, :n].astype(np.int64)
+    target = found.target[: target_of.n_channels, :n].astype(np.int64)
     if expected.label is not None:
         np.testing.assert_array_equal(target[0], expected.label[order], err_msg="labels")
     else:
@@ -119,6 +119,14 @@ class LockStep:
     def _assert_same_rows(self, rows: Any, frontier: Any) -> None:
         target = self.reference.task.target
         assert_same_rows(rows[1], rows[0], frontier, target)
+
+    def aim(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
+        expected = self.reference.aim(rows[0], frontier[0])
+        found = self.device.aim(rows[1], frontier[1])
+        assert_same_frontier(found[1], expected[1], "aim")
+        rows, frontier = zip(expected, found, strict=True)
+        self._assert_same_rows(rows, frontier[0])
+        return rows, frontier
 
     def finished(self, frontier: Any, depth: int) -> bool:
         expected = self.reference.finished(frontier[0], depth)

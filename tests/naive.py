@@ -51,6 +51,7 @@ class Node:
     split: Split | None = None
     rise: float = -1.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
+    medians: tuple[tuple[int, int], ...] = ()
     path: frozenset[int] = frozenset()
     children: list[Node] = field(default_factory=list)
 
@@ -71,14 +72,42 @@ class NaiveTree:
         largest = self.options.regularisation.max_value
         self.root.bounds = (-largest, largest)
 
-    def sum(self, rows: list[int]) -> tuple[int, tuple[int, ...], int]:
-        """Hessian, gradients and count of some rows."""
+    def medians(self, rows: list[int]) -> tuple[tuple[int, int], ...]:
+        """Ranks below and above the median of each output, by going up one by one."""
+        target, found = self.task.target, []
+        own = self.rows.weight if target.median_weight is None else target.median_weight
+        total = sum(int(own[i]) for i in rows)
+        for k in range(target.n_outputs):
+            reached, lower, upper = 0, None, None
+            for rank in sorted({int(target.values[i, k]) for i in rows}):
+                reached += sum(int(own[i]) for i in rows if target.values[i, k] == rank)
+                if lower is None and 2 * reached >= total:
+                    lower = rank
+                if upper is None and 2 * reached > total:
+                    upper = rank
+            found.append((lower, upper))
+        return tuple(found)
+
+    def sign(self, i: int, k: int, medians: tuple[tuple[int, int], ...]) -> int:
+        """On which side of a node's median a row is."""
+        rank, (lower, upper) = int(self.task.target.values[i, k]), medians[k]
+        if lower == upper:
+            return (rank > lower) - (rank < lower)
+        return 1 if rank >= upper else -1 if rank <= lower else 0
+
+    def sum(
+        self, rows: list[int], medians: tuple[tuple[int, int], ...] = ()
+    ) -> tuple[int, tuple[int, ...], int]:
+        """Hessian, gradients (of a node with these medians) and count of some rows."""
         target, weight = self.task.target, self.rows.weight
         g = [0] * target.n_channels
         for i in rows:
             if self.rows.gradient is not None:
                 for k in range(target.n_channels):
                     g[k] += int(self.rows.gradient[i, k])
+            elif target.by_median:
+                for k in range(len(medians)):
+                    g[k] += int(weight[i]) * self.sign(i, k, medians)
             elif target.values is not None:
                 for k in range(target.n_channels):
                     g[k] += int(weight[i]) * int(target.values[i, k])
@@ -153,6 +182,10 @@ class NaiveTree:
         target = self.task.target
         if self.rows.gradient is not None:
             return False
+        if target.by_median:
+            heavy = [i for i in node.rows if self.rows.weight[i] > 0]
+            outputs = range(target.n_outputs)
+            return all(len({self.sign(i, k, node.medians) for i in heavy}) <= 1 for k in outputs)
         if target.values is not None:
             seen = target.values[[i for i in node.rows if self.rows.weight[i] > 0]]
             return bool((seen.min(axis=0) == seen.max(axis=0)).all())
@@ -160,7 +193,9 @@ class NaiveTree:
 
     def find(self, node: Node) -> None:
         """The node's best split."""
-        node.sums = self.sum(node.rows)
+        if self.task.target.by_median:
+            node.medians = self.medians(node.rows)
+        node.sums = self.sum(node.rows, node.medians)
         if self.is_leaf(node):
             return
         features = self.features(node)
@@ -217,7 +252,7 @@ class NaiveTree:
                 left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
                 options = options[left : left + 1]
             for direction, left in options:
-                gain = self.gain(self.sum(left), node, f)
+                gain = self.gain(self.sum(left, node.medians), node, f)
                 if best is None or gain > best.gain:
                     best = replace(split, gain=gain, missing=direction)
         return best, True
@@ -264,7 +299,7 @@ class NaiveTree:
         channel = None if self.task.target.classes is None else g.index(max(g))
 
         def ratio(code: int) -> tuple[float, int]:
-            h, own, _ = self.sum(bins[code])
+            h, own, _ = self.sum(bins[code], node.medians)
             return float(sum(own) if channel is None else own[channel]) / float(h), code
 
         order = sorted(occupied, key=ratio)
@@ -338,11 +373,26 @@ class NaiveTree:
             masks=np.array(masks, np.uint32).reshape(-1, 16),
             count=np.array([n.sums[2] for n in nodes], np.int64),
             hessian=np.array([n.sums[0] for n in nodes], np.int64),
-            sums=np.array([self.leaf_sums(n.rows, self.rows) for n in nodes], np.int64),
+            sums=np.array([self.leaf_sums(n, self.rows) for n in nodes], np.int64),
         )
 
-    def leaf_sums(self, rows: list[int], own: TreeRows) -> list[int]:
-        target = self.task.target
+    def median_sums(self, node: Node) -> list[int]:
+        """Medians, and what deviations from them are made of."""
+        target, own = self.task.target, self.rows
+        found = [rank for pair in node.medians for rank in pair]
+        signed = [(k, p) for k in range(target.n_outputs) for p in (2 * k, 2 * k + 1, -2, -1)]
+        for k, p in [*signed, (None, -2), (None, -1)]:
+            total = 0
+            for i in node.rows:
+                sign = 1 if k is None else self.sign(i, k, node.medians)
+                total += sign * int(target.wide[i, p]) * (int(own.weight[i]) if own.draws else 1)
+            found.append(total)
+        return found
+
+    def leaf_sums(self, node: Node, own: TreeRows) -> list[int]:
+        target, rows = self.task.target, node.rows
+        if target.by_median:
+            return self.median_sums(node)
         wide = target.wide if own.wide is None else own.wide
         if wide is None:
             wide = np.ones((len(own.weight), 1), np.int64)

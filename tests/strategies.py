@@ -80,6 +80,24 @@ def problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
 
 
 @st.composite
+def median_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
+    """Targets of medians, distinct ones or few of them, so that many rows are at the median."""
+    base = draw(problems(max_rows=max_rows))
+    y = base.y.astype(np.float64)
+    if draw(st.booleans()):
+        y = np.rint(np.clip(y, -50.0, 50.0) * draw(st.sampled_from((0.5, 3.0))))
+    options = replace(base.options, score=SQUARES, needs_gain=draw(st.sampled_from((False, True))))
+    return replace(
+        base,
+        y=y,
+        classification=False,
+        balance=False,
+        by_median=True,
+        options=replace(options, min_impurity_decrease=0.0),
+    )
+
+
+@st.composite
 def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     """A round of boosting: gradients and hessians, regularised or not, with constraints or not."""
     base = draw(problems(max_rows=max_rows))

@@ -296,8 +296,8 @@ def test_wrong_parameters_and_targets_of_a_regressor():
         AdaBoostRegressor(loss="huber", **QUICK).fit(X, y)
     with pytest.raises(ValueError, match=r"shape \(442, 2\).*MultiOutputRegressor"):
         AdaBoostRegressor(**QUICK).fit(X, np.column_stack([y, y]))
-    with pytest.raises(TypeError, match=r"sklearn\.ensemble\.AdaBoostRegressor"):
-        base = sklearn.tree.DecisionTreeRegressor(criterion="absolute_error")
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        base = sklearn.tree.DecisionTreeRegressor(criterion="mae")
         AdaBoostRegressor(base, **QUICK).fit(X, y)
 
 

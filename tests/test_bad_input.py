@@ -137,7 +137,6 @@ BAD_PARAMETERS = [
     (forest, {"criterion": None}, ValueError, "criterion must be one of"),
     (forest, {"criterion": ["gini"]}, ValueError, "criterion must be one of"),
     (values, {"criterion": "gini"}, ValueError, "criterion must be one of 'squared_error'"),
-    (values, {"criterion": "absolute_error"}, NotImplementedError, "not built yet; there is 'sq"),
     (tree, {"splitter": "worst"}, ValueError, "splitter must be one of 'best', 'random'"),
     (tree, {"max_depth": 0}, ValueError, "max_depth must be an integer of at least 1"),
     (tree, {"max_depth": 2.5}, TypeError, "max_depth"),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem
 from tests.naive import NaiveBackend
-from tests.strategies import boosting_problems, problems
+from tests.strategies import boosting_problems, median_problems, problems
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +22,12 @@ def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(boosting_problems(max_rows=40))
 def test_numpy_grows_rounds_of_boosting_as_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(median_problems(max_rows=40))
+def test_numpy_grows_trees_of_medians_as_the_contract_says(problem: Problem) -> None:
     check_contract(problem)
 
 

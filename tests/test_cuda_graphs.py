@@ -100,6 +100,12 @@ def test_every_target_and_weight(target: str, weights: str, method: str) -> None
     assert_replayed(problem(target, weights, method=method))
 
 
+@needs_compiler
+@pytest.mark.parametrize(("target", "weights"), [("values", "real"), ("outputs", "none")])
+def test_medians(target: str, weights: str) -> None:
+    assert_replayed(problem(target, weights, by_median=True))
+
+
 OPTIONS: list[dict[str, Any]] = [
     {"random_thresholds": True},
     {"max_features": 2},

@@ -25,7 +25,7 @@ from tests.cuda_shim import KernelError, barrier_mutants
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.lock_step import LockStepBackend, assert_same_fields
 from tests.shim_runtime import ShimBackend, ShimRuntime, with_text
-from tests.strategies import problems
+from tests.strategies import median_problems, problems
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -143,6 +143,33 @@ def test_every_limit_equals_the_reference(target: str, limits: dict[str, Any]) -
     asked = problem(target, "integers", seed=3).with_options(**limits)
     fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=2)))[1]
     assert fingerprint == grow(asked, NumpyBackend())[1]
+
+
+@pytest.mark.parametrize("method", ["all", "bootstrap"])
+@pytest.mark.parametrize(
+    ("target", "weights", "limits"),
+    [
+        ("values", "real", {}),
+        ("heavy values", "integers", {"max_features": 2, "min_samples_leaf": 3}),
+        ("outputs", "none", {"random_thresholds": True}),
+        ("outputs", "real", {"max_leaf_nodes": 9}),
+    ],
+)
+def test_every_step_of_medians_equals_the_reference(
+    target: str, weights: str, limits: dict[str, Any], method: str
+) -> None:
+    asked = problem(target, weights, seed=4, method=method, by_median=True).with_options(**limits)
+    if target == "outputs":  # many rows at the median, and halves of the weight on either side
+        asked = replace(asked, y=np.rint(asked.y * 3.0))
+    ensemble, fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=5)))
+    assert fingerprint == grow(asked, NumpyBackend())[1]
+    assert ensemble.offset[-1] > 30
+
+
+@settings(PROPERTY, max_examples=30)
+@given(median_problems())
+def test_any_problem_of_medians_equals_the_reference(problem: Problem) -> None:
+    assert_equal_trees(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
 @PROPERTY
@@ -353,6 +380,16 @@ def test_kernels_are_sound(flavour: str) -> None:
         assert {"open_nodes", "split_features", "decide_splits", "make_children"} <= set(
             runtime.launches
         )
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_of_medians_are_sound(flavour: str) -> None:
+    runtime = ShimRuntime(flavour=flavour)
+    for weights in ("none", "real"):
+        asked = problem("outputs", weights, n=290, max_bins=12, n_trees=1, by_median=True)
+        assert_equal_trees(asked.with_options(max_depth=2), runtime)
+    launched = {"count_ranks", "choose_digits", "find_next_ranks", "put_signs", "median_sums"}
+    assert launched <= set(runtime.launches)
 
 
 MUTANTS = [

@@ -170,6 +170,14 @@ def test_weights_are_counted(kind: str, method: str, meter: Meter) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize(("target", "kind"), [("values", "real"), ("outputs", "none")])
+def test_medians_are_counted(target: str, kind: str, meter: Meter) -> None:
+    weights = make_weights(np.random.default_rng(0), 900, kind)
+    task = task_of(problem(target, weights=weights, by_median=True))
+    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+
+
+@needs_compiler
 @pytest.mark.parametrize("balance", [False, True])
 def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> None:
     asked = problem("five classes", is_categorical=None, balance=balance, method="bootstrap")
@@ -245,6 +253,10 @@ def test_nodes_of_a_tree_to_purity() -> None:
         (gpuboost.RandomForestClassifier(4, max_depth=6, class_weight="balanced_subsample"), {}),
         (gpuboost.RandomForestRegressor(4, max_depth=6, max_samples=0.5), {"weighted": True}),
         (gpuboost.ExtraTreesRegressor(4, max_depth=6), {}),
+        (
+            gpuboost.DecisionTreeRegressor(max_depth=6, criterion="absolute_error"),
+            {"weighted": True, "n_outputs": 2},
+        ),
         (gpuboost.BaggingClassifier(gpuboost.DecisionTreeClassifier(max_depth=6), 3), {}),
         (gpuboost.DecisionTreeRegressor(max_depth=9, categorical_features=[1, 4]), {}),
         (gpuboost.ExtraTreesClassifier(6, max_depth=9, categorical_features=[1, 4]), {}),

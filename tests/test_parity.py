@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem, grow
-from tests.strategies import boosting_problems, problems
+from tests.strategies import boosting_problems, median_problems, problems
 
 PROPERTY = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -41,6 +41,17 @@ def test_numba_grows_rounds_of_boosting_as_numpy(problem: Problem) -> None:
                 a, b = getattr(found, column.name), getattr(expected, column.name)
                 assert a.dtype == b.dtype, column.name
                 assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), column.name
+
+
+@PROPERTY
+@given(median_problems())
+def test_numba_grows_trees_of_medians_as_numpy(problem: Problem) -> None:
+    expected, fingerprint = grow(problem, NumpyBackend())
+    found, other = grow(problem, NumbaBackend(), n_threads=2)
+    assert other == fingerprint
+    for name in ("gain", "impurity", "weight", "count"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert grow(problem, NumpyBackend(), memory_budget=1)[1] == fingerprint
 
 
 @PROPERTY

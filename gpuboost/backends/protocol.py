@@ -7,14 +7,24 @@ in `gpuboost.engine.scores`, `numerics` and `randomness`.
 
 **Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
 (K > 2 classes), sum of weight where class is 1 (two classes, K = 1), sum of
-weight * values[:, k] (regression), or sum of gradient[:, k] (boosting, where weights are hessians);
-``count`` = rows. A bin of a feature is *occupied* when its ``h`` is positive.
+weight * values[:, k] (regression), sum of weight * sign[:, k] about the node's own medians, or sum
+of gradient[:, k] (boosting, where weights are hessians); ``count`` = rows. A bin of a feature is
+*occupied* when its ``h`` is positive.
+
+**Medians** (`Target.by_median`; values are ranks). With C(v) the sum of median_weight, or of the
+tree's weights where that is None, of a node's rows of values[:, k] <= v, and W that of all of them,
+``lower`` is the smallest v with 2 C(v) >= W, ``upper`` the smallest with 2 C(v) > W: the two that
+the median of output k is the middle of, as in `engine.order_statistics`. A row's sign is
+(values[:, k] >= upper) - (values[:, k] <= lower). All nodes have ``sums``, of columns: lower and
+upper of every k; for every k the sums of sign * wide of the two planes of y[:, k] and of the two of
+the weight; and the sums of wide of these last two; all but the first times weight if
+``TreeRows.draws``.
 
 **Leaf before any search** if depth == max_depth, count < min_samples_split,
 count < 2 * min_samples_leaf, h < 2 * min_hessian, or the node is pure (classes: one class has all
 of ``h``; regression: of every output the smallest and largest ``values`` of the rows with positive
-weight agree; boosting: never), where min_hessian is the larger of the option of that name and
-ceil(min_weight_fraction_leaf * h_root).
+weight agree; medians: the same of signs; boosting: never), where min_hessian is the larger of the
+option of that name and ceil(min_weight_fraction_leaf * h_root).
 
 **Features.** A node may look at the tree's features; of these, at the level_features of smallest
 `randomness.feature_rank` by `randomness.level_key` of the root's key and the depth; of these, with

@@ -59,8 +59,11 @@ class History:
     split nodes are the next level, in order.
     """
 
-    def __init__(self, ops: LevelOps, n_trees: int, max_leaf_nodes: int) -> None:
+    def __init__(
+        self, ops: LevelOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool
+    ) -> None:
         self._ops = ops
+        self._has_all_sums = has_all_sums  # not only those of leaves, which add up to the others
         self._n_trees = n_trees
         self._max_leaf_nodes = max_leaf_nodes
         self._levels: list[Level] = []
@@ -102,7 +105,8 @@ class History:
             nodes, local = part
             own = {name: column[nodes] for name, column in whole.items()}
             own["left"] = localised(own["left"], local)
-            sum_children(own["left"], own["sums"])
+            if not self._has_all_sums:
+                sum_children(own["left"], own["sums"])
             if self._max_leaf_nodes != NO_LIMIT:
                 own = self._pruned(own)
             return as_grown(own)

@@ -1,6 +1,7 @@
 """Growing a batch of trees level by level: the loop that NumPy and CUDA share.
 
     until no node is left:
+        aim at their medians         targets of medians alone: signs of rows, sums of nodes
         which nodes may split        policy: size, depth, purity
         find their best splits       histograms and scans, in slices that fit the memory budget
         which splits are taken       policy: min_impurity_decrease, max_leaf_nodes
@@ -39,6 +40,9 @@ class LevelOps(Protocol):
     def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
         """Rows and root nodes of a batch of trees."""
 
+    def aim(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
+        """Rows and nodes of a target of medians, with the gradients about each node's median."""
+
     def finished(self, frontier: Any, depth: int) -> bool:
         """Whether the frontier is known to have no nodes. A device may learn it a level late."""
 
@@ -52,7 +56,7 @@ class LevelOps(Protocol):
         """Which splits decrease impurity enough: one entry for each node."""
 
     def leaf_sums(self, rows: Any, frontier: Any, accepted: Array) -> Array:
-        """Leaf sums of the nodes that are not split: int64 (m, P)."""
+        """Leaf sums of the nodes that are not split, for medians of all nodes: int64 (m, P)."""
 
     def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Array) -> tuple[Any, Any]:
         """Rows of the accepted nodes moved to their children, stably, and the children."""
@@ -80,9 +84,12 @@ def run_levels(
     """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
     rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
-    history = History(ops, n_trees, task.options.max_leaf_nodes)
+    by_median = task.target.by_median
+    history = History(ops, n_trees, task.options.max_leaf_nodes, has_all_sums=by_median)
     depth = 0
     while not ops.finished(frontier, depth):
+        if by_median:
+            rows, frontier = ops.aim(rows, frontier)
         candidates = ops.candidates(rows, frontier, depth)
         splits = ops.find_splits(rows, frontier, candidates)
         accepted = ops.accept(frontier, splits)

@@ -18,7 +18,14 @@ from typing import Protocol
 
 import numpy as np
 
-from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits, two_planes
+from gpuboost.engine.modules import array_module
+from gpuboost.engine.statistics import (
+    SUM_BITS,
+    planes_to_float,
+    scale_by_power,
+    sum_bits,
+    two_planes,
+)
 
 WEIGHT_BITS = 46  # cumulative weights stay below, so they are float64 values
 
@@ -93,18 +100,19 @@ def _grouped(group: np.ndarray) -> np.ndarray:
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
-    """Weights in units of a power of two: int64 (n,), positive where the weight is.
+    """Weights in units of a power of two, where they are: int64 (n,), positive where the weight is.
 
     The unit depends on the largest weight and the number of rows alone. Weights that are all the
     same, or 0, are ones.
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
-    if np.isin(weights, (0.0, weights.max())).all():
+    xp, largest = array_module(weights), float(weights.max())
+    if ((weights == 0.0) | (weights == largest)).all():
         return (weights > 0.0).astype(np.int64)
-    exponent = WEIGHT_BITS - int(np.frexp(weights.max())[1]) - sum_bits(n)
-    scaled = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
-    return np.where(weights > 0.0, np.maximum(scaled, 1), 0)
+    exponent = WEIGHT_BITS - int(np.frexp(largest)[1]) - sum_bits(n)
+    scaled = xp.rint(scale_by_power(weights, exponent)).astype(np.int64)
+    return xp.where(weights > 0.0, xp.maximum(scaled, 1), 0)
 
 
 def weighted_quantiles(
@@ -124,6 +132,22 @@ def weighted_quantiles(
     -------
     float64 (n_groups,)
     """
+    lower, upper, totals = quantile_bounds(values, weights, groups, level)
+    return np.where(totals > 0, between(lower, upper), 0.0) + 0.0
+
+
+def between(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """The quantile between its bounds."""
+    return np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
+
+
+def quantile_bounds(
+    values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The lower and the upper value of the quantile of each group, and the weight of the group.
+
+    ``values`` (n,) may be numbers of any kind. Of groups without weight the values mean nothing.
+    """
     n_groups = len(groups.starts) - 1
     of_rows = values[groups.rows]
     ascending = np.argsort(of_rows)
@@ -135,8 +159,7 @@ def weighted_quantiles(
     inside = (until[1:] - groups.spread(before)).astype(np.float64)
     lower = ordered[np.minimum(first + groups.sum((inside < cut).astype(np.int64)), last)]
     upper = ordered[np.minimum(first + groups.sum((inside <= cut).astype(np.int64)), last)]
-    middle = np.where(lower == upper, lower, 0.5 * lower + 0.5 * upper)
-    return np.where(totals > 0, middle, 0.0) + 0.0
+    return lower, upper, totals
 
 
 def mean_of_clipped(

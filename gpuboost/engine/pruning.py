@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.policy import EPSILON
 from gpuboost.engine.tree import levels
 
 if TYPE_CHECKING:
@@ -32,7 +33,19 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     """The smallest tree of least cost; the tree itself if ``ccp_alpha`` is 0."""
     if ccp_alpha == 0.0:
         return tree
-    splits = _worth(tree, ccp_alpha) > 0.0
+    return _kept(tree, _worth(tree, ccp_alpha) > 0.0)
+
+
+def cut_back(tree: Tree, least_decrease: float) -> Tree:
+    """Without the splits that lower the impurity less, and all below them; itself if that is 0."""
+    if least_decrease == 0.0:
+        return tree
+    return _kept(tree, tree.gain + EPSILON >= least_decrease)
+
+
+def _kept(tree: Tree, splits: np.ndarray) -> Tree:
+    """The tree of the chosen splits that are reached by chosen ones: bool (m,)."""
+    splits = splits & (tree.left > 0)
     stays = np.zeros(tree.node_count, dtype=bool)
     stays[0] = True
     for nodes in levels(tree.left):

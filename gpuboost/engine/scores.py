@@ -42,6 +42,7 @@ import numpy as np
 from gpuboost.engine.numerics import half_deviance, log, select
 
 SQUARES, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
+ABSOLUTE = 5  # what is asked of `engine.medians`; trees are grown by SQUARES
 _NOT_ALLOWED = -np.inf
 
 

@@ -62,6 +62,9 @@ class TreeOptions:
         Whether a node looks at features in an order of its own, not in that of their numbers.
     needs_gain : bool
         Whether a split must have a gain above zero.
+    least_decrease : float
+        ``min_impurity_decrease`` where gains do not say what a split does to the impurity (targets
+        of medians): held to when the tree is finished, backends do not look at it.
     regularisation : Regularisation
         Of the NEWTON score; others do not look at it.
     ccp_alpha : float
@@ -82,6 +85,7 @@ class TreeOptions:
     interactions: tuple[tuple[int, ...], ...] | None = None
     hashed_order: bool = True
     needs_gain: bool = False
+    least_decrease: float = 0.0
     regularisation: Regularisation = Regularisation()
     ccp_alpha: float = 0.0
 
@@ -97,14 +101,19 @@ class Target:
     pure when every values[:, k] agrees.
     Boosting: neither; the rows of each tree bring gradients (`TreeRows.gradient`) for
     ``n_outputs`` channels. No node is pure.
+    Medians: ``values`` int32 (n, K) are ranks, from 0, of the targets among the distinct ones of
+    their output, which are ``levels``, float64 each. A histogram's channel k is the sum of weight *
+    sign, where signs tell on which side of the node's median a target is; a node is pure when the
+    signs of every output agree. ``median_weight`` int64 (n,) is what medians weigh rows with; None:
+    the weights of the tree.
 
     ``wide`` int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows
     (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
     ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
     ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` (POISSON: of y log y) is of targets divided by 2**square_unit.
-    Gradients are integers divided by 2**(value_exponent + hessian_exponent), hessians by
-    2**hessian_exponent.
+    the sum of squares in ``wide`` (POISSON: of y log y; medians: the weight) is of targets divided
+    by 2**square_unit. Gradients are integers divided by 2**(value_exponent + hessian_exponent),
+    hessians by 2**hessian_exponent.
     """
 
     classes: np.ndarray | None
@@ -117,6 +126,18 @@ class Target:
     value_exponent: int = 0
     square_unit: int = 0
     hessian_exponent: int = 0
+    levels: tuple[np.ndarray, ...] | None = None
+    median_weight: np.ndarray | None = None
+
+    @property
+    def by_median(self) -> bool:
+        """Whether rows are split by their side of the node's median."""
+        return self.levels is not None
+
+    @property
+    def n_sums(self) -> int:
+        """Columns of `GrownTree.sums` of a target of medians."""
+        return 6 * self.n_outputs + 2
 
     @property
     def has_gradients(self) -> bool:
@@ -224,7 +245,8 @@ class GrownTree:
         Rows, and sum of integer weights.
     sums : int64 (m, P)
         Leaf sums (internal nodes: of all their rows). Columns as in `Target.wide`; class weights
-        (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification.
+        (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification;
+        for medians those of `backends.protocol`.
     """
 
     feature: np.ndarray

@@ -155,7 +155,7 @@ def value_target(y: np.ndarray, facts: WeightFacts, score: int = SQUARES) -> Tar
         0 stays 0, and what is positive stays positive.
     """
     counts = score == POISSON
-    centred, mean = _of_trees(y, facts.inside) if counts else _centre(y, facts.inside)
+    centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.
     unit = int(exponent_of(centred).max())
@@ -204,7 +204,7 @@ def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.
     return kept, np.zeros(y.shape[1])
 
 
-def _centre(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Targets less their mean, 0 for rows that are in no tree; and the mean."""
     xp, mean = array_module(y), exact_mean(y if inside is None else y[inside])
     centred = y - xp.asarray(mean)

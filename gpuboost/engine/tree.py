@@ -6,11 +6,12 @@ them here, once for all backends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.medians import decreases, median_values
 from gpuboost.engine.numerics import log, midpoint
 from gpuboost.engine.scores import (
     ENTROPY,
@@ -140,6 +141,9 @@ def finish_tree(
         ordered = in_monotonic_order(value[:, -1], grown, directions)
         value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
     values = NodeValues(value, impurity, weight * rows.unit)
+    if target.by_median:  # chosen by signs: what splits gain is told by the impurities
+        gain = decreases(grown.left, impurity, weight)
+        return replace(with_values(grown, mapper, values, 0.0), gain=gain)
     return with_values(grown, mapper, values, gain_unit(options.score, target))
 
 
@@ -248,6 +252,8 @@ def node_values(
     """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
     exponents = target.exponents if rows.exponents is None else rows.exponents
     wide = target.wide if rows.wide is None else rows.wide
+    if target.by_median:
+        return median_values(grown, target)
     if target.classes is None:
         return regression_values(grown, target, exponents, score)
     per_class = grown.sums.astype(np.float64)

@@ -16,6 +16,7 @@ from gpuboost.data.arrays import array_module, copy_to_host, working_on
 from gpuboost.data.parameters import integer_at_least, number_between
 from gpuboost.engine import adaboost
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.engine.scores import ABSOLUTE
 from gpuboost.estimators.adaboost_model import BoostedTrees, OneValueLabels, running_sums
 from gpuboost.estimators.adaboost_rounds import BOOSTING, ClassJudge, Rounds, ValueJudge
 from gpuboost.estimators.base_learners import checked_tree, taken_over
@@ -71,7 +72,7 @@ class AdaBoost(ManyTrees, FitTemplate):
                     f"counts; set it there, or leave one of them at its default ({default!r})"
                 )
         if type(self.estimator) in self._their_trees:
-            return taken_over(self.estimator, self._tree_class, self)
+            return taken_over(self.estimator, self._tree_class)
         name, also = type(self).__name__, ", or scikit-learn's"
         return checked_tree(self.estimator, self._tree_class, name, also)
 
@@ -288,7 +289,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         weights = prepared.plan.batch.sampler.weights
         inside = None if weights is None else copy_to_host(weights) > 0
         y = copy_to_host(prepared.labels.rows)
-        score = prepared.plan.options.score
+        plan = prepared.plan
+        score = ABSOLUTE if plan.target.by_median else plan.options.score
         return ValueJudge.of(y, str(self.loss), learning_rate, inside, score)
 
     def _batch(

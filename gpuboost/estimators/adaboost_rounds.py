@@ -12,9 +12,10 @@ from gpuboost.data.arrays import array_module, copy_to_host, working_on
 from gpuboost.engine import adaboost
 from gpuboost.engine.adaboost import PERFECT_BOUND, PERFECT_VOTE, Outcome, WeightBits
 from gpuboost.engine.descent import leaves_of_codes
-from gpuboost.engine.pruning import pruned
+from gpuboost.engine.medians import regression_target
+from gpuboost.engine.pruning import cut_back, pruned
 from gpuboost.engine.spec import GrowTask
-from gpuboost.engine.statistics import WeightFacts, class_target, value_target
+from gpuboost.engine.statistics import WeightFacts, class_target
 from gpuboost.engine.tree import finish_tree
 from gpuboost.estimators.growing import with_progress
 
@@ -115,7 +116,7 @@ class ValueJudge:
         cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, score: int
     ) -> ValueJudge:
         """The judge of a fit; ``inside``: rows that have weight, None for all."""
-        target = value_target(y[:, None], replace(_facts(cls.bits), inside=inside), score)
+        target = regression_target(y[:, None], replace(_facts(cls.bits), inside=inside), score)
         return cls(y, adaboost.LOSSES[loss], learning_rate, target)
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
@@ -229,7 +230,7 @@ class Rounds:
         )
         ((_, grown),) = self.prepared.backend.grow(task)
         whole = finish_tree(grown, matrix.mapper, target, rows, plan.options)
-        return pruned(whole, plan.options.ccp_alpha)
+        return pruned(cut_back(whole, plan.options.least_decrease), plan.options.ccp_alpha)
 
 
 def _same_rows(rows: TreeRows, tree: int) -> TreeRows:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.estimators.settings import criterion_score
-
 if TYPE_CHECKING:
     from gpuboost.estimators.tree import SingleTree
 
@@ -44,7 +42,7 @@ def checked_tree(
     return tree
 
 
-def taken_over(tree: Any, tree_class: type[SingleTree], ensemble: Any) -> SingleTree:
+def taken_over(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
     """A tree of ours with the parameters of one of scikit-learn's.
 
     Parameters
@@ -52,17 +50,7 @@ def taken_over(tree: Any, tree_class: type[SingleTree], ensemble: Any) -> Single
     tree : sklearn.tree.BaseDecisionTree
     tree_class : type
         The class of our trees; it, or the subclass of the same name as ``tree`` has, is made.
-    ensemble : estimator
-        What the tree was given to.
     """
     classes = (tree_class, *tree_class.__subclasses__())
     ours = next(each for each in classes if each.__name__ == type(tree).__name__)
-    made = ours(**tree.get_params(deep=False))
-    try:
-        criterion_score(made.criterion, ensemble._labels.criteria)
-    except NotImplementedError as error:
-        raise TypeError(
-            f"estimator must be a tree whose parameters gpuboost has, got {tree!r:.200} ({error}); "
-            f"for this one use sklearn.ensemble.{type(ensemble).__name__}"
-        ) from None
-    return made
+    return ours(**tree.get_params(deep=False))

@@ -35,7 +35,8 @@ PARAMETERS = {
     "criterion": (
         "str",
         "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
-        "'misclassification'. Regressors: 'squared_error' or 'poisson'\n"
+        "'misclassification'. Regressors: 'squared_error', 'absolute_error' (leaves are medians,\n"
+        "and splits part the targets above the median of a node from those below) or 'poisson'\n"
         "(half the Poisson deviance, for counts and amounts: y >= 0).",
     ),
     "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
@@ -59,7 +60,8 @@ PARAMETERS = {
     ),
     "min_impurity_decrease": (
         "float",
-        "A split lowers the impurity, weighted by its share of the rows, by at least this much.",
+        "A split lowers the impurity, weighted by its share of the rows, by at least this much.\n"
+        "By 'absolute_error' the tree is cut back to such splits when it is grown.",
     ),
     "ccp_alpha": (
         "float",
@@ -199,8 +201,8 @@ def documented(
 def _notes(estimator: type) -> str:
     return (
         f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
-        "and attributes have its names. What is not built yet (other criteria,\n"
-        "classes of several outputs, sparse input) raises an error that says so.\n"
+        "and attributes have its names. What is not built yet (classes of several outputs,\n"
+        "sparse input) raises an error that says so.\n"
         "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
         "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"
         "shows it."

@@ -12,7 +12,8 @@ import numpy as np
 from gpuboost.data.bins import BinMapper, BinnedMatrix
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
-from gpuboost.engine.statistics import class_target, value_target
+from gpuboost.engine.medians import regression_target
+from gpuboost.engine.statistics import class_target
 from gpuboost.estimators import boosting_options as options
 from gpuboost.estimators.boosting_fit import BoostingFit, TrainingData
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
@@ -65,7 +66,7 @@ class ForetoldTable:
         codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))
         return BinnedMatrix(codes, mapper, np.zeros(self.n_features, dtype=np.int64))
 
-    def target(self, labels: ClassLabels | ValueLabels, sampler: RowSampler) -> Target:
+    def target(self, labels: ClassLabels | ValueLabels, sampler: RowSampler, score: int) -> Target:
         """A target with the columns there will be, learnt from few rows."""
         facts, n = sampler.weight_facts, self.n_samples
         few = min(n, _FEW)
@@ -78,12 +79,13 @@ class ForetoldTable:
         if isinstance(labels, ClassLabels):
             found = class_target(labels.codes[:few], self.n_classes, facts)
         else:
-            found = value_target(np.zeros((few, self.n_outputs)), facts)
+            found = regression_target(np.ones((few, self.n_outputs)), facts, score)
         return replace(
             found,
             classes=_lengthened(found.classes, n),
             values=_lengthened(found.values, n),
             wide=_lengthened(found.wide, n),
+            median_weight=_lengthened(found.median_weight, n),
         )
 
 

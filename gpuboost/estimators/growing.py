@@ -10,7 +10,7 @@ from functools import partial
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.engine.pruning import pruned
+from gpuboost.engine.pruning import cut_back, pruned
 from gpuboost.engine.spec import GrowTask
 from gpuboost.engine.tree import finish_tree
 
@@ -75,7 +75,7 @@ def grow_trees(
         tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
         whole = finish_tree(grown, matrix.mapper, plan.target, sampler.brief, plan.options)
-        return pruned(whole, plan.options.ccp_alpha)
+        return pruned(cut_back(whole, plan.options.least_decrease), plan.options.ccp_alpha)
 
     trees = in_threads(finish, backend.grow(task), machine.n_threads)
     yield from with_progress(trees, len(plan.batch.trees), machine.verbose)

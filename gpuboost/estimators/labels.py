@@ -10,12 +10,12 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, beside, copy_to_host
 from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
+from gpuboost.engine.medians import regression_target
 from gpuboost.engine.scores import POISSON, SQUARES
 from gpuboost.engine.statistics import (
     CLASS_WEIGHT_BITS,
     VALUE_WEIGHT_BITS,
     class_target,
-    value_target,
 )
 from gpuboost.estimators.settings import CLASS_CRITERIA, VALUE_CRITERIA
 
@@ -118,8 +118,10 @@ class ValueLabels:
         if score == POISSON:
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            target = value_target(columns, facts, score)
+            target = regression_target(columns, facts, score)
         assert target.values is not None
+        if target.by_median:  # told apart however close they are
+            return target
         _warn_of_outliers(columns, target.values, facts.inside)
         return target
 

@@ -24,7 +24,7 @@ from gpuboost.data.parameters import (
     one_of,
     thread_count,
 )
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
+from gpuboost.engine.scores import ABSOLUTE, ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import NO_LIMIT, TreeOptions
 from gpuboost.engine.statistics import total_of
 
@@ -37,8 +37,7 @@ CLASS_CRITERIA = {
     "log_loss": ENTROPY,
     "misclassification": MISCLASSIFICATION,
 }
-VALUE_CRITERIA = {"squared_error": SQUARES, "poisson": POISSON}
-NOT_BUILT_CRITERIA = ("absolute_error",)
+VALUE_CRITERIA = {"squared_error": SQUARES, "absolute_error": ABSOLUTE, "poisson": POISSON}
 MOST_DRAWS = 2**31 - 1  # draws are counted with int32
 MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
 SPLITTERS = {"best": False, "random": True}
@@ -130,11 +129,6 @@ def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
             FutureWarning,
         )
         criterion = "squared_error"
-    if isinstance(criterion, str) and criterion in NOT_BUILT_CRITERIA:
-        raise NotImplementedError(
-            f"criterion={criterion!r} is not built yet; there is "
-            + ", ".join(repr(name) for name in criteria)
-        )
     return criteria[word_of("criterion", criterion, criteria)]
 
 

@@ -14,6 +14,7 @@ from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.medians import median_options
 from gpuboost.estimators.base import TreeModel
 from gpuboost.estimators.constraints import with_monotonic
 from gpuboost.estimators.documentation import OF_A_FIT, takes
@@ -137,6 +138,7 @@ class FitTemplate(TreeModel):
             options = tree_options(self._tree, n_samples, seen, labels.criteria)
             options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
             target = labels.target(batch.sampler, options.score)
+            options = median_options(options)
         n_rounds, at_once = (len(batch.trees), 1) if self._in_turn else (1, len(batch.trees))
         size = n_samples, min(options.max_features, seen), at_once, options.max_depth
         work = growth_work(*size, target.n_channels).repeated(n_rounds)

@@ -13,6 +13,7 @@ from gpuboost.backends.cuda.filling import fill, launch_for_roots
 from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
+from gpuboost.backends.cuda.medians import MedianKernels
 from gpuboost.backends.cuda.policy import Policy, purity_of
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
@@ -87,6 +88,7 @@ class CudaLevelOps:
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._variant)
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
+        self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self._maker: DeviceDrawing | RowUploads | RoundRows
         if maker is not None:
             self._maker = maker(runtime, self.matrix.codes)
@@ -104,7 +106,7 @@ class CudaLevelOps:
 
     def forget_batch(self) -> None:
         """Let go of what is kept of the batch that was grown last."""
-        for name in ("_batch", "_inputs", "_search", "_allowed", "_histogram", "_asked"):
+        for name in ("_batch", "_inputs", "_search", "_allowed", "_histogram", "_asked", "_bounds"):
             vars(self).pop(name, None)
 
     def roots(self, trees: Sequence[int]) -> tuple[DeviceRows, DeviceFrontier]:
@@ -202,6 +204,14 @@ class CudaLevelOps:
 
     # ---- a level -------------------------------------------------------------------------------
 
+    def aim(self, rows: DeviceRows, frontier: DeviceFrontier) -> tuple[DeviceRows, DeviceFrontier]:
+        """The rows' signs about the medians of their nodes, and the sums of nodes, in place."""
+        assert self._medians is not None
+        self._bounds = self._medians.find(rows, frontier)
+        self._medians.put_signs(rows, frontier, self._bounds)
+        self._kernels.node_sums(rows, frontier)
+        return rows, frontier
+
     def finished(self, frontier: DeviceFrontier, depth: int) -> bool:
         """Whether there can be no nodes."""
         return frontier.most == 0
@@ -242,7 +252,7 @@ class CudaLevelOps:
                 batch.builder.build(rows, candidates, slots, looked, histogram)
             level = Searched(frontier, candidates, slots, looked, histogram, previous)
             search.search(level, rows, splits)
-        kept = not batch.search.by_lists and self._fits(3 * most)
+        kept = not batch.search.by_lists and self._fits(3 * most) and self._medians is None
         self._histogram = histogram if kept else None
         self._grow_small(rows, frontier, candidates)
         return splits
@@ -281,6 +291,8 @@ class CudaLevelOps:
         if leaf is None:
             return None
         policy = self._batch.policy
+        if self._medians is not None:
+            return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
         given = (leaf, policy.small_rows_at(self._depth), policy.room)
         if not isinstance(self._maker, RoundRows):
             return self._kernels.leaf_sums(rows, frontier, accepted, *given)

@@ -34,7 +34,8 @@ class DeviceRows:
         Integer weight.
     target : int32 (C, r)
         The quantised values of each output; for two classes whether it is the second; else the
-        class, ascending in each node; or gradients.
+        class, ascending in each node; or gradients. Of medians the signs of each output, and then
+        the ranks.
     """
 
     row: Array

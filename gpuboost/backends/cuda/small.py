@@ -59,8 +59,9 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     """Rows of a node that is small, 0 for no node.
 
     There is none where a histogram does not fit shared memory, as of many classes; under
-    ``max_leaf_nodes``, which decides level by level what is grown at all; and where nodes are held
-    to what a block does not keep of them: bounds of values, groups of features, features of levels.
+    ``max_leaf_nodes``, which decides level by level what is grown at all; where nodes are held to
+    what a block does not keep of them: bounds of values, groups of features, features of levels;
+    and where each node has gradients of its own, about its median.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     """
     variant = Variant.of(task)
     held = variant.monotonic or variant.by_node or variant.by_level
-    if held or task.options.max_leaf_nodes != NO_LIMIT:
+    if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:
         return 0

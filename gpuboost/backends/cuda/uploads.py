@@ -72,6 +72,10 @@ def target_columns(runtime: Runtime, task: GrowTask) -> Array:
     A target of the host is copied.
     """
     target = task.target
+    if target.by_median:
+        assert target.values is not None
+        ranks = runtime.asarray(target.values.T)
+        return runtime.xp.concatenate([runtime.xp.zeros(ranks.shape, dtype=np.int32), ranks])
     if target.values is not None:
         return runtime.asarray(target.values.T)
     assert target.classes is not None

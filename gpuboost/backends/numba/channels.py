@@ -38,7 +38,8 @@ class Channels(NamedTuple):
     Attributes
     ----------
     values : int32 (n, K), or (0, 0) for classes
-        Of outputs, to be multiplied by the weights, or gradients.
+        Of outputs, or signs about the node's medians, to be multiplied by the weights; or
+        gradients.
     state : int64 (3,)
         Of the node: number of channels looked at, way to add up, bits of a field.
     by_class : int64 (K,)

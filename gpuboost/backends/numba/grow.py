@@ -31,6 +31,7 @@ from gpuboost.backends.numba.choice import (
     pass_on_groups,
 )
 from gpuboost.backends.numba.layout import NODE
+from gpuboost.backends.numba.medians import aim, median_sums
 from gpuboost.backends.numba.newton import pass_on_bounds
 from gpuboost.backends.numba.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.partition import is_constant, load_rows, split_rows
@@ -144,13 +145,15 @@ def add_mask(masks, n_masks, mask):
 
 
 @allocating
-def enlarge(nodes, waiting, open_groups):
+def enlarge(nodes, waiting, open_groups, medians):
     """Room for twice as many nodes, and for what is kept beside them."""
     n, size = nodes.size, 2 * nodes.size
     larger, more_waiting = np.empty(size, NODE), np.empty(size, np.int32)
     more_groups = np.empty((size, open_groups.shape[1]), np.uint64)
+    more_medians = np.empty((size, medians.shape[1]), np.int32)
     larger[:n], more_waiting[:n], more_groups[:n] = nodes, waiting, open_groups
-    return larger, more_waiting, more_groups
+    more_medians[:n] = medians
+    return larger, more_waiting, more_groups, more_medians
 
 
 @entry
@@ -164,12 +167,15 @@ def grow(problem, channels, statistics, rows, root_key):
     set_node(nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
     nodes[0].lower, nodes[0].upper = -limits.max_value, limits.max_value
     open_groups = first_groups(problem, nodes.size)
+    medians = np.empty((nodes.size, 2 * statistics.ranks.shape[1]), np.int32)
     forget_levels(scratch)
     n_nodes, n_waiting, n_leaves = 1, 0, 1
     best_first = limits.max_leaf_nodes != NO_LIMIT
     first_new = 0
     while True:
         for k in range(first_new, n_nodes):
+            if limits.by_median:
+                aim(problem, channels, statistics, rows, nodes[k], medians[k])
             if not evaluate(problem, channels, rows, nodes, k, open_groups):
                 continue
             if scratch.split[0].categorical:
@@ -184,7 +190,7 @@ def grow(problem, channels, statistics, rows, root_key):
         if n_waiting == 0 or n_leaves >= limits.max_leaf_nodes:
             break
         if n_nodes + 2 > nodes.size:
-            nodes, waiting, open_groups = enlarge(nodes, waiting, open_groups)
+            nodes, waiting, open_groups, medians = enlarge(nodes, waiting, open_groups, medians)
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
         n_left = split_rows(matrix, rows, nodes[k], masks)
@@ -194,5 +200,7 @@ def grow(problem, channels, statistics, rows, root_key):
         n_nodes += 2
         n_leaves += 1
     columns, order = number_nodes(nodes, n_nodes, masks)
+    if limits.by_median:
+        return columns, median_sums(nodes, order, medians, statistics, rows, packing)
     sums = leaf_sums(nodes, order, columns[5], statistics, rows, packing, channels is None)
     return columns, sums

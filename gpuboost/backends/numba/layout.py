@@ -75,14 +75,15 @@ class Matrix(NamedTuple):
 class Limits(NamedTuple):
     """`spec.TreeOptions` of one tree, with what depends on its rows worked out.
 
-    ``has_weightless``: there are rows of weight 0 in the tree; ``stops_at_pure``: once a split has
-    two pure sides no other can be better (two classes and SQUARES). ``l1``, ``l2`` and
-    ``max_value`` are of NEWTON.
+    ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
+    rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
+    better (two classes and SQUARES). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
     """
 
     score: int
     is_regression: bool
     has_gradients: bool
+    by_median: bool
     has_weightless: bool
     stops_at_pure: bool
     random_thresholds: bool
@@ -134,7 +135,8 @@ class Scratch(NamedTuple):
     Histograms are zero between features. ``gains`` has room for whole blocks of eight, and
     ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
     features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
-    the features that the node may look at, where these are not all, else 0.
+    the features that the node may look at, where these are not all, else 0. ``own`` and
+    ``own_weights`` are for the targets of a node whose medians are selected.
     """
 
     totals: np.ndarray
@@ -157,6 +159,8 @@ class Scratch(NamedTuple):
     level_last: np.ndarray
     mask: np.ndarray
     split: np.ndarray
+    own: np.ndarray
+    own_weights: np.ndarray
 
 
 class Problem(NamedTuple):
@@ -192,6 +196,10 @@ class Statistics(NamedTuple):
     classes : int32 (n,), or empty
     values : int32 (n, K), or (0, 0)
     gradient : int32 (n, K), or (0, 0)
+    ranks : int32 (n, K), or (0, 0)
+        Values whose medians split; there are no others then.
+    median_weight : int64 (n,), or empty
+        What medians weigh rows with; empty with one output: ``weight``.
     wide : int64 (n, P), or (0, 0): leaf sums are class weights
     n_classes : int
     draws : bool
@@ -203,6 +211,8 @@ class Statistics(NamedTuple):
     classes: np.ndarray
     values: np.ndarray
     gradient: np.ndarray
+    ranks: np.ndarray
+    median_weight: np.ndarray
     wide: np.ndarray
     n_classes: int
     draws: bool

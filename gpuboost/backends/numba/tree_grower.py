@@ -22,6 +22,7 @@ from gpuboost.backends.numba.layout import (
     Scratch,
     Statistics,
 )
+from gpuboost.backends.numba.medians import by_rank
 from gpuboost.backends.numba.threads import contiguous, in_order
 from gpuboost.backends.numba.words import Packing, choose_gradient_packing, choose_packing
 from gpuboost.engine.sampling import root_key
@@ -88,6 +89,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         score=int(options.score),
         is_regression=target.classes is None,
         has_gradients=target.has_gradients,
+        by_median=target.by_median,
         has_weightless=weights.some_are_zero,
         stops_at_pure=target.classes is not None and options.score == SQUARES,
         random_thresholds=bool(options.random_thresholds),
@@ -125,19 +127,26 @@ def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
     wide = target.wide if rows.wide is None else rows.wide
+    values, ranks, median_weight = target.values, None, None
+    if target.by_median:
+        values, ranks, median_weight = None, target.values, target.median_weight
+        if median_weight is None and target.n_outputs > 1:
+            median_weight = rows.weight
     return Statistics(
         weight=contiguous(rows.weight, np.int32),
         inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
         classes=contiguous(none if target.classes is None else target.classes, np.int32),
-        values=contiguous(empty if target.values is None else target.values, np.int32),
+        values=contiguous(empty if values is None else values, np.int32),
         gradient=contiguous(empty if rows.gradient is None else rows.gradient, np.int32),
+        ranks=contiguous(empty if ranks is None else ranks, np.int32),
+        median_weight=contiguous(none if median_weight is None else median_weight, np.int64),
         wide=contiguous(empty if wide is None else wide, np.int64),
         n_classes=int(target.n_classes),
         draws=bool(rows.draws),
     )
 
 
-def make_scratch(n_samples: int, n_features: int) -> Scratch:
+def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scratch:
     """Zeroed space for one thread."""
     gains = np.zeros(SLOTS)
     return Scratch(
@@ -161,6 +170,8 @@ def make_scratch(n_samples: int, n_features: int) -> Scratch:
         level_last=np.zeros(LEVELS, np.int64),
         mask=np.zeros(16, np.uint32),
         split=np.zeros(1, SPLIT),
+        own=np.zeros(n_samples if selects else 0),
+        own_weights=np.zeros(n_samples if selects else 0, np.int64),
     )
 
 
@@ -180,6 +191,8 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     if k == 1:
         return None
     values = np.zeros((0, 0), np.int32) if target.values is None else target.values
+    if target.by_median:
+        values = np.zeros((n_samples, k), np.int32)  # signs about the medians of nodes
     return Channels(
         values=contiguous(values, np.int32),
         state=np.zeros(3, np.int64),
@@ -203,11 +216,11 @@ class TreeGrower:
     """Grows trees of one task on any thread; space of a thread is kept between its trees."""
 
     def __init__(self, task: GrowTask) -> None:
-        self.task = task
+        self.task = task = by_rank(task)
         self.matrix = matrix_of(task.matrix)
         self.constraints = constraints_of(task.options, task.matrix.n_features)
         self._local = threading.local()
-        values = task.target.values
+        values = None if task.target.by_median else task.target.values
         self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
@@ -244,5 +257,7 @@ class TreeGrower:
         if not hasattr(self._local, "space"):
             n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
             channels = make_channels(n, self.task.target)
-            self._local.space = make_rows(n), make_scratch(n, n_features), channels
+            selects = self.task.target.by_median and channels is not None
+            scratch = make_scratch(n, n_features, selects)
+            self._local.space = make_rows(n), scratch, channels
         return self._local.space

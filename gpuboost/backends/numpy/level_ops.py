@@ -155,6 +155,8 @@ class NumpyLevelOps(RowOps):
         self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
     ) -> Splits:
         """Build or subtract the histograms of the open nodes, then scan them feature by feature."""
+        if self.task.target.by_median:  # gradients of a node are not those of its parent
+            self._histograms.forget()
         histogram = self._histograms.of_level(
             frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
         )

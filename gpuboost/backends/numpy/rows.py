@@ -10,6 +10,8 @@ import numpy as np
 from gpuboost.backends.numpy.children import children_of
 from gpuboost.engine.frontier import Frontier, Splits
 from gpuboost.engine.history import COLUMNS
+from gpuboost.engine.medians import median_signs
+from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.policy import (
     class_sums,
     good_enough,
@@ -38,8 +40,8 @@ class RowBlock:
     hessian : int64 (r,)
         Integer weight.
     gradient : int64 (r, K) or None
-        weight * value of each output, weight * [class is 1], or the gradients of boosting; None
-        for more than two classes.
+        weight * value of each output, weight * [class is 1], the gradients of boosting, or weight
+        * sign about the medians of the node; None for more than two classes.
     label : int64 (r,) or None
         Class, where there are more than two.
     """
@@ -65,6 +67,8 @@ def tree_block(target: Target, rows: TreeRows) -> RowBlock:
     hessian = rows.weight[row].astype(np.int64)
     if rows.gradient is not None:
         return RowBlock(row, hessian, rows.gradient[row].astype(np.int64), None)
+    if target.by_median:  # gradients are those of nodes
+        return RowBlock(row, hessian, np.zeros((len(row), target.n_outputs), np.int64), None)
     if target.values is not None:
         return RowBlock(row, hessian, target.values[row].astype(np.int64) * hessian[:, None], None)
     assert target.classes is not None
@@ -123,6 +127,23 @@ class RowOps:
         )
         return joined, frontier
 
+    def aim(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
+        """The rows' signs about the medians of their nodes, as gradients."""
+        target, n_rows = self.task.target, len(rows.row)
+        assert target.values is not None
+        weight = rows.hessian if target.median_weight is None else target.median_weight[rows.row]
+        nodes = Groups(np.arange(n_rows), np.append(frontier.start, n_rows))
+        self._bounds = np.empty((len(frontier), 2 * target.n_outputs), dtype=np.int64)
+        self._signs = np.empty((n_rows, target.n_outputs), dtype=np.int8)
+        for k in range(target.n_outputs):
+            rank = target.values[rows.row, k]
+            lower, upper, _ = quantile_bounds(rank, weight, nodes, 0.5)
+            self._bounds[:, 2 * k], self._bounds[:, 2 * k + 1] = lower, upper
+            self._signs[:, k] = median_signs(rank, nodes.spread(lower), nodes.spread(upper))
+        gradient = self._signs * rows.hessian[:, None]
+        sums = segment_sums(gradient, frontier.start, frontier.count)
+        return replace(rows, gradient=gradient), replace(frontier, gradient=sums)
+
     def finished(self, frontier: Frontier, depth: int) -> bool:
         """Whether there are no nodes."""
         return not len(frontier)
@@ -162,7 +183,7 @@ class RowOps:
         return sums.reshape(-1, k)
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
-        """Nodes of one class, or whose quantised targets all agree."""
+        """Nodes of one class, or whose quantised targets, or signs, all agree."""
         target, gradient = self.task.target, frontier.gradient
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
@@ -171,20 +192,36 @@ class RowOps:
                 return (gradient[:, 0] == 0) | (gradient[:, 0] == frontier.hessian)
             return gradient.max(axis=1) == frontier.hessian
         assert target.values is not None
-        value = target.values[rows.row]
+        value = self._signs if target.by_median else target.values[rows.row]
         ignored = (rows.hessian == 0)[:, None]
-        largest = np.iinfo(np.int32).max
+        largest = np.iinfo(value.dtype).max
         low = np.minimum.reduceat(np.where(ignored, largest, value), frontier.start, axis=0)
         high = np.maximum.reduceat(np.where(ignored, -largest, value), frontier.start, axis=0)
         return np.all(low >= high, axis=1)
 
     def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
         """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
+        if self.task.target.by_median:
+            return self._median_sums(rows, frontier)
         leaves = np.flatnonzero(~accepted)
         of_leaves = self._sums_of(rows, frontier.take(leaves))
         sums = np.zeros((len(frontier), of_leaves.shape[1]), dtype=np.int64)
         sums[leaves] = of_leaves
         return sums
+
+    def _median_sums(self, rows: RowBlock, node: Frontier) -> np.ndarray:
+        """What is told of medians and deviations from them: int64 (m, 6 K + 2), of all nodes."""
+        target = self.task.target
+        assert target.wide is not None
+        wide = target.wide[rows.row]
+        if self.tree_rows[0].draws:
+            wide = wide * rows.hessian[:, None]
+        columns = [
+            self._signs[:, k : k + 1] * wide[:, [2 * k, 2 * k + 1, -2, -1]]
+            for k in range(target.n_outputs)
+        ]
+        joined = np.concatenate([*columns, wide[:, -2:]], axis=1)
+        return np.column_stack([self._bounds, segment_sums(joined, node.start, node.count)])
 
     def _sums_of(self, rows: RowBlock, node: Frontier) -> np.ndarray:
         """Leaf sums of the given nodes: int64 (m, P)."""

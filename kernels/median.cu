@@ -1,0 +1,207 @@
+// Medians of nodes: each row's side of the median of its node, and sums of deviations from it.
+//
+//   row, weight   uint32 (r,)       rank int32 (K, r): ranks of targets, from 0
+//   heavy         int64 (n,)        what medians weigh rows of the matrix with, if has_heavy; else
+//                                   their weight in the tree
+//   n_pieces      int32 (1,)        the arrays have room for more
+//   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
+//   lower, upper  int32 (nodes, K)  the smallest ranks up to which lies half of the weight of the
+//                                   node, and more than half
+//
+// `lower` is found digit by digit, the leading one first: weights of the rows whose ranks begin as
+// it does are counted by their next digit, and the digit is chosen at which half is reached.
+//
+// Launch unless said otherwise: grid (pieces), MEDIAN_THREADS threads, no shared memory.
+
+constexpr int32 MEDIAN_THREADS = 256;
+constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 DIGIT_BITS = 3;
+constexpr int32 DIGITS = 1 << DIGIT_BITS;
+constexpr int32 NO_RANK = 0x7fffffff;
+constexpr int64 NOT_FOUND = -1;
+
+// What a row weighs in the median.
+struct MedianWeights {
+    const uint32* __restrict__ row;
+    const uint32* __restrict__ weight;
+    const int64* __restrict__ heavy;
+    bool has_heavy;
+
+    __device__ __forceinline__ int64 at(int64 place) const
+    {
+        return has_heavy ? heavy[row[place]] : (int64)weight[place];
+    }
+};
+
+// counts int64 (nodes, K, DIGITS), zero before the first launch: weight of the rows whose ranks
+// have the digits of `lower` above the one at bit `shift`, by that digit.
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
+            const int32* __restrict__ rank, const int64* __restrict__ heavy, int32 has_heavy,
+            const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+            const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
+            int32 n_outputs, int32 shift, const int32* __restrict__ lower,
+            int64* __restrict__ counts)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    for (int32 k = 0; k < n_outputs; ++k) {
+        const int64 cell = node * n_outputs + k;
+        const int32* ranks = rank + k * n_rows + begin;
+        const int32 leading = lower[cell] >> shift >> DIGIT_BITS;
+        int64 sums[DIGITS];
+        #pragma unroll
+        for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
+        for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
+            const int32 digits = ranks[at] >> shift;
+            if (digits >> DIGIT_BITS != leading) continue;
+            const int64 own = weights.at(begin + at);
+            #pragma unroll
+            for (int32 d = 0; d < DIGITS; ++d) sums[d] += (digits & (DIGITS - 1)) == d ? own : 0;
+        }
+        #pragma unroll
+        for (int32 d = 0; d < DIGITS; ++d) {
+            const int64 total = warp_sum(sums[d]);
+            if (threadIdx.x % WARP == 0 && total != 0) {
+                atomicAdd((uint64*)(counts + cell * DIGITS + d), (uint64)total);
+            }
+        }
+    }
+}
+
+// The next digit of `lower`, zero before the first launch; counts are zero again after it.
+//
+//   below, total  int64 (nodes, K)   weight of the ranks below those that begin as `lower`, and of
+//                                    all; written in the first launch
+// With the last digit, at shift 0, `upper` is told where it is `lower`; elsewhere `below` is then
+// NOT_FOUND, and `upper` more than any rank.
+// Launch: blocks of MEDIAN_THREADS threads, one for each node and output.
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+choose_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int32 is_first,
+              int64* __restrict__ counts, int64* __restrict__ below, int64* __restrict__ total,
+              int32* __restrict__ lower, int32* __restrict__ upper)
+{
+    const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
+    if (cell >= (int64)*size * n_outputs) return;
+    int64* own = counts + cell * DIGITS;
+    if (is_first) {
+        int64 sum = 0;
+        for (int32 d = 0; d < DIGITS; ++d) sum += own[d];
+        total[cell] = sum;
+        below[cell] = 0;
+    }
+    const int64 all = total[cell];
+    int64 before = below[cell], reached = before;
+    int32 digit = -1;
+    for (int32 d = 0; d < DIGITS; ++d) {
+        if (digit < 0) {
+            before = reached;
+            reached += own[d];
+            if (reached >= all - reached) digit = d;
+        }
+        own[d] = 0;
+    }
+    const int32 found = lower[cell] | max(digit, 0) << shift;
+    const bool is_half = shift == 0 && reached == all - reached;
+    lower[cell] = found;
+    upper[cell] = is_half ? NO_RANK : found;
+    below[cell] = is_half ? NOT_FOUND : before;
+}
+
+// `upper` where half of the weight lies up to `lower`: the next rank above it.
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+find_next_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
+                const int32* __restrict__ rank, const int64* __restrict__ heavy, int32 has_heavy,
+                const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
+                int32 n_outputs, const int64* __restrict__ below,
+                const int32* __restrict__ lower, int32* __restrict__ upper)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x];
+    for (int32 k = 0; k < n_outputs; ++k) {
+        const int64 cell = node * n_outputs + k;
+        if (below[cell] != NOT_FOUND) continue;
+        const int32 least = lower[cell];
+        int32 next = NO_RANK;
+        for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
+            const int32 own = rank[k * n_rows + begin + at];
+            if (own > least && own < next && weights.at(begin + at) > 0) next = own;
+        }
+        if (next != NO_RANK) atomicMin(upper + cell, next);
+    }
+}
+
+__device__ __forceinline__ int32 sign_about(int32 rank, int32 lower, int32 upper)
+{
+    return (int32)(rank >= upper) - (int32)(rank <= lower);
+}
+
+// sign int32 (K, r): on which side of the median of its node a row is.
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+put_signs(const int32* __restrict__ rank, const int32* __restrict__ n_pieces,
+          const int32* __restrict__ slot, const int64* __restrict__ first,
+          const int32* __restrict__ rows, int64 n_rows, int32 n_outputs,
+          const int32* __restrict__ lower, const int32* __restrict__ upper,
+          int32* __restrict__ sign)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    for (int32 k = 0; k < n_outputs; ++k) {
+        const int32 low = lower[node * n_outputs + k], high = upper[node * n_outputs + k];
+        const int64 to = k * n_rows + begin;
+        for (int32 at = threadIdx.x; at < rows[blockIdx.x]; at += MEDIAN_THREADS) {
+            sign[to + at] = sign_about(rank[to + at], low, high);
+        }
+    }
+}
+
+// The sum of a column over a warp's rows, times the weight if `draws`, to `sum`.
+__device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, int32 column,
+                                           const uint32* row, const uint32* weight,
+                                           const int32* sign, int32 end, bool draws, int64* sum)
+{
+    int64 own = 0;
+    for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
+        const int64 side = sign == nullptr ? 1 : sign[at];
+        if (side == 0) continue;
+        const int64 value = side * wide[row[at] * (int64)n_columns + column];
+        own += draws ? value * weight[at] : value;
+    }
+    const int64 total = warp_sum(own);
+    if (threadIdx.x % WARP == 0 && total != 0) atomicAdd((uint64*)sum, (uint64)total);
+}
+
+// sums int64 (nodes, 6 K + 2), zero before the launch: see gpuboost/backends/protocol.py. wide
+// int64 (n, 2 K + 2); start int64 (nodes,).
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+median_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
+            const int32* __restrict__ sign, const int64* __restrict__ wide,
+            const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+            const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
+            int32 n_outputs, const int64* __restrict__ start, const int32* __restrict__ lower,
+            const int32* __restrict__ upper, int32 draws, int64* __restrict__ sums)
+{
+    if ((int32)blockIdx.x >= *n_pieces) return;
+    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
+    const int32 end = rows[blockIdx.x], n_columns = 2 * n_outputs + 2;
+    int64* own = sums + node * (6 * n_outputs + 2);
+    if (begin == start[node]) {
+        for (int32 k = threadIdx.x; k < n_outputs; k += MEDIAN_THREADS) {
+            own[2 * k] = lower[node * n_outputs + k];
+            own[2 * k + 1] = upper[node * n_outputs + k];
+        }
+    }
+    for (int32 at = 0; at < 4 * n_outputs + 2; ++at) {
+        const int32 k = at / 4, plane = at % 4;
+        const bool is_signed = k < n_outputs;
+        const int32 column = is_signed && plane < 2 ? 2 * k + plane : 2 * n_outputs + plane % 2;
+        const int32* side = is_signed ? sign + k * n_rows + begin : nullptr;
+        add_column(wide, n_columns, column, row + begin, weight + begin, side, end, draws != 0,
+                   own + 2 * n_outputs + at);
+    }
+}
