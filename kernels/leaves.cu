@@ -12,6 +12,8 @@
 
 #include "rounds.cuh"
 
+constexpr int32 LAST_CODE = 255;
+
 // ---- Leaves, as the partition leaves them ------------------------------------------------------
 
 // place int32 (T, n): the node of each row of the nodes that were not split. row, tree, accepted
@@ -143,12 +145,19 @@ __device__ __forceinline__ double midpoint(double a, double b)
     return (middle < b ? middle : a) + 0.0;
 }
 
-// The last code that goes left, of all codes and not only of those that the node has: as
-// `engine.tree.split_thresholds`.
-__device__ __forceinline__ int32 last_left(const Bins& bins, int32 f, int32 bin, int32 next_bin,
-                                           double draw)
+// Where a split by a number is: the last code that goes left, of all codes and not only of those
+// that the node has, and the threshold. As `engine.tree.split_thresholds`.
+struct Threshold {
+    int32 code;
+    double value;
+};
+
+__device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
+                                                  int32 next_bin, double draw)
 {
-    if (next_bin == ONLY_MISSING_RIGHT) return bins.width - 1;
+    if (next_bin == ONLY_MISSING_RIGHT) {
+        return {bins.width - 1, __longlong_as_double(0x7FF0000000000000ll)};
+    }
     const int64 first = (int64)f * bins.width;
     const double between = midpoint(bins.high[first + bin], bins.low[first + next_bin]);
     const double at = draw == draw ? draw : between;
@@ -158,7 +167,9 @@ __device__ __forceinline__ int32 last_left(const Bins& bins, int32 f, int32 bin,
         if (bins.center[first + middle] <= at) low = middle;
         else high = max(middle - 1, low);
     }
-    return low;
+    const double below = bins.high[first + low], above = bins.low[first + low + 1];
+    const double value = max(at, below);
+    return {low, value >= above ? midpoint(below, above) : value};
 }
 
 // How the nodes of a level were split, by their numbers; those of the next level count from
@@ -167,6 +178,7 @@ __device__ __forceinline__ int32 last_left(const Bins& bins, int32 f, int32 bin,
 //
 //   feature_out, code_out, left   int32 (nodes,)   left is the number of the left child
 //   missing_left uint8 (nodes,)   mask_out uint32 (nodes, CODE_WORDS), of categorical splits
+//   threshold float64 (nodes,)    written only if `by_value`
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 keep_nodes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
            const int64* __restrict__ count, const int64* __restrict__ n_left,
@@ -178,7 +190,7 @@ keep_nodes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
            const double* __restrict__ high, int32 width, int32 first_node, int32 following,
            int32* __restrict__ feature_out, int32* __restrict__ code_out,
            int32* __restrict__ left, uint8* __restrict__ missing_left,
-           uint32* __restrict__ mask_out)
+           uint32* __restrict__ mask_out, double* __restrict__ threshold, int32 by_value)
 {
     const int64 node = row_of_thread(), to = first_node + node;
     if (node >= *size || accepted[node] == 0) return;
@@ -191,7 +203,13 @@ keep_nodes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
     feature_out[to] = f;
     left[to] = following + 2 * rank[node];
     missing_left[to] = to_left;
-    code_out[to] = by_mask ? -1 : last_left(bins, f, bin[node], next_bin[node], draw[node]);
+    if (by_mask) {
+        code_out[to] = -1;
+    } else {
+        const Threshold at = threshold_of(bins, f, bin[node], next_bin[node], draw[node]);
+        code_out[to] = at.code;
+        if (by_value != 0) threshold[to] = at.value;
+    }
     for (int32 w = 0; has_masks != 0 && w < CODE_WORDS; ++w) {
         const uint32 own = mask[node * MASK_WORDS + w];
         const uint32 unknown = ~mask[node * MASK_WORDS + CODE_WORDS + w];
@@ -220,6 +238,53 @@ find_places(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 
         node = left[node] + (to_left ? 0 : 1);
     }
     place[at] = (int32)node;
+}
+
+// The same for rows that are not binned, values (n, F) by their strides; NaN is missing.
+template <typename Value>
+__device__ __forceinline__ void find_by_value(const Value* values, int64 n, int64 row_stride,
+                                              int64 column_stride, bool has_masks,
+                                              const int32* feature, const int32* code,
+                                              const int32* left, const uint8* missing_left,
+                                              const uint32* mask, const double* threshold,
+                                              int32* place)
+{
+    const int64 row = row_of_thread(), at = blockIdx.y * n + row;
+    if (row >= n) return;
+    int64 node = blockIdx.y;
+    while (left[node] != 0) {
+        const double x = (double)__ldg(values + row * row_stride + feature[node] * column_stride);
+        bool to_left = x <= threshold[node];
+        if (has_masks && code[node] < 0 && x == x) {
+            const int32 own = (int32)min(x, (double)LAST_CODE);
+            to_left = (mask[node * CODE_WORDS + own / WARP] >> (own % WARP) & 1) != 0;
+        }
+        if (x != x) to_left = missing_left[node] != 0;
+        node = left[node] + (to_left ? 0 : 1);
+    }
+    place[at] = (int32)node;
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_places_of_floats(const float* __restrict__ values, int64 n, int64 row_stride,
+                      int64 column_stride, int32 has_masks, const int32* __restrict__ feature,
+                      const int32* __restrict__ code, const int32* __restrict__ left,
+                      const uint8* __restrict__ missing_left, const uint32* __restrict__ mask,
+                      const double* __restrict__ threshold, int32* __restrict__ place)
+{
+    find_by_value(values, n, row_stride, column_stride, has_masks != 0, feature, code, left,
+                  missing_left, mask, threshold, place);
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_places_of_doubles(const double* __restrict__ values, int64 n, int64 row_stride,
+                       int64 column_stride, int32 has_masks, const int32* __restrict__ feature,
+                       const int32* __restrict__ code, const int32* __restrict__ left,
+                       const uint8* __restrict__ missing_left, const uint32* __restrict__ mask,
+                       const double* __restrict__ threshold, int32* __restrict__ place)
+{
+    find_by_value(values, n, row_stride, column_stride, has_masks != 0, feature, code, left,
+                  missing_left, mask, threshold, place);
 }
 
 // Add the values of the places of rows. Tree t of the launch adds to columns of its own, see

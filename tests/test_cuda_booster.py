@@ -152,18 +152,39 @@ def test_weights(kind: str, loss: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, asked, X, y, sample_weight=weights)
 
 
-def test_watched_rows(fit_on: Fit) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_watched_rows(dtype: Any, fit_on: Fit) -> None:
+    """They walk by their values, with the trees still on the device."""
     X, y = table()
-    asked = regressor(loss="huber", subsample=0.5)
-    others = [(X[:50], y[:50]), (X[50:90] + 0.01, y[50:90], np.arange(40.0))]
-    assert_same_fit(fit_on, asked, X, y, eval_set=others)
+    X, runtime = X.astype(dtype), ShimRuntime(order_seed=4)
+    asked = regressor(loss="huber", subsample=0.5, max_depth=5)
+    others = [(X[:50], y[:50]), (X[50:90] + dtype(0.01), y[50:90], np.arange(40.0))]
+    assert_same_fit(fit_on, asked, X, y, eval_set=others, runtime=runtime)
+    name = "floats" if dtype == np.float32 else "doubles"
+    assert f"find_places_of_{name}" in runtime.launches
+    assert "find_code_leaves" not in runtime.launches
+
+
+@pytest.mark.parametrize("power", [1.0, 3.0])
+def test_watched_rows_inside_of_bins(power: float, fit_on: Fit) -> None:
+    """A node without rows of the middle bins is split inside of one: at either end of it."""
+    a = np.linspace(0.0, 1.0, 120) ** power
+    middle = np.repeat([0.0, 1.0, 0.0], 40)
+    X, y = np.column_stack([a, middle]), 10.0 * middle + np.repeat([0.0, 1.0], 60)
+    grid = np.column_stack([np.linspace(-0.1, 1.1, 500), np.zeros(500)])
+    for max_bins in (5, 6, 7, 9):
+        asked = regressor(max_depth=2, max_bins=max_bins, n_estimators=2)
+        assert_same_fit(fit_on, asked, X, y, eval_set=[(grid, grid[:, 0])])
 
 
 def test_categories(fit_on: Fit) -> None:
+    """Watched rows have some that the training rows have not."""
     X, y = table()
     X[:, 3] = np.random.default_rng(1).integers(0, 30, len(X))
     asked = regressor(categorical_features=[3], loss="poisson", subsample=0.6)
-    assert_same_fit(fit_on, asked, X, y, eval_set=[(X[:40], y[:40])])
+    other = X[:40].copy()
+    other[:3, 3] = 77
+    assert_same_fit(fit_on, asked, X, y, eval_set=[(other, y[:40])])
 
 
 class Pseudo:
@@ -307,14 +328,23 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     words = {"sample_weight": np.linspace(0.0, 1.0, 150), "eval_set": [(X[:30], y[:30])]}
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, **words)
     used = {"scale_round", "count_inside", "keep_leaves", "step_leaves", "add_steps", "row_losses"}
-    assert used | {"keep_nodes", "find_places", "add_leaves", "sum_planes"} <= set(runtime.launches)
+    assert used | {"keep_nodes", "find_places", "find_places_of_doubles", "sum_planes"} <= set(
+        runtime.launches
+    )
     held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, held, *table(150), runtime=runtime)
     refitted = regressor(loss="huber", n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, refitted, *table(150), runtime=runtime)
     best_first = regressor(n_estimators=1, max_leaf_nodes=3)
     assert_same_fit(fit_on, best_first, *table(150), runtime=runtime)
-    used = {"find_code_leaves", "hold_children", "hand_bounds", "largest_terms", "sum_terms"}
+    used = {
+        "find_code_leaves",
+        "add_leaves",
+        "hold_children",
+        "hand_bounds",
+        "largest_terms",
+        "sum_terms",
+    }
     assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 

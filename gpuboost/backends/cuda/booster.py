@@ -3,9 +3,8 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, and the values of
 leaves added to raw predictions. The host reads the nodes of its trees, in one piece, and three
-numbers of a mean loss. Of deeper trees, of those that grow best first or are pruned, and for
-watched rows that are not binned, the finished trees are copied back and their values added by
-walking them.
+numbers of a mean loss. Of deeper trees, and of those that grow best first or are pruned, the
+finished trees are copied back and their values added by walking them.
 """
 
 from __future__ import annotations
@@ -151,10 +150,9 @@ class CudaBooster:
     def _left_to_host(self) -> list[DeviceRowSet]:
         """Row sets whose raw predictions need finished trees."""
         rounds, (train, *others) = self.rounds, self._sets
-        own = [rows for rows in others if rows.raw is not train.raw]
-        if rounds.leaves is None:
-            return [train, *own]
-        return [rows for rows in own if not rounds.is_followed(rows)]
+        if rounds.leaves is not None:
+            return []
+        return [train, *(rows for rows in others if rounds.is_followed(rows))]
 
     def _leaves(self, forest: CodeTrees, trees: list[Tree], rows: DeviceRowSet) -> Array:
         """The leaf of each row in each tree: int32 (T, n)."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, allocate, room_of
@@ -39,6 +40,8 @@ class PlacedNodes:
     missing_left : uint8 (m,)
     mask : uint32 (m, 8)
         Of categorical splits; (m, 0) where no feature is categorical.
+    threshold : float64 (m,)
+        (1,) where no rows walk by their values.
     """
 
     feature: Array
@@ -46,14 +49,16 @@ class PlacedNodes:
     left: Array
     missing_left: Array
     mask: Array
+    threshold: Array
 
     @classmethod
-    def room(cls, xp: Any, n: int, mask_words: int) -> PlacedNodes:
+    def room(cls, xp: Any, n: int, mask_words: int, by_value: bool) -> PlacedNodes:
         """Room for n nodes."""
         columns: dict[str, tuple[Any, tuple[int, ...]]] = {
             **dict.fromkeys(("feature", "code", "left"), (np.int32, (n,))),
             "missing_left": (np.uint8, (n,)),
             "mask": (np.uint32, (n, mask_words)),
+            "threshold": (np.float64, (n if by_value else 1,)),
         }
         return cls(**allocate(xp, columns))
 
@@ -112,8 +117,7 @@ class RoundLeaves:
     runtime : Runtime
     task : BoostTask
     sets : list of DeviceRowSet
-        The training rows, and those of watched rows that are coded and have raw predictions of
-        their own.
+        The training rows, and those of watched rows that have raw predictions of their own.
     most_rows : int
         Rows that a tree has at most.
     n_hessians : int
@@ -148,7 +152,9 @@ class RoundLeaves:
         mapper = task.matrix.mapper
         self._is_categorical = bool(mapper.is_categorical.any())
         words = constant("common.cuh", "CODE_WORDS") * self._is_categorical
-        self._nodes = PlacedNodes.room(xp, sum(self._most) if self._walks else 0, words)
+        self._by_value = any(isinstance(rows.data, DeviceFeatures) for rows in sets)
+        n_placed = sum(self._most) if self._walks else 0
+        self._nodes = PlacedNodes.room(xp, n_placed, words, self._by_value)
         bins = (mapper.center, mapper.low, mapper.high)
         self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
 
@@ -249,6 +255,7 @@ class RoundLeaves:
         args = (
             *(frontier.size, splits.accepted, frontier.count, n_left, rank, *split, *kinds),
             *(*self._bins, np.int32(width), first, following, *vars(self._nodes).values()),
+            np.int32(self._by_value),
         )
         self._launch("keep_nodes", (_blocks(frontier.most),), args)
 
@@ -262,7 +269,6 @@ class RoundLeaves:
         if self._has_rows_outside:
             self._walk(0)
         for number in range(1, len(self._sets)):
-            fill(self._runtime, self._places[number], -1)
             self._walk(number)
         n_trees = self._task.trees_per_round
         for rows, place in zip(self._sets, self._places, strict=True):
@@ -271,12 +277,21 @@ class RoundLeaves:
             self._launch("add_steps", (_blocks(rows.n), n_trees), args)
 
     def _walk(self, number: int) -> None:
-        """Find the leaves of the rows of a set that are not known."""
-        rows = self._sets[number]
-        sizes = (np.int64(rows.n), np.int32(self._task.matrix.missing_code))
+        """Find the leaves of the rows of a set; of the training rows, those not known."""
+        rows, nodes, place = self._sets[number], self._nodes, self._places[number]
+        grid = (_blocks(rows.n), self._task.trees_per_round)
         kinds = (np.int32(self._is_categorical),)
-        args = (rows.data, *sizes, *kinds, *vars(self._nodes).values(), self._places[number])
-        self._launch("find_places", (_blocks(rows.n), self._task.trees_per_round), args)
+        if isinstance(rows.data, DeviceFeatures):
+            values, *sizes = rows.data.arguments[:-1]
+            name = "floats" if values.dtype == np.float32 else "doubles"
+            args = (values, *sizes, *kinds, *vars(nodes).values(), place)
+            self._launch(f"find_places_of_{name}", grid, args)
+            return
+        if number > 0:
+            fill(self._runtime, place, -1)
+        codes = (rows.data, np.int64(rows.n), np.int32(self._task.matrix.missing_code))
+        by_code = list(vars(nodes).values())[:-1]
+        self._launch("find_places", grid, (*codes, *kinds, *by_code, place))
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         threads = constant("rounds.cuh", "BOOST_THREADS")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.drawing import DrawCounts, TreeKeys
-from gpuboost.backends.cuda.features import DeviceFeatures, copy_to_device
+from gpuboost.backends.cuda.features import copy_to_device
 from gpuboost.backends.cuda.filling import count_up, fill, launch_for_roots, zeros
 from gpuboost.backends.cuda.level import cut, one_piece
 from gpuboost.backends.cuda.quantiles import SizesQuantile
@@ -108,8 +108,8 @@ class RoundRows:
         return DeviceRowSet.of(runtime, given, copy_to_device(runtime, data))
 
     def is_followed(self, rows: DeviceRowSet) -> bool:
-        """Whether a watched set has raw predictions of its own, and codes to find its leaves by."""
-        return rows.raw is not self.rows.raw and not isinstance(rows.data, DeviceFeatures)
+        """Whether a watched set has raw predictions of its own."""
+        return rows.raw is not self.rows.raw
 
     def _start_parameter(self) -> Array:
         """The parameter of the loss, as it is if it is the same in all rounds: float64 (K,)."""
