@@ -87,7 +87,8 @@ class Level:
         """Of every node, over all features."""
         task, frontier = self.ops.task, self.frontier
         nodes = np.arange(len(frontier))
-        splitter = FeatureSplitter(task, smallest_hessian(np, 0.0, frontier.hessian[:1]))
+        least = (smallest_hessian(np, 0.0, frontier.hessian[:1], least) for least in (1, 0))
+        splitter = FeatureSplitter(task, *least)
         best = Splits.none(len(nodes), frontier.gradient.shape[1], 0)
         for f, histogram in enumerate(histograms):
             rank = feature_rank(frontier.key, np.array([f], dtype=np.uint64))

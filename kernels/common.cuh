@@ -49,6 +49,9 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
 #endif
+#ifndef RARE_CATEGORIES
+#define RARE_CATEGORIES 0  // whether rare categories go where missing values go
+#endif
 #ifndef ALLOWED_BY_NODE
 #define ALLOWED_BY_NODE 0  // whether each node has features of its own, or each tree
 #endif

@@ -42,6 +42,7 @@ struct Tree {
     const uint8* __restrict__ allowed;
     const int64* __restrict__ wide;
     int64 min_hessian;
+    int64 least_category;
     int64 root_hessian;
 };
 
@@ -92,6 +93,7 @@ struct Wide {
 // The same of all trees of the batch; `wide` has so many numbers for each of its parts.
 struct Trees {
     const int64* __restrict__ min_hessian;
+    const int64* __restrict__ least_category;
     const int64* __restrict__ root_hessian;
     const uint8* __restrict__ allowed;
     const int64* __restrict__ wide;
@@ -103,7 +105,7 @@ struct Trees {
     {
         const int64 part = wide_size == 0 ? 0 : wide_of[t];
         return {allowed + (int64)t * n_features, wide + part * wide_size, min_hessian[t],
-                root_hessian[t]};
+                least_category[t], root_hessian[t]};
     }
 };
 

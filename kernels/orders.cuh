@@ -11,6 +11,9 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
+// Of more categories those that are rare in the node may be left out of the order, and go where
+// missing values go (RARE_CATEGORIES).
+//
 // Where a node has no more rows than a warp has lanes, a block may be a warp (ONE_WARP): cells are
 // those codes that the node has, in ascending order, and `Feature::codes` says which. Else a cell
 // is a code.
@@ -71,7 +74,7 @@ struct Workspace {
     uint32 drawn[SPLIT_WARPS];
     int64 warp_sums[SPLIT_WARPS];
     double warp_gain[SPLIT_WARPS];
-    int32 warp_position[SPLIT_WARPS];
+    int32 warp_position[SPLIT_WARPS];  // as of `best_position`
     double ratio[SPLIT_THREADS];
     int32 order[SPLIT_THREADS];
 };
@@ -81,6 +84,7 @@ struct Node {
     int64 hessian;
     int64 count;
     int64 min_hessian;
+    int64 least_category;  // hessian of a category that is not rare
     uint64 key;
     double lower;  // bounds of its values, for NEWTON
     double upper;
@@ -121,6 +125,7 @@ struct Item {
     int32 bin;
     int32 next_bin;
     double draw;
+    bool leaves_rare;  // what is not taken goes where missing values go
 };
 
 __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8000000000000ll); }
@@ -134,7 +139,7 @@ __device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missi
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
     const int32 next = t + 1 < SPLIT_THREADS ? lowest(space.occupied, t + 1) : -1;
     return {t, t < missing_cell, occupied, false, NOWHERE, feature.code(t),
-            next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw()};
+            next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw(), false};
 }
 
 // The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
@@ -171,14 +176,14 @@ __device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 miss
     const bool last_below = feature.code(t) <= bin && feature.code(t + 1) > bin;
     const bool one_value = low == high;
     return {t, t < missing_cell, last_below, false, NOWHERE, bin,
-            one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw};
+            one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw, false};
 }
 
 __device__ __forceinline__ Item single_category_item(const Workspace& space)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw()};
+    return {t, occupied, occupied, true, occupied ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
 // Every thread of the block takes part.
@@ -193,7 +198,7 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
     __syncthreads();
     const int32 n_left = size_of(space.drawn);
     if (n_left == 0 || n_left == size_of(space.occupied)) left = t == lowest(space.occupied, 0);
-    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw()};
+    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
 // The gradient that categories are sorted by: of the node's largest class, or of all outputs.
@@ -220,25 +225,31 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const Cel
                                                      const Node& node, const Options& options)
 {
     const int32 t = threadIdx.x;
-    const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    if (occupied) {
+    bool sorted = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
+    if (RARE_CATEGORIES) {
+        sorted = sorted && cells.hessian(t) >= node.least_category;
+        vote(space.drawn, sorted);
+    }
+    const uint32* among = RARE_CATEGORIES ? space.drawn : space.occupied;
+    if (sorted) {
         space.ratio[t] = (double)ordering_gradient(cells, node, options) / (double)cells.hessian(t);
     }
     __syncthreads();
     int32 place = NOWHERE;
-    if (occupied) {
+    if (sorted) {
         place = 0;
         const double own = space.ratio[t];
-        for (int32 c = lowest(space.occupied, 0); c >= 0;
-             c = c + 1 < SPLIT_THREADS ? lowest(space.occupied, c + 1) : -1) {
+        for (int32 c = lowest(among, 0); c >= 0;
+             c = c + 1 < SPLIT_THREADS ? lowest(among, c + 1) : -1) {
             const double other = space.ratio[c];
             place += other < own || (other == own && c < t);
         }
         space.order[place] = t;
     }
     __syncthreads();
-    const bool taken = t < size_of(space.occupied);
-    return {taken ? space.order[t] : 0, taken, taken, false, place, 0, 0, no_draw()};
+    const bool taken = t < size_of(among);
+    return {taken ? space.order[t] : 0, taken, taken, false, place, 0, 0, no_draw(),
+            RARE_CATEGORIES != 0};
 }
 
 #endif  // GPUBOOST_ORDERS_CUH

@@ -65,13 +65,15 @@ make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int3
 }
 
 // Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
-// and at least `least`, int64 (1,).
+// and at least `least`, int64 (1,); and that of a category that is not rare, another share.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
-              const int64* __restrict__ least, int64* __restrict__ smallest)
+              double category_share, const int64* __restrict__ least,
+              int64* __restrict__ smallest, int64* __restrict__ least_category)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
         smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *least);
+        least_category[tree] = (int64)ceil(category_share * (double)hessian[tree]);
     }
 }
 

@@ -3,7 +3,7 @@
 //   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
 //   small         int32 (nodes,)   nodes to grow from, sizes[2] of them, by policy.cu
 //   tree, key, start, count        of the nodes of the level
-//   min_hessian, root_hessian   int64 (trees,)            allowed uint8 (trees, F)
+//   min_hessian, least_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
 //   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu
@@ -71,10 +71,11 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            int32* __restrict__ tiny_tree, int32* __restrict__ place,
            int32* __restrict__ tiny_count, int32* __restrict__ tiny_levels,
            int64* __restrict__ tiny_start, uint64* __restrict__ tiny_key,
-           const int64* __restrict__ min_hessian, const int64* __restrict__ root_hessian,
-           const uint8* __restrict__ allowed, const uint8* __restrict__ tiles,
-           const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
-           const double* __restrict__ center, int64 n_samples, int32 tile, int32 n_features,
+           const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+           const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+           const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
+           const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+           int64 n_samples, int32 tile, int32 n_features,
            int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
            int32 n_columns, int32 n_classes, int32 draws, int32 score, int32 min_samples_leaf,
            int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
@@ -97,8 +98,8 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
                        {n_columns, n_classes, draws != 0},
                        {n_stored, level_out, left, count_out, hessian, rise, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
-    const Trees trees = {min_hessian, root_hessian, allowed, wide, wide_of, n_features,
-                         n_samples * n_columns};
+    const Trees trees = {min_hessian, least_category, root_hessian, allowed, wide, wide_of,
+                         n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
     Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
     clear_all(desk, shared);

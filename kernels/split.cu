@@ -6,7 +6,8 @@
 //   slot, source int32 (nodes,)       open uint8 (nodes,)           see policy.cu
 //   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
 //   key uint64 (nodes,)               tree int32 (nodes,)
-//   min_hessian int64 (trees,)        allowed uint8 (trees, F)      features that nodes may look
+//   min_hessian, least_category   int64 (trees,)
+//                                     allowed uint8 (trees, F)      features that nodes may look
 //                                     at; (nodes, F) where kernels are compiled for that
 //   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
 //   lower, upper   float64 (nodes,)   bounds of values; read where features are monotonic
@@ -33,8 +34,9 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                const int64* __restrict__ hessian, const int64* __restrict__ count,
                const int64* __restrict__ gradient, const uint64* __restrict__ key,
                const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
-               const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
-               const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+               const int64* __restrict__ least_category, const uint8* __restrict__ allowed,
+               const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
+               const double* __restrict__ center,
                const double* __restrict__ regular, const int8* __restrict__ monotonic,
                const double* __restrict__ lower, const double* __restrict__ upper,
                int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
@@ -85,8 +87,8 @@ split_features(int64* histogram, const int64* __restrict__ previous,
 
     const Bounds bounds = {regular, lower, upper};
     const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                       min_hessian[tree[n]],             key[n],          bounds.below(n),
-                       bounds.above(n)};
+                       min_hessian[tree[n]],             least_category[tree[n]],
+                       key[n],                           bounds.below(n), bounds.above(n)};
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
     const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,

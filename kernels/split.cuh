@@ -32,8 +32,13 @@ __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __rest
 
 // ---- Sums of the left side ---------------------------------------------------------------------
 
-// Sum over the threads up to this one. Every thread of the block takes part.
-__device__ __forceinline__ int64 running_sum(Workspace& space, int64 value)
+struct Sum {
+    int64 left;
+    int64 all;  // of all items taken; not where left is one item alone
+};
+
+// Sums over the threads up to this one, and over all. Every thread of the block takes part.
+__device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     #pragma unroll
@@ -41,21 +46,25 @@ __device__ __forceinline__ int64 running_sum(Workspace& space, int64 value)
         const int64 below = __shfl_up_sync(FULL_MASK, value, step);
         if (lane >= step) value += below;
     }
-    if (SPLIT_WARPS == 1) return value;
+    if (SPLIT_WARPS == 1) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
     if (lane == WARP - 1) space.warp_sums[warp] = value;
     __syncthreads();
-    for (int32 w = 0; w < warp; ++w) value += space.warp_sums[w];
+    int64 all = 0;
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+        if (w == warp) value += all;
+        all += space.warp_sums[w];
+    }
     __syncthreads();
-    return value;
+    return {value, all};
 }
 
 // Sum of one plane over the left side of this thread's candidate, without missing values.
 template <class Cells>
-__device__ __forceinline__ int64 left_sum(Workspace& space, const Cells& cells, const Item& item,
-                                          int32 plane)
+__device__ __forceinline__ Sum left_sum(Workspace& space, const Cells& cells, const Item& item,
+                                        int32 plane)
 {
     const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
-    return item.alone ? own : running_sum(space, own);
+    return item.alone ? Sum{own, 0} : running_sum(space, own);
 }
 
 // ---- Scores ------------------------------------------------------------------------------------
@@ -99,6 +108,7 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
 struct Gains {
     double missing_right;
     double missing_left;
+    bool seen;  // whether anything is missing, or rare
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
@@ -108,12 +118,16 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, 
                                           const Regular& regular, int32 directions)
 {
     const int32 at_missing = cells.missing_code();
-    const int64 missing_hessian = cells.hessian(at_missing);
-    const int64 missing_count = cells.count(at_missing);
-    const int64 hessian = left_sum(space, cells, item, 0);
-    const int64 count = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : 0;
+    const bool rest = RARE_CATEGORIES && item.leaves_rare;  // all that is not taken
+    const Sum hessians = left_sum(space, cells, item, 0);
+    const Sum counts = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : Sum{0, 0};
+    const int64 hessian = hessians.left, count = counts.left;
+    const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
+    const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
+    // What is missing, alone on the right, may be rare itself.
+    const bool few = rest && hessian == hessians.all && missing_hessian < node.least_category;
     const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
-                       && is_valid(node, options, hessian, count);
+                       && !few && is_valid(node, options, hessian, count);
     const bool left = item.candidate && missing_hessian > 0 && directions != ONLY_RIGHT
                       && is_valid(node, options, hessian + missing_hessian, count + missing_count);
     const double h = (double)node.hessian;
@@ -121,21 +135,23 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, 
     const double hl_left = left ? (double)(hessian + missing_hessian) : 1.0;
     Terms right_terms = {0.0, 0.0, 0.0, true}, left_terms = {0.0, 0.0, 0.0, true};
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int64 gradient = left_sum(space, cells, item, 2 + k), all = node.gradient[k];
-        if (right) add_terms(right_terms, options, regular, gradient, all, hl_right, h);
+        const Sum gradient = left_sum(space, cells, item, 2 + k);
+        const int64 all = node.gradient[k];
+        if (right) add_terms(right_terms, options, regular, gradient.left, all, hl_right, h);
         if (left) {
-            const int64 with_missing = gradient + cells.gradient(at_missing, k);
-            add_terms(left_terms, options, regular, with_missing, all, hl_left, h);
+            const int64 missing = rest ? all - gradient.all : cells.gradient(at_missing, k);
+            add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
         }
     }
     return {right ? gain_of(right_terms, options.score, hl_right, h) : -1.0,
-            left ? gain_of(left_terms, options.score, hl_left, h) : -1.0};
+            left ? gain_of(left_terms, options.score, hl_left, h) : -1.0, missing_hessian > 0};
 }
 
-// Position of the largest gain of the block, the first of equals. Every thread takes part.
-__device__ __forceinline__ int32 best_position(Workspace& space, double gain)
+// Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
+// values go left there. Every thread takes part.
+__device__ __forceinline__ int32 best_position(Workspace& space, double gain, bool missing_left)
 {
-    int32 position = threadIdx.x;
+    int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
         const double other = __shfl_xor_sync(FULL_MASK, gain, step);
@@ -180,6 +196,8 @@ struct Best {
     int32 position;      // of the best candidate; the thread there holds its item and gain
     double gain;         // of this thread's candidate
     bool missing_left;   // which of its directions
+    bool seen;           // whether anything is missing, or rare
+    bool rare_left;      // whether rare categories go left, in the best split
     Item item;
 };
 
@@ -190,16 +208,18 @@ __device__ __forceinline__ bool tells(const Best& best)
 }
 
 // Where the best split sends missing values, as the thread knows that tells it.
-template <class Cells>
-__device__ __forceinline__ int8 direction(const Cells& cells, const Best& best)
+__device__ __forceinline__ int8 direction(const Best& best)
 {
-    if (cells.hessian(cells.missing_code()) == 0) return MISSING_UNSEEN;
+    if (!best.seen) return MISSING_UNSEEN;
     return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
 }
 
 // Whether this thread's cell goes left in the best split, a categorical one.
-__device__ __forceinline__ bool cell_goes_left(const Best& best)
+__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace& space)
 {
+    if (best.rare_left && best.item.place == NOWHERE) {
+        return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
+    }
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
 
@@ -231,7 +251,10 @@ __device__ __forceinline__ Best best_split(Workspace& space, const Cells& cells,
     const Gains gains = gains_of(space, cells, best.item, node, options, regular, directions);
     best.gain = max(gains.missing_right, gains.missing_left);
     best.missing_left = gains.missing_left > gains.missing_right;
-    best.position = best_position(space, best.gain);
+    best.seen = gains.seen;
+    const int32 found = best_position(space, best.gain, best.missing_left);
+    best.position = found / 2;
+    best.rare_left = best.item.leaves_rare && found % 2 != 0;
     return best;
 }
 
@@ -268,10 +291,10 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;
         to.draw[at] = best.item.draw;
-        to.missing[at] = direction(cells, best);
+        to.missing[at] = direction(best);
     }
     if (!feature.categorical) return;
-    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best));
+    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best, space));
     uint32* words = to.mask + at * MASK_WORDS;
     if (feature.codes != nullptr) {
         const uint32 cells = t < CODE_WORDS ? votes : space.occupied[0];

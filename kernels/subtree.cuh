@@ -196,7 +196,8 @@ __device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const 
     if (threadIdx.x == 0) {
         const Bounds bounds = {options.regular, nullptr, nullptr};
         desk.searched = {shared.gradient, sums.of(options.n_channels), node.count,
-                         desk.tree.min_hessian, node.key, bounds.below(0), bounds.above(0)};
+                         desk.tree.min_hessian, desk.tree.least_category, node.key,
+                         bounds.below(0), bounds.above(0)};
     }
     const bool all = task.limits.max_features >= n_features;
     Found found = {-1.0, LEAF, false};

@@ -22,10 +22,11 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
           const int32* __restrict__ place, const int32* __restrict__ tiny_count,
           const int32* __restrict__ tiny_levels, const int64* __restrict__ tiny_start,
           const uint64* __restrict__ tiny_key,
-          const int64* __restrict__ min_hessian, const int64* __restrict__ root_hessian,
-          const uint8* __restrict__ allowed, const uint8* __restrict__ tiles,
-          const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
-          const double* __restrict__ center, int64 n_samples, int32 tile, int32 n_features,
+          const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+          const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+          const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
+          const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+          int64 n_samples, int32 tile, int32 n_features,
           int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
           int32 n_columns, int32 n_classes, int32 draws, int32 score, int32 min_samples_leaf,
           int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
@@ -47,8 +48,8 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
                        {n_columns, n_classes, draws != 0},
                        {n_stored, level_out, left, count_out, hessian, rise, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
-    const Trees trees = {min_hessian, root_hessian, allowed, wide, wide_of, n_features,
-                         n_samples * n_columns};
+    const Trees trees = {min_hessian, least_category, root_hessian, allowed, wide, wide_of,
+                         n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
     Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
     clear_all(desk, shared);

@@ -62,8 +62,9 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         const int64* __restrict__ hessian, const int64* __restrict__ count,
         const int64* __restrict__ gradient, const uint64* __restrict__ key,
         const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
-        const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
-        const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+        const int64* __restrict__ least_category, const uint8* __restrict__ allowed,
+        const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
+        const double* __restrict__ center,
         const double* __restrict__ regular, const int8* __restrict__ monotonic,
         const double* __restrict__ lower, const double* __restrict__ upper,
         const uint64* __restrict__ last, int32 first_slot, int32 n_slots, int64 n_rows,
@@ -107,8 +108,8 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
     __syncthreads();
     const Bounds bounds = {regular, lower, upper};
     const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                       min_hessian[tree[n]],             key[n],          bounds.below(n),
-                       bounds.above(n)};
+                       min_hessian[tree[n]],             least_category[tree[n]],
+                       key[n],                           bounds.below(n), bounds.above(n)};
     const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                              center + (int64)f * (width - 1)};
     write_best(best_split(space, cells, node, options, feature), space, cells, feature,

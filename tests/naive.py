@@ -56,6 +56,14 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
 
+def with_left(split: Split, codes: frozenset[int]) -> Split:
+    """The split with more categories on the left."""
+    assert split.categories is not None
+    left, full = split.categories
+    bits = left | sum(1 << c for c in codes)
+    return replace(split, left_codes=split.left_codes | codes, categories=(bits, full))
+
+
 class NaiveTree:
     """One tree of a task."""
 
@@ -69,6 +77,8 @@ class NaiveTree:
         fraction = self.options.min_weight_fraction_leaf
         share = int(np.ceil(np.float64(fraction) * np.float64(self.h_root)))
         self.min_hessian = max(self.options.min_hessian, share)
+        share = np.float64(self.options.min_category_fraction) * np.float64(self.h_root)
+        self.least_category = int(np.ceil(share))
         largest = self.options.regularisation.max_value
         self.root.bounds = (-largest, largest)
 
@@ -239,15 +249,19 @@ class NaiveTree:
         heavy = {c: rows for c, rows in bins.items() if self.sum(rows)[0] > 0}
         if len(heavy) < 2:
             return None, False
-        missing = heavy.get(self.missing_code)
+        rare = self.rare_categories(f, heavy)
+        missing = [i for c in (*rare, self.missing_code) for i in heavy.get(c, ())]
         occupied = sorted(set(heavy) - {self.missing_code})
         best: Split | None = None
         for split in self.candidates(node, f, occupied, bins):
             rows = [i for c in split.left_codes for i in bins.get(c, ())]
             options = [(MISSING_RIGHT if missing else MISSING_UNSEEN, rows)]
-            other = any(c not in split.left_codes for c in occupied)
+            other = any(c not in split.left_codes for c in set(occupied) - rare)
             if missing and other:
-                options.append((MISSING_LEFT, rows + bins[self.missing_code]))
+                options.append((MISSING_LEFT, rows + missing))
+            few = self.sum(missing)[0] < self.least_category
+            if self.sorts(f) and not set(occupied) - rare - split.left_codes and few:
+                options = []
             if missing and self.options.random_thresholds:
                 left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
                 options = options[left : left + 1]
@@ -255,7 +269,22 @@ class NaiveTree:
                 gain = self.gain(self.sum(left, node.medians), node, f)
                 if best is None or gain > best.gain:
                     best = replace(split, gain=gain, missing=direction)
+        if best is not None and rare and best.missing == MISSING_LEFT:
+            best = with_left(best, rare)
         return best, True
+
+    def sorts(self, f: int) -> bool:
+        """Whether the categories of a feature are put in an order."""
+        mapper = self.matrix.mapper
+        many = mapper.is_categorical[f] and mapper.n_bins[f] > ONE_HOT_LEVELS
+        return bool(many and not self.options.random_thresholds)
+
+    def rare_categories(self, f: int, heavy: dict) -> frozenset[int]:
+        """Categories that go where missing values go."""
+        if not self.sorts(f):
+            return frozenset()
+        codes = set(heavy) - {self.missing_code}
+        return frozenset(c for c in codes if self.sum(heavy[c])[0] < self.least_category)
 
     def candidates(self, node: Node, f: int, occupied: list[int], bins: dict) -> list[Split]:
         """Left parts in the order in which ties are broken."""
@@ -302,7 +331,8 @@ class NaiveTree:
             h, own, _ = self.sum(bins[code], node.medians)
             return float(sum(own) if channel is None else own[channel]) / float(h), code
 
-        order = sorted(occupied, key=ratio)
+        rare = self.rare_categories(f, {c: bins[c] for c in occupied})
+        order = sorted(set(occupied) - rare, key=ratio)
         return [frozenset(order[: b + 1]) for b in range(len(order))]
 
     def expand(self, node: Node) -> None:

@@ -126,6 +126,7 @@ def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
         interactions=draw(st.none() | st.lists(groups, min_size=1, max_size=4).map(tuple)),
         hashed_order=draw(st.booleans()),
         needs_gain=draw(st.booleans()),
+        min_category_fraction=draw(st.sampled_from((2.0**-30, 0.02, 0.1, 0.3))),
         regularisation=regularisation if newton else Regularisation(),
     )
     boosting = draw(st.sampled_from(("whole", "real")))

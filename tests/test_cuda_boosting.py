@@ -144,7 +144,7 @@ def test_groups_beyond_one_word() -> None:
 
 VARIANTS = {
     "newton": Variant(gradients=True, newton=True, by_number=True),
-    "held": Variant(True, True, True, True, True, True),
+    "held": Variant(True, True, True, True, True, True, rare_categories=True),
     "poisson": Variant(poisson=True),
 }
 COMPILED = [

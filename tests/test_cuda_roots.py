@@ -104,10 +104,16 @@ def test_parts_and_roots(flavour: str, n_trees: int, n_parts: int) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_limits(share: float, least: int, flavour: str) -> None:
     hessian = np.random.default_rng(0).integers(1, 2**50, MANY) >> np.arange(MANY) % 50
-    found, runtime = np.empty_like(hessian), ShimRuntime(flavour=flavour)
-    args = (hessian, np.int32(MANY), np.float64(share), np.array([least]), found)
+    found, rare, runtime = (
+        np.empty_like(hessian),
+        np.empty_like(hessian),
+        ShimRuntime(flavour=flavour),
+    )
+    shares = np.float64(share), np.float64(0.3 * share)
+    args = (hessian, np.int32(MANY), *shares, np.array([least]), found, rare)
     launch_for_roots(runtime, "limit_hessian", args)
     np.testing.assert_array_equal(found, smallest_hessian(np, share, hessian, least))
+    np.testing.assert_array_equal(rare, smallest_hessian(np, 0.3 * share, hessian, 0))
 
 
 @needs_compiler

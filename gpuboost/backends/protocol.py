@@ -53,14 +53,17 @@ not valid where the right has no occupied value bins, else the one with missing 
 **Categorical features.** Levels = value bins of the mapper. Random thresholds: left is every
 occupied category with `randomness.category_goes_left`; if that is none or all, the lowest occupied
 one alone (if only one is occupied beside missing, it is left). Otherwise with at most
-`ONE_HOT_LEVELS` levels: for each occupied category b in turn, left is b alone. Otherwise occupied
-categories in ascending order of g/h (float64 division; ``g`` of the one channel; of several
-classes the node's largest class, the first of equals; of several outputs the sum over outputs),
-lower code first of equals; the candidates are the first b + 1 of them, b = 0, 1, ... Missing goes
-right or left as for numbers (for categories also missing alone on the right when all occupied
-categories are left), validity and ties are the same with b the position in that order. ``bin`` and
-``next_bin`` are 0; a row of ``masks`` is 16 words, 8 with the occupied categories that go left and
-8 with all occupied ones (`finish_tree` sends the others where missing goes).
+`ONE_HOT_LEVELS` levels: for each occupied category b in turn, left is b alone. Otherwise *rare*
+categories, those whose ``h`` is below ceil(min_category_fraction * h_root), are taken for missing:
+what the missing bin holds here is what it holds together with them, and they go where it goes. The
+other occupied categories stand in ascending order of g/h (float64 division; ``g`` of the one
+channel; of several classes the node's largest class, the first of equals; of several outputs the
+sum over outputs), lower code first of equals; the candidates are the first b + 1 of them, b = 0, 1,
+... Missing goes right or left as for numbers (for categories also missing alone on the right when
+all occupied categories are left; of sorted ones only if it holds as much as a category that is not
+rare), validity and ties are the same with b the position in that order. ``bin`` and ``next_bin``
+are 0; a row of ``masks`` is 16 words, 8 with the occupied categories that go left and 8 with all
+occupied ones, rare ones too (`finish_tree` sends the others where missing goes).
 
 **Gain.** SQUARES: `squares_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the classes
 in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the classes.

@@ -65,6 +65,9 @@ class TreeOptions:
     least_decrease : float
         ``min_impurity_decrease`` where gains do not say what a split does to the impurity (targets
         of medians): held to when the tree is finished, backends do not look at it.
+    min_category_fraction : float
+        Categories that are sorted count as missing in nodes where they have a smaller share than
+        this of the hessian of the root. Only with gradients.
     regularisation : Regularisation
         Of the NEWTON score; others do not look at it.
     ccp_alpha : float
@@ -86,6 +89,7 @@ class TreeOptions:
     hashed_order: bool = True
     needs_gain: bool = False
     least_decrease: float = 0.0
+    min_category_fraction: float = 0.0
     regularisation: Regularisation = Regularisation()
     ccp_alpha: float = 0.0
 

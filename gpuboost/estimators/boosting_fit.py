@@ -181,12 +181,14 @@ class BoostingFit:
         draw, seed = self.feature_draw, self.seed
         estimator, n = self.estimator, len(self.data.y)
         least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
+        limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
+        rare = options.category_fraction(estimator, self.data.mapper, self.sampler.n_draws)
         return BoostTask(
             matrix=self.data.matrix,
             train=self.train,
             watched=tuple(each.rows for each in self.followed),
             loss=self.loss,
-            options=options.boosting_options(estimator, n, self.data.schema, self.loss),
+            options=replace(limits, min_category_fraction=rare),
             min_hessian=least,
             sums_outputs=options.sums_outputs(estimator, self.loss),
             sampler=self.sampler,

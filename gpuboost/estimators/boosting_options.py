@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
 from gpuboost.engine.scores import NEWTON, SQUARES
-from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
+from gpuboost.engine.spec import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
 from gpuboost.estimators.constraints import interaction_groups, monotonic_directions
 from gpuboost.estimators.settings import feature_count, tree_limits, word_of
 
 if TYPE_CHECKING:
+    from gpuboost.data.binning import BinMapper
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.engine.losses import Loss
 
@@ -55,6 +58,25 @@ def boosting_options(
         needs_gain=True,
         regularisation=regular,
     )
+
+
+def category_fraction(estimator: Any, mapper: BinMapper, n_rows: int) -> float:
+    """Share of a tree's hessian below which categories are rare; 0.0 where none are sorted.
+
+    Parameters
+    ----------
+    mapper : BinMapper
+    n_rows : int
+        Of a tree.
+    """
+    name, least = "min_samples_category", estimator.min_samples_category
+    if isinstance(least, Real) and not isinstance(least, (Integral, bool)):
+        share = fraction(name, least, zero=True, one=False)
+    else:
+        share = min(1.0, integer_at_least(name, least, 0) / n_rows)
+        share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows
+    is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
+    return share if is_sorted.any() else 0.0
 
 
 def check_criterion(estimator: Any) -> None:

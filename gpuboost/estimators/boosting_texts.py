@@ -18,6 +18,13 @@ OF_BOTH = {
         "Smallest sum of hessians of a leaf: of weights where the loss is a squared error, of\n"
         "p (1 - p) in a classification.",
     ),
+    "min_samples_category": (
+        "int or float",
+        "Categories with fewer rows in a node go where missing values go: none is split off\n"
+        "alone. Rows are counted by their hessians, the tree's mean being one row; a float is a\n"
+        "share of all rows. Only of features with more than 4 levels. 0: no category is too rare.\n"
+        "The default is what HistGradientBoosting and LightGBM (``cat_smooth``) ask of one.",
+    ),
     "max_features_per_level": (
         "int, float, 'sqrt', 'log2' or None",
         "Features drawn for each level of a tree from those of the tree. None: all.",

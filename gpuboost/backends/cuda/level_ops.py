@@ -106,7 +106,10 @@ class CudaLevelOps:
 
     def forget_batch(self) -> None:
         """Let go of what is kept of the batch that was grown last."""
-        for name in ("_batch", "_inputs", "_search", "_allowed", "_histogram", "_asked", "_bounds"):
+        for name in (
+            *("_batch", "_inputs", "_least_category", "_search", "_allowed", "_histogram"),
+            *("_asked", "_bounds"),
+        ):
             vars(self).pop(name, None)
 
     def roots(self, trees: Sequence[int]) -> tuple[DeviceRows, DeviceFrontier]:
@@ -127,7 +130,8 @@ class CudaLevelOps:
         launch_for_roots(self.runtime, "make_roots", args)
         policy.cut_roots(frontier)
         self._kernels.node_sums(rows, frontier)
-        policy = replace(policy, min_hessian=self._smallest_hessian(frontier, inputs))
+        smallest, self._least_category = self._least_hessians(frontier, inputs)
+        policy = replace(policy, min_hessian=smallest)
         self._inputs = inputs
         self._batch = self._make_batch(host, inputs, policy, frontier.hessian, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
@@ -158,13 +162,18 @@ class CudaLevelOps:
         """What the host reads of the batch, where that lies in one piece."""
         return self._maker.kept if isinstance(self._maker, RoundRows) else None
 
-    def _smallest_hessian(self, roots: DeviceFrontier, inputs: BatchInputs) -> Array:
-        """Smallest integer weight of a child in each tree, as `engine.policy.smallest_hessian`."""
-        share = np.float64(self.task.options.min_weight_fraction_leaf)
-        smallest = self.xp.empty(roots.most, dtype=np.int64)
-        args = (roots.hessian, np.int32(roots.most), share, inputs.least_hessian, smallest)
+    def _least_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
+        """Smallest integer weight of a child and of a category that is not rare in each tree.
+
+        As `engine.policy.smallest_hessian`.
+        """
+        options = self.task.options
+        shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
+        child, category = (self.xp.empty(roots.most, dtype=np.int64) for _ in shares)
+        given = (roots.hessian, np.int32(roots.most), *map(np.float64, shares))
+        args = (*given, inputs.least_hessian, child, category)
         launch_for_roots(self.runtime, "limit_hessian", args)
-        return smallest
+        return child, category
 
     def _make_batch(
         self,
@@ -193,6 +202,7 @@ class CudaLevelOps:
             self.matrix,
             inputs.allowed,
             policy.min_hessian,
+            self._least_category,
             root_hessian,
             inputs.unit,
             inputs.regular,

@@ -214,7 +214,7 @@ class SplitSearch:
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
         Features that nodes may look at; with groups of features (nodes, F).
-    min_hessian, root_hessian : int64 (trees,)
+    min_hessian, least_category, root_hessian : int64 (trees,)
     unit : float64 (1,)
         `engine.tree.gain_unit`.
     regular : float64 (3,)
@@ -229,6 +229,7 @@ class SplitSearch:
     matrix: DeviceMatrix
     allowed: Array
     min_hessian: Array
+    least_category: Array
     root_hessian: Array
     unit: Array
     regular: Array
@@ -283,9 +284,10 @@ class SplitSearch:
         """What split.cuh reads of nodes, trees and features."""
         sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
         matrix = self.matrix
+        least = (self.min_hessian, self.least_category)
         features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
         held_to = self.constraints.score_arguments(frontier, self.regular)
-        return (*sums, self.min_hessian, *features, *held_to)
+        return (*sums, *least, *features, *held_to)
 
     def _options(self) -> tuple[Any, ...]:
         options, target = self.task.options, self.task.target

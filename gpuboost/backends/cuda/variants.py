@@ -15,11 +15,14 @@ SCORES = ("NEWTON_SCORE", "POISSON_SCORE")
 CONSTANTS_OF = {
     "histogram.cu": ("GRADIENTS",),
     "sums.cu": ("GRADIENTS",),
-    "split.cu": (*SCORES, "MONOTONIC", "ALLOWED_BY_NODE", "ALLOWED_BY_LEVEL"),
+    "split.cu": (*SCORES, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE", "ALLOWED_BY_LEVEL"),
     "pick.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
-    "walk.cu": ("GRADIENTS", *SCORES, "MONOTONIC", "ALLOWED_BY_NODE", "HASHED_ORDER"),
-    "small.cu": ("GRADIENTS", *SCORES, "HASHED_ORDER"),
-    "tiny.cu": ("GRADIENTS", *SCORES, "HASHED_ORDER"),
+    "walk.cu": (
+        *("GRADIENTS", *SCORES, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
+        "HASHED_ORDER",
+    ),
+    "small.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "tiny.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 
@@ -43,6 +46,8 @@ class Variant:
         A node looks at features in the order of their numbers, not in one of its own.
     poisson : bool
         The score is POISSON.
+    rare_categories : bool
+        Rare categories go where missing values go.
     """
 
     gradients: bool = False
@@ -52,6 +57,7 @@ class Variant:
     by_level: bool = False
     by_number: bool = False
     poisson: bool = False
+    rare_categories: bool = False
 
     @classmethod
     def of(cls, task: GrowTask) -> Variant:
@@ -66,6 +72,7 @@ class Variant:
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
             poisson=options.score == POISSON,
+            rare_categories=options.min_category_fraction > 0.0,
         )
 
     def constants(self, file_name: str) -> dict[str, int]:
@@ -75,6 +82,7 @@ class Variant:
             "NEWTON_SCORE": 1 if self.newton else None,
             "POISSON_SCORE": 1 if self.poisson else None,
             "MONOTONIC": 1 if self.monotonic else None,
+            "RARE_CATEGORIES": 1 if self.rare_categories else None,
             "ALLOWED_BY_NODE": 1 if self.by_node else None,
             "ALLOWED_BY_LEVEL": 1 if self.by_level else None,
             "HASHED_ORDER": 0 if self.by_number else None,

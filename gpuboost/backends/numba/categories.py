@@ -110,21 +110,70 @@ def take_categories(problem, feature, m):
     return n_occupied
 
 
+@inlined
+def are_sorted(problem, feature):
+    """Whether the categories of a feature are put in order of g / h."""
+    few = problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS
+    return not (few | problem.limits.random_thresholds)
+
+
+@inlined
+def take_rare(scratch, m, least):
+    """Of ``m`` categories in `Scratch.per_bin` move rare ones to those that are missing.
+
+    Leaves their codes in `Scratch.rare`; returns the number of the others, and theirs.
+    """
+    per_bin, bins, kept = scratch.per_bin, scratch.bins, 0
+    for j in range(m):
+        is_rare = per_bin[1, j] < least
+        if is_rare:
+            scratch.rare[j - kept] = bins[j]
+        for field in range(3):
+            own = per_bin[field, j]
+            per_bin[field, kept] = own
+            scratch.missing[field] += own if is_rare else np.int64(0)
+        bins[kept] = bins[j]
+        kept += np.int64(not is_rare)
+    return kept, m - kept
+
+
+@inlined
+def last_to_try(scratch, last, least):
+    """Last + 1 candidate: not what is missing alone on the right, where that is rare itself."""
+    return max(last - np.int64(scratch.missing[1] < least), np.int64(0))
+
+
+@inlined
+def add_rare(mask, rare, n_rare, go_left):
+    """Add rare categories to a mask."""
+    for j in range(n_rare):
+        bit = np.uint32(1) << np.uint32(rare[j] & 31)
+        mask[8 + (rare[j] >> 5)] |= bit
+        if go_left:
+            mask[rare[j] >> 5] |= bit
+
+
 @helper
 def offer_category(problem, members, feature, rank):
     """The best split of a categorical feature; whether it could split."""
     m = prefix_sums(problem, members, feature)
-    return offer_category_sums(problem, members.node, feature, rank, m)
+    least = problem.limits.least_category
+    return offer_category_sums(problem, members.node, feature, rank, m, least)
 
 
 @helper
-def offer_category_sums(problem, node, feature, rank, m):
-    """The same from ``m`` sums up to each bin in `Scratch.sums`."""
-    scratch = problem.scratch
+def offer_category_sums(problem, node, feature, rank, m, least):
+    """The same from ``m`` sums up to each bin in `Scratch.sums`.
+
+    Of sorted categories those of less hessian than ``least`` are rare.
+    """
+    scratch, n_rare = problem.scratch, np.int64(0)
     m = take_categories(problem, feature, m)
-    is_seen = scratch.missing[1] > 0
-    if m + np.int64(is_seen) < 2:
+    if m + np.int64(scratch.missing[1] > 0) < 2:
         return False
+    if least > 0 and are_sorted(problem, feature):
+        m, n_rare = take_rare(scratch, m, least)
+    is_seen = scratch.missing[1] > 0
     per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
     for j in range(m):
         scratch.keys[j] = np.float64(per_bin[0, j]) / np.float64(per_bin[1, j])
@@ -135,6 +184,8 @@ def offer_category_sums(problem, node, feature, rank, m):
             item = per_bin[field, order[j]]
             running = item if is_alone else running + item
             sums[field, j] = running
+    if least > 0 and are_sorted(problem, feature):
+        last = last_to_try(scratch, last, least)
     j, gain, goes = best_of_sums(problem, node, feature, first, last)
     split = scratch.split[0]
     if j >= 0 and beats(split, gain, rank):
@@ -145,4 +196,5 @@ def offer_category_sums(problem, node, feature, rank, m):
         split.bin, split.next_bin, split.categorical = 0, 0, 1
         split.missing = goes if is_seen else MISSING_UNSEEN
         write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)
+        add_rare(scratch.mask, scratch.rare, n_rare, with_missing)
     return True

@@ -209,3 +209,23 @@ def ordering_channel(channels):
         if channels.sums[p] > channels.sums[largest]:
             largest = p
     return largest
+
+
+@inlined
+def bin_value(channels, scratch, p, code):
+    """Total of one channel in one bin."""
+    if channels.state[1] == FIELDS:
+        bits = channels.state[2]
+        return (scratch.totals[code] >> (p * bits)) & ((np.int64(1) << bits) - 1)
+    return channels.totals[p, code]
+
+
+@inlined
+def bin_hessian(channels, scratch, code):
+    """Hessian of one bin."""
+    if channels.state[1] == HISTOGRAMS:
+        return channels.hessian[code]
+    total = np.int64(0)
+    for p in range(channels.state[0]):
+        total += bin_value(channels, scratch, p, code)
+    return total

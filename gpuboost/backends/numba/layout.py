@@ -78,6 +78,7 @@ class Limits(NamedTuple):
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
     rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
     better (two classes and SQUARES). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
+    ``least_category``: hessian of a category that is not rare.
     """
 
     score: int
@@ -103,6 +104,7 @@ class Limits(NamedTuple):
     l1: float
     l2: float
     max_value: float
+    least_category: int
 
 
 class Constraints(NamedTuple):
@@ -136,7 +138,8 @@ class Scratch(NamedTuple):
     ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
     features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
     the features that the node may look at, where these are not all, else 0. ``own`` and
-    ``own_weights`` are for the targets of a node whose medians are selected.
+    ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
+    categories that go where missing values go.
     """
 
     totals: np.ndarray
@@ -151,6 +154,7 @@ class Scratch(NamedTuple):
     per_bin: np.ndarray
     keys: np.ndarray
     order: np.ndarray
+    rare: np.ndarray
     codes: np.ndarray
     ranks: np.ndarray
     likely: np.ndarray

@@ -110,6 +110,7 @@ class Space:
             row=np.empty((2, t * n), np.uint32),
             goes_left=np.empty(t * n, np.uint8),
             allowed=np.ones((t, f), np.bool_),
+            least_category=np.zeros(t, np.int64),
         )
         self.n_chunks = nodes + shape.n_parts + 1
         self.work = Work(

@@ -81,6 +81,8 @@ class Grove(NamedTuple):
         Of each position.
     allowed : bool (T, F)
         Features a tree may look at.
+    least_category : int64 (T,)
+        As `layout.Limits`, whose other limits are those of all trees.
     """
 
     nodes: np.ndarray
@@ -91,6 +93,7 @@ class Grove(NamedTuple):
     row: np.ndarray
     goes_left: np.ndarray
     allowed: np.ndarray
+    least_category: np.ndarray
 
 
 class Work(NamedTuple):

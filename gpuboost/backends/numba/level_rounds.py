@@ -17,6 +17,7 @@ from gpuboost.backends.numba.round_words import CHUNK, SHARED_ROWS, two_factors
 from gpuboost.backends.numba.tree_grower import (
     Weights,
     constraints_of,
+    least_category,
     limits_of,
     make_scratch,
     matrix_of,
@@ -128,6 +129,8 @@ class LevelRounds:
         scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
         leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
         self._allow_features(trees)
+        least = [least_category(self.task.options, int(root)) for root in roots[:, 3]]
+        self._space.grove.least_category[: len(least)] = least
         are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
         weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
         problems = self._problems(scale, weights)

@@ -98,9 +98,12 @@ def _list_bins(scratch, matrix, feature, m):
 
 
 @helper
-def search_node(problem, node, cells, allowed, tile):
-    """Leave the best split by the features of a tile in `Scratch.split`."""
-    matrix, scratch = problem.matrix, problem.scratch
+def search_node(problem, node, cells, of_tree, tile):
+    """Leave the best split by the features of a tile in `Scratch.split`.
+
+    ``of_tree``: the features it may look at, and the hessian of a category that is not rare.
+    """
+    matrix, scratch, (allowed, least) = problem.matrix, problem.scratch, of_tree
     split = scratch.split[0]
     split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     for feature in range(tile * TILE, min((tile + 1) * TILE, allowed.size)):
@@ -113,7 +116,7 @@ def search_node(problem, node, cells, allowed, tile):
         rank = rank_of(problem.limits, node.key, feature)
         if matrix.is_categorical[feature]:
             m = _list_bins(scratch, matrix, feature, n_bins)
-            offer_category_sums(problem, node, feature, rank, m)
+            offer_category_sums(problem, node, feature, rank, m, least)
         else:
             offer_numeric_sums(problem, node, feature, rank, n_bins)
 
@@ -136,13 +139,14 @@ def search_task(problem, samples, grove, work, task, depth):
     first, last = tile_cells(samples, tile)
     if family.n_chunks > 1:
         _add_parts(work, family, slot, parity, first, last)
-    allowed, cells = grove.allowed[family.tree], work.cells[parity]
+    of_tree = grove.allowed[family.tree], grove.least_category[family.tree]
+    cells = work.cells[parity]
     if family.is_open:
-        search_node(problem, grove.nodes[family.summed], cells[slot], allowed, tile)
+        search_node(problem, grove.nodes[family.summed], cells[slot], of_tree, tile)
         _store(problem, work, slot, tile)
     if family.other >= 0:
         _subtract(work, family, slot, parity, first, last)
-        search_node(problem, grove.nodes[family.other], cells[slot + 1], allowed, tile)
+        search_node(problem, grove.nodes[family.other], cells[slot + 1], of_tree, tile)
         _store(problem, work, slot + 1, tile)
 
 

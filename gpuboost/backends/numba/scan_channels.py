@@ -2,7 +2,7 @@
 
 codes of the node's rows    two codes only, below and above a random threshold
 histograms                  `_add_up`
-candidates, in an order     `_list_bins`, `_take_occupied`, `_order_categories`
+candidates, in an order     `_list_bins`, `_take_occupied`, `order_categories`
 terms, channel by channel   `_add_terms`: bins are the inner loop, sums over channels in order
 gains, the best             `_best`
 """
@@ -15,16 +15,17 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import NAN, helper, inlined, scores, trailing_zeros
-from gpuboost.backends.numba.categories import candidate_order, write_mask
+from gpuboost.backends.numba.categories import add_rare, are_sorted, last_to_try, write_mask
+from gpuboost.backends.numba.channel_categories import order_categories, take_rare_channels
 from gpuboost.backends.numba.channels import (
     CHANNEL_PACKING,
     CLASS_SHIFT,
     FIELDS,
-    HISTOGRAMS,
     MANY_ROWS,
     SUMMED,
     WEIGHT_MASK,
-    ordering_channel,
+    bin_hessian,
+    bin_value,
 )
 from gpuboost.backends.numba.newton import part_term
 from gpuboost.backends.numba.scan import (
@@ -78,15 +79,24 @@ def _offer_totals(problem, channels, node, feature, rank, drawn):
         return False
     is_drawn = problem.limits.random_thresholds and not is_categorical
     first, last, alone = 0, np.int64(1) if is_drawn else m, False
+    n_rare = np.int64(0)
     if is_categorical:
-        first, last, alone = _order_categories(problem, channels, node, feature, m)
-    _add_terms(problem, channels, node, m, alone)
+        least = np.int64(0)
+        if are_sorted(problem, feature):
+            least = problem.limits.least_category
+        if least > 0:
+            m, n_rare = take_rare_channels(problem, channels, m)
+        first, last, alone = order_categories(problem, channels, node, feature, m)
+        if least > 0:
+            last = last_to_try(scratch, last, least)
+    _add_terms(problem, channels, node, (m, n_rare), alone)
     best = _best(problem, channels, node, feature, (first, last))
     if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
         _keep_best(problem, channels, feature, rank, best, drawn)
         if is_categorical:
             scratch.split[0].categorical = 1
             write_mask(scratch.mask, scratch.bins, scratch.order, m, best[0], alone)
+            add_rare(scratch.mask, scratch.rare, n_rare, best[2] == MISSING_LEFT)
         elif not is_drawn and best[0] + 1 < m:
             scratch.split[0].next_bin = scratch.bins[best[0] + 1]
     return True
@@ -184,26 +194,6 @@ def _clear(channels, scratch):
 
 
 @inlined
-def _value(channels, scratch, p, code):
-    """Total of one channel in one bin."""
-    if channels.state[1] == FIELDS:
-        bits = channels.state[2]
-        return (scratch.totals[code] >> (p * bits)) & ((np.int64(1) << bits) - 1)
-    return channels.totals[p, code]
-
-
-@inlined
-def _hessian(channels, scratch, code):
-    """Hessian of one bin."""
-    if channels.state[1] == HISTOGRAMS:
-        return channels.hessian[code]
-    total = np.int64(0)
-    for p in range(channels.state[0]):
-        total += _value(channels, scratch, p, code)
-    return total
-
-
-@inlined
 def _take_occupied(problem, channels, feature, m, is_categorical):
     """Keep occupied value bins in `Scratch.bins` and what is missing in `Scratch.missing`.
 
@@ -215,12 +205,12 @@ def _take_occupied(problem, channels, feature, m, is_categorical):
     missing[1], missing[2] = 0, 0
     if matrix.has_missing[feature] and m > 0 and bins[m - 1] == matrix.missing_code:
         m -= 1
-        missing[1] = _hessian(channels, scratch, matrix.missing_code)
+        missing[1] = bin_hessian(channels, scratch, matrix.missing_code)
         missing[2] = channels.counts[matrix.missing_code]
     kept, hessian, count = 0, np.int64(0), np.int64(0)
     for j in range(m):
         code = bins[j]
-        here = _hessian(channels, scratch, code)
+        here = bin_hessian(channels, scratch, code)
         if here > 0 or not is_categorical:
             count += channels.counts[code]
         if here == 0:
@@ -233,51 +223,28 @@ def _take_occupied(problem, channels, feature, m, is_categorical):
 
 
 @helper
-def _order_categories(problem, channels, node, feature, m):
-    """Put `Scratch.bins` in the order of candidates; their range, and whether each is alone."""
-    scratch = problem.scratch
-    bins, keys, order = scratch.bins, scratch.keys, scratch.order
-    largest = ordering_channel(channels)
-    for j in range(m):
-        gradient = np.int64(0)
-        if largest >= 0:
-            gradient = _value(channels, scratch, largest, bins[j])
-        else:
-            for p in range(channels.state[0]):
-                gradient += _value(channels, scratch, p, bins[j])
-        keys[j] = np.float64(gradient) / np.float64(_hessian(channels, scratch, bins[j]))
-    first, last, alone = candidate_order(problem, node, feature, keys, bins, m)
-    for j in range(m):
-        channels.left[j] = bins[order[j]]
-    hessian, count = np.int64(0), np.int64(0)
-    for j in range(m):
-        bins[j], order[j] = channels.left[j], j
-        if alone:
-            hessian, count = np.int64(0), np.int64(0)
-        hessian += _hessian(channels, scratch, bins[j])
-        count += channels.counts[bins[j]]
-        channels.left_hessian[j], channels.left_count[j] = hessian, count
-    return first, last, alone
+def _add_terms(problem, channels, node, sizes, alone):
+    """Terms of the score of all candidates, added up over the channels in their order.
 
-
-@helper
-def _add_terms(problem, channels, node, m, alone):
-    """Terms of the score of all candidates, added up over the channels in their order."""
+    ``sizes``: the number of candidates, and of rare categories.
+    """
     scratch, limits, missing = problem.scratch, problem.limits, problem.scratch.missing
-    is_seen = missing[1] > 0
+    is_seen, (m, n_rare) = missing[1] > 0, sizes
     for side in range(2):
         for j in range(m):
             channels.right_terms[side, j], channels.left_terms[side, j] = 0.0, 0.0
     for p in range(channels.state[0]):
         running = np.int64(0)
         for j in range(m):
-            here = _value(channels, scratch, p, scratch.bins[j])
+            here = bin_value(channels, scratch, p, scratch.bins[j])
             running = here if alone else running + here
             channels.left[j] = running
         sums = (np.float64(channels.sums[p]), np.int64(0), np.int64(0))
         _add_channel(limits, channels, channels.right_terms, node, m, sums)
         if is_seen:
-            here = _value(channels, scratch, p, problem.matrix.missing_code)
+            here = bin_value(channels, scratch, p, problem.matrix.missing_code)
+            for j in range(n_rare):
+                here += bin_value(channels, scratch, p, scratch.rare[j])
             sums = (sums[0], here, missing[1])
             _add_channel(limits, channels, channels.left_terms, node, m, sums)
 

@@ -109,7 +109,13 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
         max_value=float(options.regularisation.max_value),
+        least_category=least_category(options, weights.root_hessian),
     )
+
+
+def least_category(options: TreeOptions, root_hessian: int) -> int:
+    """Hessian of a category that is not rare, in a tree."""
+    return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 
 
 def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
@@ -162,6 +168,7 @@ def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scra
         per_bin=np.zeros((3, 256), np.int64),
         keys=np.zeros(256),
         order=np.zeros(256, np.int64),
+        rare=np.zeros(256, np.int64),
         codes=np.zeros(n_samples, np.uint8),
         ranks=np.zeros(n_features, np.int64),
         likely=np.zeros(n_features, np.int64),

@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.engine import scores
 
 if TYPE_CHECKING:
+    from gpuboost.backends.numpy.groups import Groups
     from gpuboost.engine.frontier import Frontier
     from gpuboost.engine.spec import TreeOptions
 
@@ -44,6 +45,14 @@ class Missing:
     gradient: np.ndarray
     may_left: np.ndarray
     may_right: np.ndarray
+
+    def joined_by(self, groups: Groups) -> Missing:
+        """The same with what rare categories hold, which go where missing values go."""
+        hessian, count, gradient = self.hessian.copy(), self.count.copy(), self.gradient.copy()
+        np.add.at(hessian, groups.node, groups.hessian)
+        np.add.at(count, groups.node, groups.count)
+        np.add.at(gradient, groups.node, groups.gradient)
+        return Missing(hessian, count, gradient, self.may_left, self.may_right)
 
 
 @dataclass(frozen=True)

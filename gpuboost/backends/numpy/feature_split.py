@@ -43,10 +43,11 @@ class NodeFeature:
 class FeatureSplitter:
     """Finds the best split by one feature per node; numeric, random and categorical."""
 
-    def __init__(self, task: GrowTask, min_hessian: np.ndarray) -> None:
+    def __init__(self, task: GrowTask, min_hessian: np.ndarray, least_category: np.ndarray) -> None:
         self.task = task
         self.mapper = task.matrix.mapper
         self.min_hessian = min_hessian
+        self.least_category = least_category  # hessian of a category that is not rare, by tree
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, asked: NodeFeature, groups: Groups) -> tuple[Splits, np.ndarray]:
@@ -164,16 +165,31 @@ class FeatureSplitter:
     def _sorted_categories(
         self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
     ) -> None:
+        least = self.least_category[asked.frontier.tree[values.node]]
+        rare = values.take(np.flatnonzero(values.hessian < least))
+        if len(rare.node):
+            values = values.take(np.flatnonzero(values.hessian >= least))
+            missing = missing.joined_by(rare)
+        if not len(values.node):
+            return
         gradient = self._ordering_gradient(asked, values)
         ratio = gradient.astype(np.float64) / values.hessian.astype(np.float64)
         values = values.take(np.lexsort((values.code, ratio, values.node)))
         prefix = prefix_sums(values)
-        found = Candidates(values.node, prefix.hessian, prefix.count, prefix.gradient)
+        rest = asked.frontier.hessian[values.node] - prefix.hessian  # on the right
+        least = self.least_category[asked.frontier.tree[values.node]]
+        tried = np.flatnonzero((rest > missing.hessian[values.node]) | (rest >= least))
+        if not len(tried):
+            return
+        prefix = prefix.take(tried)
+        found = Candidates(prefix.node, prefix.hessian, prefix.count, prefix.gradient)
         best = self._best(asked, found, missing)
         self._record(asked, splits, found, best, missing)
         until = np.full(len(asked.feature), -1)
-        until[best.node] = best.at
+        until[best.node] = tried[best.at]
         set_masks(splits, values, np.arange(len(values.node)) <= until[values.node])
+        rare = rare.take(np.flatnonzero(until[rare.node] >= 0))
+        set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
     def _ordering_gradient(self, asked: NodeFeature, values: Groups) -> np.ndarray:
         if self.task.target.classes is None:

@@ -35,7 +35,7 @@ class NumpyLevelOps(RowOps):
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of a batch of trees."""
         rows, frontier = super().roots(trees)
-        self._splitter = FeatureSplitter(self.task, self._min_hessian)
+        self._splitter = FeatureSplitter(self.task, self._min_hessian, self._least_category)
         self._of_tree = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
         for position, tree in enumerate(trees):
             self._of_tree[position, self.task.tree_features(tree)] = True

@@ -125,6 +125,8 @@ class RowOps:
         self._min_hessian = smallest_hessian(
             np, options.min_weight_fraction_leaf, frontier.hessian, options.min_hessian
         )
+        share = options.min_category_fraction
+        self._least_category = smallest_hessian(np, share, frontier.hessian, 0)
         return joined, frontier
 
     def aim(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:

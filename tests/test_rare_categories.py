@@ -1,0 +1,124 @@
+"""Boosting keeps categories of few rows together, with missing values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
+from tests import cuda_shim
+
+N = 600
+
+
+def regressor(**words):
+    given = {"categorical_features": [0], "random_state": 0, "device": "numpy", **words}
+    return GradientBoostingRegressor(**given)
+
+
+def noisy(seed, n_levels=80, n=2 * N):
+    """Many levels of little say in the target, and a number."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.integers(0, n_levels, n), rng.normal(size=n)])
+    effect = 0.3 * rng.normal(size=n_levels)
+    return X, effect[X[:, 0].astype(int)] + 0.5 * X[:, 1] + rng.normal(size=n)
+
+
+def test_many_noisy_categories_are_predicted_better_than_without():
+    rises = []
+    for seed in range(4):
+        X, y = noisy(seed)
+        scores = [
+            regressor(n_estimators=30, min_samples_category=least)
+            .fit(X[:N], y[:N])
+            .score(X[N:], y[N:])
+            for least in (0, 10)
+        ]
+        rises.append(scores[1] - scores[0])
+    assert min(rises) > 0.0
+    assert np.mean(rises) > 0.03
+
+
+def outlier(n_rows):
+    """Ten levels, one of which has few rows and a target far from all others."""
+    rng = np.random.default_rng(0)
+    level = np.append(rng.integers(0, 9, N - n_rows), np.full(n_rows, 9))
+    return level[:, None].astype(float), np.where(level == 9, 100.0, 0.0) + rng.normal(size=N)
+
+
+def leaf_of(model, level):
+    return model.predict(np.array([[level]]))[0]
+
+
+def test_a_category_of_few_rows_is_not_split_off_alone():
+    X, y = outlier(9)
+    model = regressor(n_estimators=20, max_depth=4).fit(X, y)
+    rare, missing, unknown = (leaf_of(model, level) for level in (9.0, np.nan, 77.0))
+    assert rare == missing == unknown
+    assert rare < 40.0  # it is never without one of the others
+    alone = regressor(n_estimators=20, max_depth=4, min_samples_category=9).fit(X, y)
+    assert leaf_of(alone, 9.0) > 80.0
+    assert leaf_of(alone, 9.0) != leaf_of(alone, np.nan)
+
+
+@pytest.mark.parametrize("least", [10, 9.999 / N])
+def test_a_category_of_enough_rows_is(least):
+    X, y = outlier(10)
+    model = regressor(n_estimators=20, min_samples_category=least).fit(X, y)
+    assert leaf_of(model, 9.0) > 80.0
+
+
+def test_rows_are_those_of_the_node():
+    """A category of enough rows at the root has too few of them below a split by a number."""
+    rng = np.random.default_rng(1)
+    level, side = rng.integers(0, 6, N), rng.integers(0, 2, N)
+    level[:16], side[:16] = 6, np.arange(16) % 2
+    y = 50.0 * side * (level == 6) + 1000.0 * side + 0.01 * rng.normal(size=N)
+    X = np.column_stack([level, side]).astype(float)
+    model = regressor(n_estimators=1, max_depth=2, learning_rate=1.0)
+    inner = model.set_params(min_samples_category=9).fit(X, y).predict([[6, 1], [np.nan, 1]])
+    assert inner[0] == inner[1]
+    assert inner[0] < 1020.0
+    inner = model.set_params(min_samples_category=8).fit(X, y).predict([[6, 1], [np.nan, 1]])
+    assert inner[0] - inner[1] > 40.0
+
+
+def test_features_of_few_levels_and_numbers_have_no_rare_categories():
+    X, y = noisy(0, n_levels=4, n=200)
+    expected = regressor(n_estimators=5, min_samples_category=0).fit(X, y).fingerprint()
+    assert regressor(n_estimators=5, min_samples_category=90).fit(X, y).fingerprint() == expected
+    X, y = noisy(0, n_levels=5, n=200)
+    expected = regressor(n_estimators=5, min_samples_category=0).fit(X, y).fingerprint()
+    assert regressor(n_estimators=5, min_samples_category=90).fit(X, y).fingerprint() != expected
+    numbers = {"n_estimators": 5, "categorical_features": None}
+    expected = regressor(**numbers, min_samples_category=0).fit(X, y).fingerprint()
+    assert regressor(**numbers, min_samples_category=90).fit(X, y).fingerprint() == expected
+
+
+def test_all_categories_may_be_rare():
+    X, y = noisy(0, n=200)
+    model = regressor(n_estimators=3, min_samples_category=199).fit(X[:, :1], y)
+    assert len(np.unique(model.predict(X[:, :1]))) == 1
+
+
+@pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rounds_on_the_device_keep_rare_categories_together(n_classes, monkeypatch):
+    from gpuboost.backends.cuda.backend import CudaBackend
+    from gpuboost.estimators import boosting_reading
+    from tests.shim_runtime import ShimRuntime
+
+    X, signal = noisy(2, n_levels=30, n=300)
+    y = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+    words = {"categorical_features": [0], "random_state": 0, "n_estimators": 4, "max_depth": 4}
+    expected = GradientBoostingClassifier(**words, device="numpy").fit(X, y)
+    without = GradientBoostingClassifier(**words, device="numpy", min_samples_category=0).fit(X, y)
+    assert without.fingerprint() != expected.fingerprint()
+    backend = CudaBackend(ShimRuntime(order_seed=1))
+    monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
+    found = GradientBoostingClassifier(**words).fit(X, y)
+    assert found.fingerprint() == expected.fingerprint()
+    np.testing.assert_array_equal(found.train_score_, expected.train_score_)
