@@ -12,7 +12,8 @@ N = 600
 
 
 def regressor(**words):
-    given = {"categorical_features": [0], "random_state": 0, "device": "numpy", **words}
+    given = {"categorical_features": [0], "random_state": 0, "device": "numpy"}
+    given |= {"min_samples_category": 10, **words}
     return GradientBoostingRegressor(**given)
 
 
@@ -114,8 +115,11 @@ def test_rounds_on_the_device_keep_rare_categories_together(n_classes, monkeypat
     X, signal = noisy(2, n_levels=30, n=300)
     y = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
     words = {"categorical_features": [0], "random_state": 0, "n_estimators": 4, "max_depth": 4}
+    words |= {"min_samples_category": 10}
     expected = GradientBoostingClassifier(**words, device="numpy").fit(X, y)
-    without = GradientBoostingClassifier(**words, device="numpy", min_samples_category=0).fit(X, y)
+    without = GradientBoostingClassifier(
+        **{**words, "min_samples_category": 0}, device="numpy"
+    ).fit(X, y)
     assert without.fingerprint() != expected.fingerprint()
     backend = CudaBackend(ShimRuntime(order_seed=1))
     monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)

@@ -23,7 +23,7 @@ OF_BOTH = {
         "Categories with fewer rows in a node go where missing values go: none is split off\n"
         "alone. Rows are counted by their hessians, the tree's mean being one row; a float is a\n"
         "share of all rows. Only of features with more than 4 levels. 0: no category is too rare.\n"
-        "The default is what HistGradientBoosting and LightGBM (``cat_smooth``) ask of one.",
+        "HistGradientBoosting and LightGBM (``cat_smooth``) ask for 10 and smooth beside that.",
     ),
     "max_features_per_level": (
         "int, float, 'sqrt', 'log2' or None",
