@@ -13,6 +13,7 @@ from gpuboost.backends import choice, cost, cuda, devices
 from tests import fake_cupy
 from tests.gpu_arrays import Tensor
 from tests.sizes import largest_files, largest_functions
+from tests.workers import put_in_order, spread_over_cores
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -116,6 +117,16 @@ def _forget_runtime() -> None:
     sys.modules.pop("gpuboost.backends.cuda.cupy_runtime", None)
     if hasattr(cuda, "cupy_runtime"):
         del cuda.cupy_runtime
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Before pytest-xdist looks at its options."""
+    spread_over_cores(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    put_in_order(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
