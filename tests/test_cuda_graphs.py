@@ -382,7 +382,7 @@ def test_fewer_trees_grow_at_once_where_an_arena_is_larger() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [89, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_allocation_may_fail(step, machine, few_at_once):
     """Nothing stays on the device, neither of arrays nor of graphs, and the next fit works."""
     X, y = table("RandomForestClassifier", 60)
