@@ -5,6 +5,7 @@ Results are kept in a folder of the user's, by the hash of everything that went 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,8 +114,19 @@ def cache_folder() -> Path:
 def _forget_old(folder: Path) -> None:
     oldest = time.time() - DAYS_KEPT * 24 * 3600
     for path in folder.iterdir():
-        if path.suffix in {".so", ".o", ".tmp"} and path.stat().st_mtime < oldest:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # what another process has just finished with
+            if path.suffix in {".so", ".o", ".tmp"} and path.stat().st_mtime < oldest:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """While others build this, wait; a lock file serves the 256th part of all objects."""
+    import fcntl  # not on Windows, where nothing is built
+
+    with target.with_name(f"{target.stem.rpartition('-')[2][:2]}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _digest(*parts: str) -> str:
@@ -126,7 +138,17 @@ def _header_texts(folder: Path) -> str:
 
 
 def _build(target: Path, compile_flags: Sequence[str], source: Path, link: Sequence[str]) -> Path:
-    """Compile and link in two steps, so that a sanitizer of the first is not linked in."""
+    """The object, compiled and linked unless it is there."""
+    with _alone(target):
+        if not target.exists():
+            _compile_and_link(target, compile_flags, source, link)
+    return target
+
+
+def _compile_and_link(
+    target: Path, compile_flags: Sequence[str], source: Path, link: Sequence[str]
+) -> None:
+    """In two steps, so that a sanitizer of the first is not linked in."""
     unfinished = target.with_suffix(f".{os.getpid()}.o")
     finished = unfinished.with_suffix(".tmp")
     try:
@@ -139,7 +161,6 @@ def _build(target: Path, compile_flags: Sequence[str], source: Path, link: Seque
     finally:
         unfinished.unlink(missing_ok=True)
         finished.unlink(missing_ok=True)
-    return target
 
 
 @functools.cache
@@ -149,8 +170,6 @@ def build_runtime(flavour_name: str) -> Path:
     flags = (*_BASE, *flavour.defines)
     digest = _digest(_header_texts(INCLUDE), _header_texts(RUNTIME), *flags)
     target = cache_folder() / f"runtime-{flavour_name}-{digest}.so"
-    if target.exists():
-        return target
     return _build(target, flags, RUNTIME / "runtime.cpp", ("-ldl", "-lrt"))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -60,10 +61,16 @@ class _MarkingFile(IndexDataCacheFile):
 
     def __init__(self, folder: Path, name: str, program: Callable[[Any], str | None]) -> None:
         super().__init__(str(folder), name, source_stamp())
-        self._folder, self._program = folder, program
+        self._folder, self._name, self._program = folder, name, program
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep a function compiled for the argument types ``key[0]``."""
+        """Keep a function compiled for the argument types ``key[0]``.
+
+        Numba numbers the files of code by what it has read in the index. Processes that compile
+        for different types at once would take one number, and one would find the other's code.
+        """
+        of_types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        self._data_name_pattern = f"{self._name}-{of_types}.{{number:d}}.nbc"
         super().save(key, data)
         program = self._program(key[0])
         if program is not None:
