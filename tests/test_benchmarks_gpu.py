@@ -247,14 +247,14 @@ def test_runs_fit_the_time() -> None:
 
 
 def test_the_chosen_backend_comes_back(device: Device) -> None:
-    from gpuboost.estimators import base, boosting_reading
+    from gpuboost.estimators import base, boosting_reading, template
 
-    before = base.choose_backend, boosting_reading.choose_backend
+    places = (base, template, boosting_reading)
+    before = [place.choose_backend for place in places]
     with pytest.raises(ZeroDivisionError), Served(device):
-        assert base.choose_backend("cpu", None) is device.backend
-        assert boosting_reading.choose_backend("cpu", None) is device.backend
+        assert all(place.choose_backend("cpu", None) is device.backend for place in places)
         raise ZeroDivisionError
-    assert (base.choose_backend, boosting_reading.choose_backend) == before
+    assert [place.choose_backend for place in places] == before
 
 
 def test_all_trees_of_a_fit_are_counted_together(device: Device, keep: Kept) -> None:

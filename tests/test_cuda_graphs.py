@@ -357,14 +357,14 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):  # noqa:
 
 @needs_compiler
 def test_an_estimate_counts_the_recording(meter, monkeypatch):  # noqa: F811
-    from gpuboost.estimators import base
+    from gpuboost.estimators import template
 
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1500, 6), dtype=np.float32), rng.integers(0, 3, 1500)
     forest = gpuboost.RandomForestClassifier(24, max_depth=6, random_state=0)
     budget = 5 << 19
     runtime = TrackedRuntime(budget=budget, n_multiprocessors=132)
-    monkeypatch.setattr(base, "choose_backend", lambda device, work: CudaBackend(runtime))
+    monkeypatch.setattr(template, "choose_backend", lambda device, work: CudaBackend(runtime))
     forest.fit(X, y)
     assert runtime.launches.count("make_roots") > 2
     foretold = gpuboost.estimate_memory(forest, 1500, 6, n_classes=3, memory_budget=budget)

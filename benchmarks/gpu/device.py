@@ -20,7 +20,7 @@ from benchmarks.gpu.counting import WAIT, CountingRuntime, Counts
 CEILINGS = Path(__file__).with_name("ceilings.cu")
 AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
 _INTERCEPTED = "choose_backend"
-_WHERE = ("gpuboost.estimators.base", "gpuboost.estimators.boosting_reading")
+_WHERE = tuple(f"gpuboost.estimators.{name}" for name in ("base", "template", "boosting_reading"))
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
