@@ -11,7 +11,7 @@ import sklearn.tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 import gpuboost
 from gpuboost import (
@@ -172,6 +172,23 @@ def test_the_path_tells_where_nodes_become_leaves() -> None:
     assert pruned(whole, 0.999 * path.ccp_alphas[-1]).node_count > 1
     root = pruning_path(pruned(whole, 1e9))
     assert root[0].tolist() == [0.0] and root[1] == pytest.approx(np.var(y))
+
+
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_wine])
+def test_every_alpha_of_the_path_gives_its_step(load: Any, criterion: str) -> None:
+    """Exactly, though sums of gains are rounded; the last one leaves the root."""
+    X, y = load(return_X_y=True)
+    model = DecisionTreeClassifier(criterion=criterion, **QUICK)
+    path = model.cost_complexity_pruning_path(X, y)
+    whole = model.fit(X, y)._ensemble.trees[0]
+    last = np.append(np.diff(path.ccp_alphas) > 0, True)  # of equal alphas
+    for alpha, impurity in zip(path.ccp_alphas[last], path.impurities[last], strict=True):
+        few = pruned(whole, alpha)
+        leaves = few.left == 0
+        left = (few.impurity * few.weight)[leaves].sum() / few.weight[0]
+        assert left == pytest.approx(impurity, rel=1e-9, abs=1e-12)
+    assert model.set_params(ccp_alpha=path.ccp_alphas[-1]).fit(X, y).tree_.node_count == 1
 
 
 def test_ensembles_prune_each_of_their_trees() -> None:

@@ -1,13 +1,14 @@
 """Minimal cost-complexity pruning of finished trees.
 
 A tree costs its impurity, weighted by the share of the rows in each leaf, and ``ccp_alpha`` for
-every leaf. Of the trees that pruning leaves, the smallest of least cost is kept. What matters of a
-split is how much it lowers the impurity (`Tree.gain`) and that it makes one leaf more, so from the
-leaves upwards a node is worth::
+every leaf. Of the trees that pruning leaves, the smallest of least cost is kept. With gain the fall
+of the impurity by all splits from a node downwards, the node is worth its splits up to ::
 
-    worth(leaf) = 0        worth(node) = max(0, gain(node) - ccp_alpha + worth(left) + worth(right))
+    alpha(node) = gain(node) / number of splits from the node downwards
 
-and becomes a leaf where that is 0. It is done on finished trees, the same for all backends.
+The weakest link, the node of the smallest alpha, becomes a leaf; that lowers the alphas above it;
+and so on, as long as the smallest is at most ``ccp_alpha``. It is done on finished trees, the same
+for all backends.
 
 References
 ----------
@@ -26,6 +27,8 @@ from gpuboost.engine.policy import EPSILON
 from gpuboost.engine.tree import levels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuboost.engine.tree import Tree
 
 
@@ -33,7 +36,10 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     """The smallest tree of least cost; the tree itself if ``ccp_alpha`` is 0."""
     if ccp_alpha == 0.0:
         return tree
-    return _kept(tree, _worth(tree, ccp_alpha) > 0.0)
+    links = _Links(tree, ccp_alpha)
+    for _ in links.weakest():
+        pass
+    return _kept(tree, np.array(links.n_splits) > 0)
 
 
 def cut_back(tree: Tree, least_decrease: float) -> Tree:
@@ -52,17 +58,6 @@ def _kept(tree: Tree, splits: np.ndarray) -> Tree:
         parents = np.flatnonzero(stays[nodes] & splits[nodes]) + nodes.start
         stays[tree.left[parents]] = stays[tree.left[parents] + 1] = True
     return _without(tree, stays, splits & stays)
-
-
-def _worth(tree: Tree, ccp_alpha: float) -> np.ndarray:
-    """What each node lowers the cost by, with all that is worth it below: float64 (m,)."""
-    worth = np.zeros(tree.node_count)
-    for nodes in reversed(levels(tree.left)):
-        inner = np.flatnonzero(tree.left[nodes]) + nodes.start
-        left = tree.left[inner]
-        below = worth[left] + worth[left + 1]
-        worth[inner] = np.maximum((tree.gain[inner] - ccp_alpha) + below, 0.0)
-    return worth
 
 
 def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
@@ -100,45 +95,66 @@ def pruning_path(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
     impurities : float64 (n_steps + 1,)
         Of all leaves together, each by its share of the weight.
     """
-    parent, gain, n_splits = _subtrees(tree)
     leaves = tree.left == 0
     impurity = float((tree.impurity[leaves] * tree.weight[leaves]).sum() / tree.weight[0])
     alphas, impurities = [0.0], [impurity]
-    queue = [(gain[node] / n_splits[node], node) for node in np.flatnonzero(~leaves).tolist()]
-    heapify(queue)
-    while queue:
-        alpha, node = heappop(queue)
-        if n_splits[node] == 0 or alpha != gain[node] / n_splits[node]:
-            continue  # it is below a leaf by now, or has changed since it was queued
+    for alpha, gain in _Links(tree, np.inf).weakest():
         alphas.append(max(alpha, alphas[-1]))
-        impurities.append(impurities[-1] + gain[node])
-        lost_gain, lost_splits, above = gain[node], n_splits[node], parent[node]
-        _empty(tree, node, n_splits)
-        while above >= 0:
-            gain[above], n_splits[above] = gain[above] - lost_gain, n_splits[above] - lost_splits
-            heappush(queue, (gain[above] / n_splits[above], above))
-            above = parent[above]
+        impurities.append(impurities[-1] + gain)
     return np.array(alphas), np.array(impurities)
 
 
-def _subtrees(tree: Tree) -> tuple[list[int], list[float], list[int]]:
-    """Parent of each node, -1 of the root; gains and number of the splits from there downwards."""
-    parent = np.full(tree.node_count, -1)
-    gain, n_splits = tree.gain.copy(), (tree.left > 0).astype(np.int64)
-    for nodes in reversed(levels(tree.left)):
-        inner = np.flatnonzero(tree.left[nodes]) + nodes.start
-        left = tree.left[inner]
-        parent[left] = parent[left + 1] = inner
-        gain[inner] += gain[left] + gain[left + 1]
-        n_splits[inner] += n_splits[left] + n_splits[left + 1]
-    return parent.tolist(), gain.tolist(), n_splits.tolist()
+class _Links:
+    """The nodes of a tree that still split, and what their splits are worth.
 
+    Attributes
+    ----------
+    gain : list of float
+        Of all splits from each node downwards.
+    n_splits : list of int
+        Their number.
+    """
 
-def _empty(tree: Tree, node: int, n_splits: list[int]) -> None:
-    """Take the splits of a node, and of all below it, away."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if n_splits[node]:
-            n_splits[node] = 0
-            waiting += [int(tree.left[node]), int(tree.left[node]) + 1]
+    def __init__(self, tree: Tree, most: float) -> None:
+        self._left, self._most = tree.left.tolist(), most
+        parent = np.full(tree.node_count, -1)
+        gain, n_splits = tree.gain.copy(), (tree.left > 0).astype(np.int64)
+        for nodes in reversed(levels(tree.left)):
+            inner = np.flatnonzero(tree.left[nodes]) + nodes.start
+            left = tree.left[inner]
+            parent[left] = parent[left + 1] = inner
+            gain[inner] += gain[left] + gain[left + 1]
+            n_splits[inner] += n_splits[left] + n_splits[left + 1]
+        self._parent = parent.tolist()
+        self.gain, self.n_splits = gain.tolist(), n_splits.tolist()
+
+    def weakest(self) -> Iterator[tuple[float, float]]:
+        """Make leaves of one node after the other: its alpha, of at most ``most``, and its gain."""
+        inner = (node for node, left in enumerate(self._left) if left)
+        queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._most]
+        heapify(queue)
+        while queue:
+            alpha, node = heappop(queue)
+            if self.n_splits[node] == 0 or alpha != self._alpha(node):
+                continue  # it is below a leaf by now, or has changed since it was queued
+            gain, n_splits, above = self.gain[node], self.n_splits[node], self._parent[node]
+            self._empty(node)
+            while above >= 0:
+                self.gain[above] -= gain
+                self.n_splits[above] -= n_splits
+                if self._alpha(above) <= self._most:
+                    heappush(queue, (self._alpha(above), above))
+                above = self._parent[above]
+            yield alpha, gain
+
+    def _alpha(self, node: int) -> float:
+        return self.gain[node] / self.n_splits[node]
+
+    def _empty(self, node: int) -> None:
+        """Take the splits of a node, and of all below it, away."""
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if self.n_splits[node]:
+                self.n_splits[node] = 0
+                waiting += [self._left[node], self._left[node] + 1]
