@@ -314,3 +314,9 @@ def test_held_out_deviance_is_not_worse_than_by_squared_error(
         differences.append(found[0] - found[1])
     mean, error = np.mean(differences), np.std(differences, ddof=1) / np.sqrt(len(differences))
     assert mean < (0.0 if wins else 2.0 * error)
+
+
+def test_targets_whose_sum_has_no_float64_are_refused() -> None:
+    y = np.full(300, 1e306)
+    with pytest.raises(ValueError, match="Scale the target down"):
+        DecisionTreeRegressor(criterion="poisson", device="numpy").fit(np.arange(300)[:, None], y)

@@ -102,6 +102,36 @@ def test_all_categories_may_be_rare():
     assert len(np.unique(model.predict(X[:, :1]))) == 1
 
 
+@pytest.mark.parametrize(("n", "n_levels"), [(60, 6), (100, 10), (150, 12), (300, 20)])
+def test_categories_of_small_tables_are_not_rare_by_default(n, n_levels):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, n_levels, (2 * n, 1)).astype(float)
+    y = rng.normal(size=n_levels)[X[:, 0].astype(int)] + 0.1 * rng.normal(size=2 * n)
+    model = regressor(min_samples_category="auto").fit(X[:n], y[:n])
+    assert model.score(X[n:], y[n:]) > 0.9
+
+
+def test_of_large_tables_twenty_rows_make_a_category():
+    n, rng = 4000, np.random.default_rng(0)
+    level = np.append(rng.integers(0, 9, n - 19), np.full(19, 9))
+    X, y = level[:, None].astype(float), np.where(level == 9, 100.0, 0.0) + rng.normal(size=n)
+    words = {"n_estimators": 5, "learning_rate": 0.5}
+    assert leaf_of(regressor(**words, min_samples_category="auto").fit(X, y), 9.0) < 70.0
+    X[0], y[0] = 9.0, 100.0
+    assert leaf_of(regressor(**words, min_samples_category="auto").fit(X, y), 9.0) > 90.0
+
+
+def test_rows_without_weight_are_no_rows():
+    """Not in the model, nor in the number of rows that a share is taken of."""
+    X, y = outlier(9)
+    more = np.concatenate([X, np.zeros((5 * N, 1))]), np.concatenate([y, np.zeros(5 * N)])
+    weights = np.repeat([1.0, 0.0], [N, 5 * N])
+    few = regressor(n_estimators=5, max_depth=4).fit(X, y)
+    many = regressor(n_estimators=5, max_depth=4).fit(*more, sample_weight=weights)
+    assert leaf_of(few, 9.0) == leaf_of(few, np.nan)
+    assert leaf_of(many, 9.0) == leaf_of(many, np.nan)
+
+
 @pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),

@@ -31,6 +31,7 @@ MEAN_BITS = 12  # of the mean weight, where real weights span a wide range
 CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # the most of a weight then; values have what is left
 SUM_BITS = 62  # no sum of a fit reaches 2**63
 EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
+MOST_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
 LEAST_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
 
 
@@ -201,6 +202,12 @@ def _sum_of_y_log_y(x: np.ndarray) -> np.ndarray:
 def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
     kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
+    largest = float(kept.max())
+    if largest * len(kept) > MOST_SUM:
+        raise ValueError(
+            f"the sum of y could be more than float64 can hold: its largest value is {largest:g}, "
+            f"of {len(kept)} rows. Scale the target down."
+        )
     return kept, np.zeros(y.shape[1])
 
 

@@ -55,7 +55,7 @@ class GradientBoosting(ManyTrees):
     min_weight_fraction_leaf: float = 0.0
     min_impurity_decrease: float = 0.0
     min_hessian_leaf: float = 0.0
-    min_samples_category: float = 20
+    min_samples_category: float | str = "auto"
     max_features: float | str | None = None
     max_features_per_level: float | str | None = None
     max_features_per_tree: float | str | None = None

@@ -182,7 +182,7 @@ class BoostingFit:
         estimator, n = self.estimator, len(self.data.y)
         least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
         limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
-        rare = options.category_fraction(estimator, self.data.mapper, self.sampler.n_draws)
+        rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree())
         return BoostTask(
             matrix=self.data.matrix,
             train=self.train,
@@ -196,6 +196,12 @@ class BoostingFit:
             features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
             n_threads=self.machine.n_threads,
         )
+
+    def _rows_of_tree(self) -> float:
+        """How many rows with weight a tree is expected to have."""
+        weights, sampler = self.train.weights, self.sampler
+        share = 1.0 if weights is None else int((weights > 0).sum()) / sampler.n_samples
+        return sampler.n_draws * share
 
     # ---- the rounds ----------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 CRITERIA = ("deprecated", "friedman_mse", "squared_error")
+# Rows of a category that is not rare: of 10,000 rows, 20 did better than 10 (ARCHITECTURE.md). All
+# levels of a small table could be rare by that, so there it is a share of the rows.
+CATEGORY_ROWS, CATEGORY_SHARE = 20, 0.01
 
 
 @dataclass(frozen=True)
@@ -60,21 +63,29 @@ def boosting_options(
     )
 
 
-def category_fraction(estimator: Any, mapper: BinMapper, n_rows: int) -> float:
+def category_fraction(estimator: Any, mapper: BinMapper, n_rows: float) -> float:
     """Share of a tree's hessian below which categories are rare; 0.0 where none are sorted.
 
     Parameters
     ----------
     mapper : BinMapper
-    n_rows : int
-        Of a tree.
+    n_rows : float
+        Rows of a tree that have weight.
     """
-    name, least = "min_samples_category", estimator.min_samples_category
-    if isinstance(least, Real) and not isinstance(least, (Integral, bool)):
-        share = fraction(name, least, zero=True, one=False)
-    else:
-        share = min(1.0, integer_at_least(name, least, 0) / n_rows)
+    least = estimator.min_samples_category
+    if isinstance(least, str) and least == "auto":
+        share = min(CATEGORY_SHARE, CATEGORY_ROWS / max(n_rows, 1.0))
+    elif isinstance(least, Integral) and not isinstance(least, bool) and int(least) >= 0:
+        share = min(1.0, int(least) / max(n_rows, 1.0))
         share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows
+    elif isinstance(least, Real) and not isinstance(least, Integral) and 0.0 <= float(least) < 1.0:
+        share = float(least)
+    else:
+        kind = ValueError if isinstance(least, Real) else TypeError
+        raise kind(
+            'min_samples_category must be "auto", an integer of at least 0, or a number in '
+            f"[0.0, 1.0), a share of the rows; got {least!r}"
+        )
     is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
     return share if is_sorted.any() else 0.0
 
