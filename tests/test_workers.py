@@ -155,3 +155,8 @@ def test_processes_that_compile_for_other_types_keep_their_own_code(
     first._save_data(*late[0])
     assert third.load(other) == "code of float64"
     assert third.load(one) in (None, "code of float32")
+
+
+def test_a_plain_run_is_one_that_is_spread(pytestconfig: pytest.Config) -> None:
+    options = pytestconfig.getini("addopts")
+    assert options[options.index("-m") + 1] == workers.SPREAD[0]
