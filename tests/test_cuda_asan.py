@@ -18,7 +18,6 @@ pytestmark = [
 ]
 
 GROW = """
-from gpuboost.data.bins import BinRule
 from gpuboost.backends.cuda import small
 from tests.shim_runtime import ShimRuntime
 from tests.test_cuda_levels import assert_equal_trees, small_problems
@@ -33,6 +32,7 @@ BIN_AND_PREDICT = """
 import numpy as np
 from gpuboost import RandomForestClassifier
 from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.data.bins import BinRule
 from tests.shim_runtime import ShimRuntime
 
 rng = np.random.default_rng(0)
