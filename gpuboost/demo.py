@@ -179,11 +179,11 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 
 
 def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
-    """Compile what the fits need, and say so; a few hundred rows and two trees do."""
+    """Compile what the fits need, and say so; two trees do, but of all rows: few go other ways."""
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
     started = time.perf_counter()
-    for job in small_jobs([load_table("iris", seed), *(t.head(500) for t in tables)]):
+    for job in small_jobs([load_table("iris", seed), *tables]):
         words = {"n_estimators": FEWEST_TREES} if job.is_ensemble else {}
         model = getattr(gpuboost, job.estimator)(device=backend, random_state=0, **words)
         model.fit(job.table.X_train, job.table.y_train).predict(job.table.X_test[:100])

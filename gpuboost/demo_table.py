@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,6 @@ class Table:
     y_train: np.ndarray
     y_test: np.ndarray
     is_classification: bool
-
-    def head(self, rows: int) -> Table:
-        """The same with fewer training rows."""
-        return replace(self, X_train=self.X_train[:rows], y_train=self.y_train[:rows])
 
 
 @dataclass(frozen=True)

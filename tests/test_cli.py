@@ -224,11 +224,11 @@ def test_different_models_are_an_error(monkeypatch):
         "gpuboost.backends.choice.available_backends",
         lambda: [("numpy", True, ""), ("cpu", True, "")],
     )
-    same, sentence = demo.one_model([t.head(200) for t in real], demo.DemoOptions())
+    same, sentence = demo.one_model(real, demo.DemoOptions())
     assert same and "numpy and cpu" in sentence
     counter = iter("ab")
     monkeypatch.setattr(
         gpuboost.RandomForestClassifier, "fingerprint", lambda self: next(counter) * 64
     )
-    same, sentence = demo.one_model([t.head(200) for t in real], demo.DemoOptions())
+    same, sentence = demo.one_model(real, demo.DemoOptions())
     assert not same and "DIFFERS" in sentence
