@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
+from gpuboost.engine.losses import make_loss
+from gpuboost.estimators.boosting_start import information_of_row
 from tests import cuda_shim
 
 N = 600
@@ -119,6 +121,42 @@ def test_of_large_tables_twenty_rows_make_a_category():
     assert leaf_of(regressor(**words, min_samples_category="auto").fit(X, y), 9.0) < 70.0
     X[0], y[0] = 9.0, 100.0
     assert leaf_of(regressor(**words, min_samples_category="auto").fit(X, y), 9.0) > 90.0
+
+
+def quiet_level(n_rows, n_counts, n):
+    """Counts of 1, and of more, in a tenth of the rows each, but none in the last of ten levels."""
+    row = np.arange(n)
+    level, count = np.where(row < n_rows, 9, row % 9), row % 10 + 1
+    y = np.where((level == 9) | (count > n_counts), 0, count)
+    return level[:, None].astype(float), y.astype(float)
+
+
+# Rows of a hessian of 5: 5 / (0.1 * 0.9), 5 / 0.1, and 5 / ((0.09 + 0.09 + 0.16) / 3 * 3 / 2).
+@pytest.mark.parametrize(
+    ("loss", "n_counts", "rows"), [("log_loss", 1, 56), ("poisson", 1, 51), ("log_loss", 2, 30)]
+)
+def test_a_category_is_rare_while_its_rows_tell_little(loss, n_counts, rows):
+    """As long as it has a hessian below 5 where boosting starts."""
+    kind = GradientBoostingClassifier if loss == "log_loss" else GradientBoostingRegressor
+    words = {"loss": loss, "n_estimators": 1, "categorical_features": [0], "device": "numpy"}
+    for n_rows, is_rare in ((rows - 2, True), (rows + 3, False)):
+        model = kind(**words).fit(*quiet_level(n_rows, n_counts, 6000))
+        answer = model.predict if loss == "poisson" else model.predict_proba
+        found = answer(np.array([[9.0], [np.nan]]))
+        assert np.array_equal(found[0], found[1]) == is_rare
+
+
+def test_what_a_row_tells_is_its_mean_hessian_with_offsets_and_weights():
+    beside = np.log(np.random.default_rng(0).uniform(0.2, 1.0, (50, 1)))
+    constant, weights = np.array([-2.0]), np.arange(50.0)
+    poisson = make_loss("poisson")
+    expected = np.average(np.exp(beside[:, 0] - 2.0), weights=weights)
+    found = information_of_row(poisson, constant, beside, weights)
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert information_of_row(poisson, constant, beside, 4.0 * weights) == found
+    assert information_of_row(poisson, constant, None, weights) == pytest.approx(np.exp(-2.0))
+    for name in ("squared_error", "gamma", "tweedie", "huber"):
+        assert information_of_row(make_loss(name), constant, beside, weights) == 1.0
 
 
 def test_rows_without_weight_are_no_rows():

@@ -17,7 +17,7 @@ from gpuboost.engine.rounds import BoostTask, RowSet
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators import boosting_options as options
 from gpuboost.estimators.boosting_model import BoostedRounds
-from gpuboost.estimators.boosting_start import baseline, starting_at
+from gpuboost.estimators.boosting_start import baseline, information_of_row, starting_at
 from gpuboost.estimators.boosting_stopping import (
     EarlyStopping,
     Followed,
@@ -182,7 +182,8 @@ class BoostingFit:
         estimator, n = self.estimator, len(self.data.y)
         least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
         limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
-        rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree())
+        told = information_of_row(self.loss, self.constant, self.data.beside, self.weights)
+        rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree(), told)
         return BoostTask(
             matrix=self.data.matrix,
             train=self.train,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# Rows of a category that is not rare: of 10,000 rows, 20 did better than 10 (ARCHITECTURE.md). All
-# levels of a small table could be rare by that, so there it is a share of the rows.
-CATEGORY_ROWS, CATEGORY_SHARE = 20, 0.01
+# Rows of a category that is not rare, and their hessians where these are information: figures are
+# in ARCHITECTURE.md. All levels of a small table could be rare by that: a share of its rows does.
+CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def boosting_options(
     )
 
 
-def category_fraction(estimator: Any, mapper: BinMapper, n_rows: float) -> float:
+def category_fraction(
+    estimator: Any, mapper: BinMapper, n_rows: float, information: float
+) -> float:
     """Share of a tree's hessian below which categories are rare; 0.0 where none are sorted.
 
     Parameters
@@ -71,10 +73,13 @@ def category_fraction(estimator: Any, mapper: BinMapper, n_rows: float) -> float
     mapper : BinMapper
     n_rows : float
         Rows of a tree that have weight.
+    information : float
+        Hessian of a row where boosting starts (`boosting_start.information_of_row`).
     """
     least = estimator.min_samples_category
     if isinstance(least, str) and least == "auto":
-        share = min(CATEGORY_SHARE, CATEGORY_ROWS / max(n_rows, 1.0))
+        rows = max(CATEGORY_ROWS, CATEGORY_HESSIAN / max(information, CATEGORY_HESSIAN * 1e-9))
+        share = min(CATEGORY_SHARE, rows / max(n_rows, 1.0))
     elif isinstance(least, Integral) and not isinstance(least, bool) and int(least) >= 0:
         share = min(1.0, int(least) / max(n_rows, 1.0))
         share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows

@@ -49,6 +49,25 @@ def baseline(
     return found
 
 
+def information_of_row(
+    loss: Loss, constant: np.ndarray, beside: np.ndarray | None, weights: np.ndarray | None
+) -> float:
+    """Mean hessian of a row where boosting starts, of all columns; 1.0 where hessians tell nothing.
+
+    Weights count beside each other: rows of twice the weight are no more rows.
+    """
+    if not loss.hessian_is_information:
+        return 1.0
+    if beside is None:  # the same for all rows
+        raw, weights = constant[None, :], None
+    else:
+        raw = beside + constant
+    rows = Predicted(np.zeros(len(raw), dtype=np.int32), raw)
+    hessian = loss.gradients(rows, loss.round_parameter(rows))[1]
+    columns = weighted_mean(hessian, weights)
+    return sum(float(each) for each in columns) / len(columns)
+
+
 def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Any:
     """A clone of the ``init`` estimator, fitted; None for 'zero'."""
     if isinstance(given, str):

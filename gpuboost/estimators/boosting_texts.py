@@ -22,8 +22,10 @@ OF_BOTH = {
         "int, float or 'auto'",
         "Categories with fewer rows in a node go where missing values go: none is split off\n"
         "alone. Rows are counted by their hessians, the tree's mean being one row; a float is a\n"
-        "share of all rows. Only of features with more than 4 levels. 'auto': 20 rows, and of\n"
-        "fewer than 2000 rows one in a hundred; 0: no category is too rare.\n"
+        "share of all rows. Only of features with more than 4 levels. 'auto': 20 rows, or with\n"
+        "log loss and poisson as many as have a hessian of 5 before the first round, if that is\n"
+        "more: 105 where one row in 20 is positive; at most one row in a hundred. 0: no category\n"
+        "is too rare.\n"
         "HistGradientBoosting and LightGBM (``cat_smooth``) ask for 10 and smooth beside that.",
     ),
     "max_features_per_level": (

@@ -33,6 +33,9 @@ refits_leaves : bool
     It is an `OrderStatisticLoss`: leaves take its `leaf_values` of the residuals in place of
     Newton's -G / (H + lambda), ``refit_level`` (columns,) being the quantile. Huber adds a step.
 is_classifier : bool
+hessian_is_information : bool
+    Hessians of weight 1 are Fisher's information, whatever the units of the target: 1 over that of
+    some rows is the variance of their best raw prediction. They then do not depend on the target.
 sums_outputs : bool
     One tree may hold all columns in a leaf (outputs of one regression, classes).
 """

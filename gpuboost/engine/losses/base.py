@@ -72,6 +72,7 @@ class Loss:
     constant_hessian: ClassVar[bool] = False
     refits_leaves: ClassVar[bool] = False
     is_classifier: ClassVar[bool] = False
+    hessian_is_information: ClassVar[bool] = False
     sums_outputs: ClassVar[bool] = False
 
     def check_target(self, y: np.ndarray) -> None:

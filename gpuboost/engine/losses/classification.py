@@ -22,6 +22,7 @@ class LogLoss(Loss):
     functions: ClassVar[Functions] = Functions(gradients.log_loss, gradients.log_loss_loss)
     link: ClassVar[Link] = LOGIT
     is_classifier: ClassVar[bool] = True
+    hessian_is_information: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class MulticlassLogLoss(Loss):
     functions: ClassVar[Functions] = Functions(gradients.softmax, gradients.softmax_loss)
     link: ClassVar[Link] = SOFTMAX
     is_classifier: ClassVar[bool] = True
+    hessian_is_information: ClassVar[bool] = True
     sums_outputs: ClassVar[bool] = True
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:

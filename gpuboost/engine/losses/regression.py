@@ -166,6 +166,7 @@ class Poisson(_Positive):
     name: ClassVar[str] = "poisson"
     formula: ClassVar[int] = gradients.POISSON
     functions: ClassVar[Functions] = Functions(gradients.poisson, gradients.poisson_loss)
+    hessian_is_information: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
