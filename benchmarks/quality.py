@@ -209,12 +209,15 @@ def table_names(
     return chosen
 
 
-def read_table(name: str, folder: Path | None, max_train: int) -> Table:
-    """A table; of a big one so many random rows that every split has enough of them."""
+def read_table(name: str, folder: Path | None, max_train: int, seed: int = 0) -> Table:
+    """A table; of a big one so many random rows that every split has enough of them.
+
+    ``seed`` draws synthetic ones.
+    """
     if name in BUNDLED:
         return bundled(name)
     if name in MAKERS:
-        return MAKERS[name](2 * max_train, SYNTHETIC_FEATURES, 0)
+        return MAKERS[name](2 * max_train, SYNTHETIC_FEATURES, seed)
     if folder is None:
         raise LookupError(f"{name} needs --data, a folder of Parquet tables")
     return load(source(name), folder, max_rows=3 * max_train)

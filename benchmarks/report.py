@@ -193,9 +193,10 @@ def _boosting_quality_table(content: Content) -> str:
     first = [next(m for m in _FIRST_METRICS if m in record["metrics"]) for record in records]
     own = [record["metrics"][metric] for record, metric in zip(records, first, strict=True)]
     peers = [p for p in PEER_NAMES if any(p in found["differences"] for found in own)]
+    rounds = max(record["rounds"] for record in records)
     rows = [
         [
-            f"{record['table']}{' (native categories)' if record['categories'] else ''}",
+            _table_of_boosting(record, rounds),
             f"{record['train_rows']} x {record['features']}",
             metric,
             _number(found["scores"].get(OURS), 4),
@@ -204,7 +205,6 @@ def _boosting_quality_table(content: Content) -> str:
         for record, metric, found in zip(records, first, own, strict=True)
     ]
     seeds = " or ".join(map(str, sorted({record["seeds"] for record in records})))
-    rounds = " or ".join(map(str, sorted({record["rounds"] for record in records})))
     note = (
         f"Test scores after {rounds} rounds at equal settings, means over {seeds} random splits; "
         f"in brackets what gpuboost has more, paired.\n{_misses(content)}"
@@ -212,6 +212,13 @@ def _boosting_quality_table(content: Content) -> str:
     header = ["table", "training rows", "score", OURS, *peers]
     summary = f"<summary>{len(rows)} tables, gradient boosting beside its peers</summary>"
     return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
+
+
+def _table_of_boosting(record: Content, usual_rounds: int) -> str:
+    """Name of a table, and what is not as with most others."""
+    remarks = ["native categories"] if record["categories"] else []
+    remarks += [f"{record['rounds']} rounds"] if record["rounds"] != usual_rounds else []
+    return record["table"] + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def _difference(found: Content, peer: str) -> str:

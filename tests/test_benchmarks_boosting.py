@@ -317,6 +317,29 @@ def test_a_peer_that_fails_is_left_out_of_a_table(monkeypatch):
     assert record["missed"][0].startswith(f"not compared with {HIST}")
 
 
+def test_splits_of_a_synthetic_table_are_of_tables_of_their_own():
+    def comparison(name):
+        return boosting_quality.Comparison(name, (HIST,), 2, 1, 3, 2, 50, "numpy")
+
+    table = tables.continuous(100, 20, 0)
+    found = [boosting_quality.drawn(comparison("continuous"), table, seed) for seed in (0, 1)]
+    assert np.array_equal(found[0].X, table.X)
+    assert len(found[1].X) == 100 and not np.isin(found[1].X, table.X).any()
+    assert boosting_quality.drawn(comparison("wine"), table, 1) is table
+
+
+def test_tables_of_fewer_rounds_say_so():
+    metrics = {"R2": {"scores": {OURS: 0.5}, "differences": {}}}
+    record = {"train_rows": 10, "features": 2, "seeds": 4, "metrics": metrics}
+    records = [
+        {**record, "table": "a", "rounds": 20, "categories": True},
+        {**record, "table": "b", "rounds": 100, "categories": False},
+    ]
+    text = report._boosting_quality_table({"records": records})
+    assert "| a (native categories, 20 rounds) |" in text
+    assert "| b |" in text and "after 100 rounds" in text
+
+
 def test_quality_uses_categories_and_offsets():
     pd = pytest.importorskip("pandas")
     table = counts(800)
