@@ -146,6 +146,15 @@ def test_a_category_is_rare_while_its_rows_tell_little(loss, n_counts, rows):
         assert np.array_equal(found[0], found[1]) == is_rare
 
 
+def test_what_rows_tell_is_what_they_do_beside_their_offsets():
+    words = {"loss": "poisson", "n_estimators": 1, "categorical_features": [0]}
+    for n_rows, is_rare in ((49, True), (54, False)):
+        X, y = quiet_level(n_rows, 1, 6000)
+        model = GradientBoostingRegressor(**words, device="numpy")
+        found = model.fit(X, y, offset=np.full(6000, 2.0)).predict([[9.0], [np.nan]])
+        assert (found[0] == found[1]) == is_rare
+
+
 def test_what_a_row_tells_is_its_mean_hessian_with_offsets_and_weights():
     beside = np.log(np.random.default_rng(0).uniform(0.2, 1.0, (50, 1)))
     constant, weights = np.array([-2.0]), np.arange(50.0)
