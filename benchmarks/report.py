@@ -204,9 +204,10 @@ def _boosting_quality_table(content: Content) -> str:
         ]
         for record, metric, found in zip(records, first, own, strict=True)
     ]
-    seeds = " or ".join(map(str, sorted({record["seeds"] for record in records})))
+    seeds = [record["seeds"] for record in records]
     note = (
-        f"Test scores after {rounds} rounds at equal settings, means over {seeds} random splits; "
+        f"Test scores after {rounds} rounds at equal settings, means over {min(seeds)} to "
+        f"{max(seeds)} random splits, of synthetic tables a table each; "
         f"in brackets what gpuboost has more, paired.\n{_misses(content)}"
     )
     header = ["table", "training rows", "score", OURS, *peers]
