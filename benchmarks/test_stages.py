@@ -16,8 +16,8 @@ import pytest
 from benchmarks.stage_work import N_FEATURES, N_ROWS, N_THREADS, SIZE, backend, has_numba, note
 from benchmarks.tables import binary
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
-from gpuboost.backends.numpy.groups import dense_groups, dense_histogram
+from gpuboost.backends.numpy.groups import dense_histogram
+from gpuboost.backends.numpy.histogram_search import HistogramSearch
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
 from gpuboost.engine.ensemble import Ensemble
@@ -73,28 +73,23 @@ class Level:
         """Node of each row."""
         return np.repeat(np.arange(len(self.frontier)), self.frontier.count)
 
-    def histograms(self) -> list[np.ndarray]:
-        """Of every feature, from the rows: (nodes, width, 2 + K)."""
+    def histograms(self) -> np.ndarray:
+        """Of every feature, from the rows: (nodes, planes, F, width)."""
         matrix = self.ops.task.matrix
         shape = (len(self.frontier), matrix.width, self.frontier.gradient.shape[1])
         base = self.node_of_row * matrix.width
-        return [
+        planes = [
             dense_histogram(self.rows, base + codes[self.rows.row], shape, counted=False)
             for codes in matrix.codes
         ]
+        return np.stack(planes, axis=2).swapaxes(0, 1)
 
-    def best_splits(self, histograms: list[np.ndarray]) -> Splits:
+    def best_splits(self, histograms: np.ndarray) -> Splits:
         """Of every node, over all features."""
         task, frontier = self.ops.task, self.frontier
-        nodes = np.arange(len(frontier))
-        least = (smallest_hessian(np, 0.0, frontier.hessian[:1], least) for least in (1, 0))
-        splitter = FeatureSplitter(task, *least)
-        best = Splits.none(len(nodes), frontier.gradient.shape[1], 0)
-        for f, histogram in enumerate(histograms):
-            rank = feature_rank(frontier.key, np.array([f], dtype=np.uint64))
-            asked = NodeFeature(frontier, np.full(len(nodes), f, dtype=np.int64), rank)
-            best.keep_better(nodes, splitter.split(asked, dense_groups(histogram, nodes))[0])
-        return best
+        search = HistogramSearch(task, smallest_hessian(np, 0.0, frontier.hessian[:1]))
+        features = np.arange(task.matrix.n_features, dtype=np.uint64)
+        return search.best(histograms, frontier, feature_rank(frontier.key[:, None], features))
 
 
 @cache
@@ -166,7 +161,7 @@ def test_histogram_numpy(benchmark, depth):
     found = level(depth)
     note(benchmark, "histogram", level_size(depth), "numpy")
     histograms = benchmark(found.histograms)
-    assert all(h[..., 0].sum() == found.frontier.hessian.sum() for h in histograms)
+    assert (histograms[:, 0].sum(axis=(0, 2)) == found.frontier.hessian.sum()).all()
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
@@ -69,7 +70,16 @@ def test_numpy_does_not_depend_on_trees_per_batch(rows_per_batch: int, problem: 
     problem = replace(problem, n_trees=5)
     with pytest.MonkeyPatch.context() as patch:
         _, fingerprint = grow(problem, NumpyBackend())
-        patch.setattr("gpuboost.backends.numpy.ROWS_PER_BATCH", rows_per_batch)
+        patch.setattr("gpuboost.backends.numpy.batches.ROWS_PER_BATCH", rows_per_batch)
+        assert grow(problem, NumpyBackend())[1] == fingerprint
+
+
+@settings(PROPERTY, max_examples=60)
+@given(problem=st.one_of(problems(), boosting_problems()))
+def test_numpy_does_not_depend_on_histograms_scanned_together(problem: Problem) -> None:
+    _, fingerprint = grow(problem, NumpyBackend())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpuboost.backends.numpy.histogram_search.CELLS_PER_BLOCK", 1)
         assert grow(problem, NumpyBackend())[1] == fingerprint
 
 

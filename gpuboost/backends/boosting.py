@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.coded import code_blocks, on_codes
 from gpuboost.engine import order_statistics, randomness
 from gpuboost.engine.boosting import (
     Gradients,
@@ -21,6 +20,7 @@ from gpuboost.engine.boosting import (
     quantised,
     with_leaf_values,
 )
+from gpuboost.engine.descent import leaves_of_codes
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
 from gpuboost.engine.sampling import ALL_ROWS, whole_weights
@@ -129,6 +129,10 @@ class HostBooster:
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round together, as one frontier."""
+        return [grown for _, grown in self.backend.grow(self.grow_task(number, made, scale))]
+
+    def grow_task(self, number: int, made: Gradients, scale: Scale) -> GrowTask:
+        """What is to be grown in a round."""
         task, n_trees = self.task, self.task.trees_per_round
         first, width = number * n_trees, 1 if n_trees > 1 else task.loss.columns
 
@@ -137,7 +141,7 @@ class HostBooster:
             column = tree - first
             return self.quantised(made, scale, slice(column, column + width), key)
 
-        asked = GrowTask(
+        return GrowTask(
             task.matrix,
             scale.target(width),
             scale.options(task.options, task.min_hessian),
@@ -148,7 +152,6 @@ class HostBooster:
             n_threads=task.n_threads,
             memory_budget=task.memory_budget,
         )
-        return [grown for _, grown in self.backend.grow(asked)]
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree in integers."""
@@ -159,11 +162,9 @@ class HostBooster:
 
         ``column`` is that of the tree in this round if the rows are those of training.
         """
-        ensemble, n_threads = Ensemble.of_one(tree), self.task.n_threads
         if isinstance(data, np.ndarray):
-            return self.backend.apply(ensemble, data, n_threads)[:, 0]
-        coded, blocks = on_codes(ensemble), (block for _, block in code_blocks(data))
-        return np.concatenate([self.backend.apply(coded, b, n_threads)[:, 0] for b in blocks])
+            return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
+        return leaves_of_codes(tree, data.codes, data.missing_code)
 
     def leaf_values(
         self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int

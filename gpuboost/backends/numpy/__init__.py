@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.host import HostBackend
 from gpuboost.backends.numpy import predict as prediction
+from gpuboost.backends.numpy.batches import in_batches
+from gpuboost.backends.numpy.booster import NumpyBooster
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.data.binning import bin_columns
 from gpuboost.engine.level_loop import grow_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy as np
 
+    from gpuboost.backends.protocol import Booster
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree, GrowTask
-
-ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
 
 
 class NumpyBackend(HostBackend):
@@ -33,21 +35,13 @@ class NumpyBackend(HostBackend):
         return bin_columns(X, mapper, n_threads)
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task`` in batches, one batch per thread at a time."""
-        size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)
-        size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
-        batches = [task.trees[i : i + size] for i in range(0, len(task.trees), size)]
+        """Grow the trees of ``task`` in batches."""
+        grown = in_batches(task, lambda trees: grow_levels(NumpyLevelOps(task), task, trees))
+        yield from zip(task.trees, chain.from_iterable(grown), strict=True)
 
-        def grow_batch(trees: Sequence[int]) -> list[GrownTree]:
-            return grow_levels(NumpyLevelOps(task), task, trees)
-
-        if task.n_threads == 1 or len(batches) == 1:
-            for trees in batches:
-                yield from zip(trees, grow_batch(trees), strict=True)
-            return
-        with ThreadPoolExecutor(task.n_threads) as pool:
-            for trees, grown in zip(batches, pool.map(grow_batch, batches), strict=True):
-                yield from zip(trees, grown, strict=True)
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+        return NumpyBooster(self, task)
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees of the value of each row's leaf."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine import scores
+from gpuboost.backends.numpy.scorer import Sums
 
 if TYPE_CHECKING:
     from gpuboost.backends.numpy.groups import Groups
-    from gpuboost.engine.frontier import Frontier
-    from gpuboost.engine.spec import TreeOptions
+    from gpuboost.backends.numpy.scorer import NodeLimits, Scorer
 
 
 @dataclass(frozen=True)
@@ -74,23 +73,29 @@ class Best:
     missing_left: np.ndarray
 
 
-def best_candidates(found: Candidates, missing: Missing, scorer: Scorer) -> Best:
-    """Evaluate every candidate with missing values right, then left, and take the best."""
+def best_candidates(
+    found: Candidates, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
+) -> Best:
+    """Evaluate every candidate with missing values right, then left, and take the best.
+
+    ``limits`` and ``sign`` (see `Scorer.gains`) are those of the nodes.
+    """
     node = found.node
-    with_missing = missing.hessian[node] > 0
-    right = scorer.gains(node, found.hessian, found.count, found.gradient)
-    left = np.full(len(node), -1.0)
-    values_right = scorer.frontier.hessian[node] - found.hessian > missing.hessian[node]
+
+    def gains(at: np.ndarray, left: Sums) -> np.ndarray:
+        return scorer.gains(left, limits.at(at), None if sign is None else sign[at])
+
+    right = gains(node, Sums(found.hessian, found.count, list(found.gradient.T)))
     right[~missing.may_right[node]] = -1.0
+    left = np.full(len(node), -1.0)
+    with_missing = missing.hessian[node] > 0
+    values_right = limits.hessian[node] - found.hessian > missing.hessian[node]
     at = np.flatnonzero(with_missing & missing.may_left[node] & values_right)
     if len(at):
         of = node[at]
-        left[at] = scorer.gains(
-            of,
-            found.hessian[at] + missing.hessian[of],
-            found.count[at] + missing.count[of],
-            found.gradient[at] + missing.gradient[of],
-        )
+        hessian, count = found.hessian[at] + missing.hessian[of], found.count[at]
+        gradient = found.gradient[at] + missing.gradient[of]
+        left[at] = gains(of, Sums(hessian, count + missing.count[of], list(gradient.T)))
     gain = np.maximum(right, left)
     first = np.flatnonzero(np.concatenate([[True], node[1:] != node[:-1]]))
     best = np.maximum.reduceat(gain, first)
@@ -99,99 +104,3 @@ def best_candidates(found: Candidates, missing: Missing, scorer: Scorer) -> Best
     nodes = node[first]
     at = hits[np.searchsorted(node[hits], nodes)]
     return Best(nodes, at, best, left[at] > right[at])
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """Gains of splits of a frontier, one feature for each node, under the options of a fit.
-
-    Attributes
-    ----------
-    frontier : Frontier
-    sign : int64 (m,)
-        Direction in which values may change with each node's feature, 0 for both.
-    options : TreeOptions
-    min_hessian : int64 (trees,)
-    two_classes : bool
-    """
-
-    frontier: Frontier
-    sign: np.ndarray
-    options: TreeOptions
-    min_hessian: np.ndarray
-    two_classes: bool
-
-    def gains(
-        self, node: np.ndarray, hessian: np.ndarray, count: np.ndarray, gradient: np.ndarray
-    ) -> np.ndarray:
-        """Gain of each split of the given nodes by its left sums; -1 where it is not valid."""
-        totals = self.frontier.take(node)
-        least = self.min_hessian[totals.tree]
-        valid = (hessian >= least) & (totals.hessian - hessian >= least)
-        smallest = self.options.min_samples_leaf
-        if smallest > 1:
-            valid &= (count >= smallest) & (totals.count - count >= smallest)
-        hl, h = hessian.astype(np.float64), totals.hessian.astype(np.float64)
-        hl = np.where(valid, hl, 1.0)  # finite numbers for splits that are none
-        h = np.where(valid, h, 2.0)
-        channels = range(gradient.shape[1])
-        pairs = [
-            (gradient[:, k].astype(np.float64), totals.gradient[:, k].astype(np.float64))
-            for k in channels
-        ]
-        if self.options.score == scores.NEWTON:
-            gain, ordered = self._newton(pairs, hl, h, node)
-            valid &= ordered & (gain >= 0.0)
-            return np.where(valid, gain, -1.0)
-        return np.where(valid, self._score(pairs, hl, h), -1.0)
-
-    def _newton(
-        self,
-        pairs: list[tuple[np.ndarray, np.ndarray]],
-        hl: np.ndarray,
-        h: np.ndarray,
-        node: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Gains, and whether the values of the sides stand in the feature's monotonic order."""
-        l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
-        lower, upper = self.frontier.lower[node], self.frontier.upper[node]
-        sign = self.sign[node]
-        sides = np.zeros((3, len(hl)))
-        ordered = np.ones(len(hl), dtype=bool)
-        for gl, g in pairs:
-            values = []
-            for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
-                value = scores.newton_value(own_g, own_h, l1, l2)
-                value = scores.bounded(value, lower, upper)
-                sides[side] = sides[side] + scores.newton_term(own_g, own_h, value, l1, l2)
-                values.append(value)
-            ordered &= sign * values[0] <= sign * values[1]
-        return scores.newton_gain(*sides), ordered
-
-    def _score(
-        self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
-    ) -> np.ndarray:
-        if self.options.score == scores.SQUARES:
-            terms = np.zeros(len(hl))
-            for gl, g in pairs:
-                terms = terms + scores.squares_term(gl, g, hl, h)
-            return scores.squares_gain(terms, hl, h - hl)
-        if self.options.score == scores.POISSON:
-            terms = np.zeros(len(hl))
-            for gl, g in pairs:
-                terms = terms + scores.poisson_term(gl, g, hl, h)
-            return scores.poisson_gain(terms)
-        if self.two_classes:
-            gl, g = pairs[0]
-            pairs = [(hl - gl, h - g), (gl, g)]
-        left, right, node = np.zeros(len(hl)), np.zeros(len(hl)), np.zeros(len(hl))
-        if self.options.score == scores.MISCLASSIFICATION:
-            for gl, g in pairs:
-                left, right = np.maximum(left, gl), np.maximum(right, g - gl)
-                node = np.maximum(node, g)
-            return scores.misclassification_gain(left, right, node)
-        for gl, g in pairs:
-            left = left + scores.entropy_term(gl)
-            right = right + scores.entropy_term(g - gl)
-            node = node + scores.entropy_term(g)
-        return scores.entropy_gain(left, right, scores.entropy_node(node, h), hl, h - hl)

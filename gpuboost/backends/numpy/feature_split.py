@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, Scorer, best_candidates
+from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
 from gpuboost.backends.numpy.groups import Groups
+from gpuboost.backends.numpy.scorer import NodeLimits, Scorer
 from gpuboost.engine import randomness
 from gpuboost.engine.frontier import Frontier, Splits
 from gpuboost.engine.spec import (
@@ -48,6 +49,7 @@ class FeatureSplitter:
         self.mapper = task.matrix.mapper
         self.min_hessian = min_hessian
         self.least_category = least_category  # hessian of a category that is not rare, by tree
+        self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
     def split(self, asked: NodeFeature, groups: Groups) -> tuple[Splits, np.ndarray]:
@@ -87,14 +89,10 @@ class FeatureSplitter:
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
-        target, options = self.task.target, self.task.options
-        two_classes = target.classes is not None and target.n_channels == 1
-        directions = options.regularisation.monotonic
-        sign = np.zeros(len(asked.feature), np.int64)
-        if directions is not None:
-            sign = np.array(directions)[asked.feature]
-        scorer = Scorer(asked.frontier, sign, options, self.min_hessian, two_classes)
-        return best_candidates(found, missing, scorer)
+        directions = self.task.options.regularisation.monotonic
+        sign = None if directions is None else np.array(directions)[asked.feature]
+        limits = NodeLimits.of(asked.frontier, self.min_hessian)
+        return best_candidates(found, missing, self._scorer, limits, sign)
 
     def _numeric(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits

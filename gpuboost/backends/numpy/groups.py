@@ -58,39 +58,44 @@ def group_rows(
     key = node * width + code
     per_class = n_channels if rows.gradient is None else 1
     if n_nodes * width * per_class <= DENSE_CELLS_PER_ROW * len(key):
-        return dense_groups(dense_histogram(rows, key, shape, counted), np.arange(n_nodes))
+        return dense_groups(dense_histogram(rows, key, shape, counted), counted)
     return _sorted_groups(rows, key, shape, counted)
 
 
 def dense_histogram(
     rows: RowBlock, key: np.ndarray, shape: tuple[int, int, int], counted: bool
 ) -> np.ndarray:
-    """Histogram int64 (nodes, width, 2 + K): hessian, count, gradients; ``key`` = node, code."""
+    """Histogram int64 (P, nodes, width); ``key`` = node * width + code.
+
+    The planes are hessian, K gradients and, if ``counted``, counts.
+    """
     n_nodes, width, n_channels = shape
     cells = n_nodes * width
-    planes = np.zeros((2 + n_channels, cells), dtype=np.int64)
+    planes = np.zeros((1 + n_channels + counted, cells), dtype=np.int64)
     if rows.gradient is None:
         by_class = np.zeros(cells * n_channels, dtype=np.int64)
         np.add.at(by_class, key * n_channels + rows.label, rows.hessian)
-        planes[2:] = by_class.reshape(cells, n_channels).T
-        planes[0] = planes[2:].sum(axis=0)
+        planes[1 : 1 + n_channels] = by_class.reshape(cells, n_channels).T
+        planes[0] = planes[1 : 1 + n_channels].sum(axis=0)
     else:
         np.add.at(planes[0], key, rows.hessian)
         for k in range(n_channels):
-            np.add.at(planes[2 + k], key, rows.gradient[:, k])
+            np.add.at(planes[1 + k], key, rows.gradient[:, k])
     if counted:
-        planes[1] = np.bincount(key, minlength=cells)
-    return planes.T.reshape(n_nodes, width, 2 + n_channels)
+        planes[-1] = np.bincount(key, minlength=cells)
+    return planes.reshape(-1, n_nodes, width)
 
 
-def dense_groups(histogram: np.ndarray, nodes: np.ndarray) -> Groups:
-    """The cells of a histogram (len(nodes), width, 2 + K) that hold rows."""
-    width = histogram.shape[1]
-    cells = histogram.reshape(-1, histogram.shape[2])
-    used = np.flatnonzero((cells[:, 0] != 0) | (cells[:, 1] != 0))
-    local = used // width
-    found = cells[used]
-    return Groups(nodes[local], used - local * width, found[:, 0], found[:, 1], found[:, 2:])
+def dense_groups(histogram: np.ndarray, counted: bool) -> Groups:
+    """The cells of a histogram (P, nodes, width) that hold rows."""
+    n_planes, _, width = histogram.shape
+    planes = histogram.reshape(n_planes, -1)
+    holds = planes[0] != 0
+    used = np.flatnonzero(holds | (planes[-1] != 0) if counted else holds)
+    node, found = used // width, planes[:, used]
+    count = found[-1] if counted else np.zeros_like(used)
+    gradient = found[1:-1] if counted else found[1:]
+    return Groups(node, used - node * width, found[0], count, gradient.T)
 
 
 def _sorted_groups(

@@ -31,7 +31,7 @@ class SiblingHistograms:
     def of_level(
         self, frontier: Frontier, open_nodes: np.ndarray, build: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Histograms of the open nodes, int64 (len(open_nodes), F, width, 2 + K); they are kept.
+        """Histograms of the open nodes, int64 (len(open_nodes), P, F, width); they are kept.
 
         ``build`` makes those of given nodes (ascending) from their rows.
         """
@@ -45,10 +45,9 @@ class SiblingHistograms:
         histogram = np.empty((len(open_nodes), *built.shape[1:]), dtype=np.int64)
         direct = place[nodes] >= 0
         histogram[place[nodes[direct]]] = built[direct]
-        if len(larger):
-            difference = self._histograms[parent]
-            difference -= built[np.searchsorted(nodes, smaller)]
-            histogram[place[larger]] = difference
+        small = np.searchsorted(nodes, smaller)
+        for to, above, own in zip(place[larger], parent, small, strict=True):
+            np.subtract(self._histograms[above], built[own], out=histogram[to])
         self._histograms, self._place = histogram, place
         return histogram
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuboost.backends.numpy.feature_split import FeatureSplitter, NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups, dense_histogram, group_rows
+from gpuboost.backends.numpy.histogram_search import UNUSED, HistogramSearch
 from gpuboost.backends.numpy.histograms import SiblingHistograms
 from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Temporaries of one pass at their peak: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
-_UNUSED = np.uint64(2**64 - 1)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
@@ -36,6 +36,7 @@ class NumpyLevelOps(RowOps):
         """Rows and root nodes of a batch of trees."""
         rows, frontier = super().roots(trees)
         self._splitter = FeatureSplitter(self.task, self._min_hessian, self._least_category)
+        self._search = HistogramSearch(self.task, self._min_hessian)
         self._of_tree = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
         for position, tree in enumerate(trees):
             self._of_tree[position, self.task.tree_features(tree)] = True
@@ -57,7 +58,7 @@ class NumpyLevelOps(RowOps):
         if options.level_features < len(features):
             key = randomness.level_key(self._root_keys, np.array([depth], np.uint64))
             rank = randomness.feature_rank(key[:, None], features)
-            rank = np.where(of_tree, rank, _UNUSED)
+            rank = np.where(of_tree, rank, UNUSED)
             last = np.sort(rank, axis=1)[:, options.level_features - 1]
             of_tree = of_tree & (rank <= last[:, None])
         allowed = of_tree[frontier.tree]
@@ -95,7 +96,7 @@ class NumpyLevelOps(RowOps):
         waiting = np.ones(len(nodes), dtype=bool)
         for slot in range(ranks.shape[1]):
             at = np.arange(len(nodes)) if slot < self._n_slots else np.flatnonzero(waiting)
-            at = at[ranks[at, slot] != _UNUSED]
+            at = at[ranks[at, slot] != UNUSED]
             if not len(at):
                 break
             found, could = self._one_feature(rows, frontier, nodes[at], ranks[at, slot])
@@ -107,7 +108,7 @@ class NumpyLevelOps(RowOps):
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = self._ranks(key[:, None], features)
         if not allowed.all():
-            ranks = np.where(allowed, ranks, _UNUSED)
+            ranks = np.where(allowed, ranks, UNUSED)
         return np.sort(ranks, axis=1)
 
     def _ranks(self, key: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -123,12 +124,10 @@ class NumpyLevelOps(RowOps):
         matrix = self.task.matrix
         node = frontier.take(nodes)
         feature = (rank & _LOW_HALF).astype(np.int64)
-        if int(node.count.sum()) == len(rows.row):
-            own, row = rows, rows.row
-        else:
-            at = ranges(node.start, node.count)
-            own, row = rows.take(at), rows.row[at]
-        code = self._flat_codes.take(np.repeat(feature * matrix.n_samples, node.count) + row)
+        own = rows
+        if int(node.count.sum()) < len(rows.row):
+            own = rows.take(ranges(node.start, node.count))
+        code = self._flat_codes.take(np.repeat(feature * matrix.n_samples, node.count) + own.row)
         local = np.repeat(np.arange(len(nodes)), node.count)
         shape = (len(nodes), matrix.width, node.gradient.shape[1])
         groups = group_rows(own, local, code, shape, self._counted)
@@ -140,7 +139,7 @@ class NumpyLevelOps(RowOps):
 
     def _looks_at_all(self, frontier: Frontier, open_nodes: np.ndarray) -> bool:
         """Whether whole histograms pay: all features are looked at, and nodes are large."""
-        planes = 2 + frontier.gradient.shape[1]
+        planes = 1 + frontier.gradient.shape[1] + self._counted
         cells = len(open_nodes) * self.task.matrix.width
         size = cells * self.task.matrix.n_features * planes * 8
         n_rows = int(frontier.count[open_nodes].sum())
@@ -154,37 +153,43 @@ class NumpyLevelOps(RowOps):
     def _by_histograms(
         self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray, splits: Splits
     ) -> Splits:
-        """Build or subtract the histograms of the open nodes, then scan them feature by feature."""
+        """Build or subtract the histograms of the open nodes, then scan them."""
         if self.task.target.by_median:  # gradients of a node are not those of its parent
             self._histograms.forget()
         histogram = self._histograms.of_level(
             frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
         )
-        node = frontier.take(open_nodes)
-        for f in range(self.task.matrix.n_features):
-            at = np.flatnonzero(self._allowed[open_nodes, f])
-            groups = dense_groups(histogram[at, f], np.arange(len(at)))
-            rank = self._ranks(node.key[at], np.array([f], dtype=np.uint64))
-            asked = NodeFeature(node.take(at), np.full(len(at), f, dtype=np.int64), rank)
+        node, allowed = frontier.take(open_nodes), self._allowed[open_nodes]
+        features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
+        ranks = np.where(allowed, self._ranks(node.key[:, None], features), UNUSED)
+        one_by_one = features.astype(np.int64)
+        if not self.task.options.random_thresholds:
+            found = self._search.best(histogram, node, ranks)
+            splits.keep_better(open_nodes, found)
+            one_by_one = np.flatnonzero(self.task.matrix.mapper.is_categorical)
+        for f in one_by_one:
+            at = np.flatnonzero(allowed[:, f])
+            groups = dense_groups(histogram[at, :, f].swapaxes(0, 1), self._counted)
+            asked = NodeFeature(node.take(at), np.full(len(at), f), ranks[at, f])
             splits.keep_better(open_nodes[at], self._splitter.split(asked, groups)[0])
         return splits
 
     def _build(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray) -> np.ndarray:
-        """Histograms of ``nodes`` from their rows: int64 (len(nodes), F, width, 2 + K)."""
+        """Histograms of ``nodes`` from their rows: int64 (len(nodes), P, F, width)."""
         n_features, width = self.task.matrix.n_features, self.task.matrix.width
-        planes = 2 + frontier.gradient.shape[1]
-        built = np.empty((len(nodes), n_features, width, planes), dtype=np.int64)
+        n_channels = frontier.gradient.shape[1]
+        planes = 1 + n_channels + self._counted
+        built = np.empty((len(nodes), planes, n_features, width), dtype=np.int64)
         first = 0
         for part in self._slices(frontier.count, nodes):
             node = frontier.take(part)
-            at = ranges(node.start, node.count)
-            own = rows.take(at)
+            own = rows.take(ranges(node.start, node.count))
             base = np.repeat(np.arange(len(part)) * width, node.count)
-            span = slice(first, first + len(part))
+            of_part = built[first : first + len(part)].swapaxes(0, 1)
             for f in range(n_features):
                 key = base + self.task.matrix.codes[f].take(own.row)
-                cells = (len(part), width, planes - 2)
-                built[span, f] = dense_histogram(own, key, cells, self._counted)
+                shape = (len(part), width, n_channels)
+                of_part[:, :, f] = dense_histogram(own, key, shape, self._counted)
             first += len(part)
         return built
 

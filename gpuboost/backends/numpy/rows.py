@@ -51,13 +51,13 @@ class RowBlock:
     gradient: np.ndarray | None
     label: np.ndarray | None
 
-    def take(self, at: np.ndarray | slice) -> RowBlock:
+    def take(self, at: np.ndarray) -> RowBlock:
         """The rows at the given places."""
         return RowBlock(
-            self.row[at],
-            self.hessian[at],
-            None if self.gradient is None else self.gradient[at],
-            None if self.label is None else self.label[at],
+            self.row.take(at),
+            self.hessian.take(at),
+            None if self.gradient is None else self.gradient.take(at, axis=0),
+            None if self.label is None else self.label.take(at),
         )
 
 
@@ -215,7 +215,7 @@ class RowOps:
         """What is told of medians and deviations from them: int64 (m, 6 K + 2), of all nodes."""
         target = self.task.target
         assert target.wide is not None
-        wide = target.wide[rows.row]
+        wide = target.wide.take(rows.row, axis=0)
         if self.tree_rows[0].draws:
             wide = wide * rows.hessian[:, None]
         columns = [
@@ -231,10 +231,10 @@ class RowOps:
         if target.wide is None and self.tree_rows[0].wide is None:
             return class_sums(node.hessian, node.gradient, target)
         at = ranges(node.start, node.count)
-        row = rows.row[at]
-        wide = self._wide(row, np.repeat(node.tree, node.count))
+        row = rows.row.take(at)
+        wide = self._wide(row, node)
         if self.tree_rows[0].draws:
-            wide = wide * rows.hessian[at][:, None]
+            wide *= rows.hessian.take(at)[:, None]
         start = np.cumsum(node.count) - node.count
         if target.classes is None:
             return segment_sums(wide, start, node.count)
@@ -243,18 +243,21 @@ class RowOps:
         np.add.at(planes, leaf * target.n_classes + target.classes[row], wide)
         return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
-    def _wide(self, row: np.ndarray, tree: np.ndarray) -> np.ndarray:
-        """The rows' leaf-sum columns: the target's, or those of their own trees."""
+    def _wide(self, row: np.ndarray, node: Frontier) -> np.ndarray:
+        """Leaf-sum columns of the rows of some nodes: the target's, or those of their own trees."""
         if self.tree_rows[0].wide is None:
             assert self.task.target.wide is not None
-            return self.task.target.wide[row]
-        first = self.tree_rows[0].wide
-        wide = np.empty((len(row), first.shape[1]), dtype=np.int64)
-        for t in np.unique(tree):
-            own = self.tree_rows[t].wide
-            assert own is not None
-            wide[tree == t] = own[row[tree == t]]
-        return wide
+            return self.task.target.wide.take(row, axis=0)
+        of_tree = np.cumsum(np.bincount(node.tree, node.count, len(self.tree_rows)))
+        parts = np.split(row, of_tree[:-1].astype(np.int64))  # nodes stand in the order of trees
+        wide = [own.wide for own in self.tree_rows]
+        return np.concatenate(
+            [
+                own.take(part, axis=0)
+                for own, part in zip(wide, parts, strict=True)
+                if own is not None
+            ]
+        )
 
     def partition(
         self, rows: RowBlock, frontier: Frontier, splits: Splits, accepted: np.ndarray
@@ -270,15 +273,10 @@ class RowOps:
             rows = rows.take(ranges(node.start, node.count))
             node = replace(node, start=np.cumsum(node.count) - node.count)
         left = self._goes_left(rows.row, node.count, splits, parents)
-        running = np.cumsum(left)
-        before = (running - left)[node.start] if len(parents) else running[:0]
         n_left = segment_sums(left.astype(np.int64), node.start, node.count)
-        rank_left = running - left - np.repeat(before, node.count)
-        place = np.arange(len(left)) - np.repeat(node.start, node.count)
-        right_at = np.repeat(n_left, node.count) + place - rank_left
-        target = np.repeat(node.start, node.count) + np.where(left, rank_left, right_at)
         order = np.empty(len(left), dtype=np.int64)
-        order[target] = np.arange(len(left))
+        order[ranges(node.start, n_left)] = np.flatnonzero(left)
+        order[ranges(node.start + n_left, node.count - n_left)] = np.flatnonzero(~left)
         options = self.task.options
         return rows.take(order), children_of(node, node.start, n_left, splits, parents, options)
 

@@ -1,0 +1,40 @@
+"""Trees in batches that share a frontier, a batch for each thread at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpuboost.engine.spec import GrowTask
+
+ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
+_LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; no larger piece moves the threshold of glibc
+
+Grown = TypeVar("Grown")
+
+
+def in_batches(task: GrowTask, grow: Callable[[Sequence[int]], Grown]) -> Iterator[Grown]:
+    """What ``grow`` makes of the trees of each batch, in order."""
+    _keep_freed_memory()
+    size = max(1, ROWS_PER_BATCH // task.matrix.n_samples)
+    size = max(1, min(size, -(-len(task.trees) // task.n_threads)))
+    batches = [task.trees[i : i + size] for i in range(0, len(task.trees), size)]
+    if task.n_threads == 1 or len(batches) == 1:
+        yield from map(grow, batches)
+        return
+    with ThreadPoolExecutor(task.n_threads) as pool:
+        yield from pool.map(grow, batches)
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep what temporaries are made in, which it gives back to the system too soon.
+
+    How much it keeps follows from the largest piece freed so far; this one is never touched. Page
+    faults were a tenth of the time of a forest of 10,000 rows.
+    """
+    np.empty(_LARGEST_KEPT, dtype=np.uint8)

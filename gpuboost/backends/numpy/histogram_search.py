@@ -1,0 +1,120 @@
+"""The best split of nodes by all their numeric features at once, from whole histograms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numpy.scorer import NodeLimits, Scorer, Sums
+from gpuboost.engine.frontier import Splits
+from gpuboost.engine.spec import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+)
+
+if TYPE_CHECKING:
+    from gpuboost.engine.frontier import Frontier
+    from gpuboost.engine.spec import GrowTask
+
+CELLS_PER_BLOCK = 1 << 15  # of histograms scanned together (of 2**13 to 2**16 the quickest)
+UNUSED = np.uint64(2**64 - 1)  # rank of a feature that a node may not look at
+_BY_CELL = (slice(None), None, None)  # numbers of nodes beside cells (nodes, features, bins)
+
+
+class HistogramSearch:
+    """Scans the histograms of nodes: every bin of every feature in the same few steps.
+
+    Histograms are int64 (m, P, F, width), their planes hessian, K gradients and, where rows are
+    counted, counts; the last code is the missing one.
+    """
+
+    def __init__(self, task: GrowTask, min_hessian: np.ndarray) -> None:
+        mapper = task.matrix.mapper
+        self._features = np.flatnonzero(~mapper.is_categorical)
+        self._mask_words = 16 if mapper.is_categorical.any() else 0
+        self._min_hessian, self._scorer = min_hessian, Scorer(task)
+        directions = task.options.regularisation.monotonic
+        self._directions = None if directions is None else np.array(directions)
+
+    def best(self, histogram: np.ndarray, node: Frontier, rank: np.ndarray) -> Splits:
+        """The best split of each node, in blocks of nodes and features.
+
+        ``rank`` uint64 (m, F): of equal gains that of the smallest is taken, none of `UNUSED`.
+        """
+        splits = Splits.none(len(node), node.gradient.shape[1], self._mask_words)
+        width = histogram.shape[3]
+        n_features = min(len(self._features), CELLS_PER_BLOCK // width) or 1
+        n_nodes = max(1, CELLS_PER_BLOCK // (n_features * width))
+        for first in range(0, len(self._features), n_features):
+            features = self._features[first : first + n_features]
+            for start in range(0, len(node), n_nodes):
+                nodes = slice(start, start + n_nodes)
+                own = histogram[nodes]
+                if len(features) < histogram.shape[2]:
+                    own = own[:, :, features]
+                found = self._of_block(own, node.take(nodes), rank[nodes][:, features], features)
+                splits.keep_better(np.arange(start, start + len(own)), found)
+        return splits
+
+    def _of_block(
+        self, histogram: np.ndarray, node: Frontier, rank: np.ndarray, features: np.ndarray
+    ) -> Splits:
+        """The best splits of some nodes by some features."""
+        values, missing = histogram[..., :-1], histogram[..., -1]
+        prefix = values.cumsum(axis=3)
+        candidate = (values[:, 0] > 0) & (rank != UNUSED)[:, :, None]
+        right = self._gains(prefix, candidate, node, features)
+        left = self._with_missing_left(prefix, missing, candidate, node, features)
+        gain = right if left is None else np.maximum(right, left)
+        bins, each = gain.argmax(axis=2), np.arange(len(node))
+        best = np.take_along_axis(gain, bins[:, :, None], axis=2)[:, :, 0]
+        top = best.max(axis=1)
+        at = np.where(best == top[:, None], rank, UNUSED).argmin(axis=1)
+        split_bin = bins[each, at]
+        place = each, at, split_bin
+        to_left = np.zeros(len(node), bool) if left is None else left[place] > right[place]
+        sums = prefix[each, :, at, split_bin] + to_left[:, None] * missing[each, :, at]
+        n_channels = node.gradient.shape[1]
+        found = Splits.none(len(node), n_channels, self._mask_words)
+        found.gain[:], found.rank[:], found.feature[:] = top, rank[each, at], features[at]
+        found.bin[:], found.next_bin[:] = split_bin, _next_occupied(values[each, 0, at], split_bin)
+        seen = np.where(to_left, MISSING_LEFT, MISSING_RIGHT)
+        found.missing[:] = np.where(missing[each, 0, at] > 0, seen, MISSING_UNSEEN)
+        found.left_hessian[:], found.left_gradient[:] = sums[:, 0], sums[:, 1 : 1 + n_channels]
+        return found
+
+    def _with_missing_left(
+        self,
+        prefix: np.ndarray,
+        missing: np.ndarray,
+        candidate: np.ndarray,
+        node: Frontier,
+        features: np.ndarray,
+    ) -> np.ndarray | None:
+        """Gains with missing values on the left, -1 for none; None where nothing is missing."""
+        seen = np.flatnonzero((missing[:, 0] > 0).any(axis=0))
+        if not len(seen):
+            return None
+        left = np.full(candidate.shape, -1.0)
+        sums = prefix[:, :, seen] + missing[:, :, seen, None]
+        left[:, seen] = self._gains(sums, candidate[:, seen], node, features[seen])
+        return left
+
+    def _gains(
+        self, sums: np.ndarray, candidate: np.ndarray, node: Frontier, features: np.ndarray
+    ) -> np.ndarray:
+        """Gains of the candidates by their left sums, -1 of the others: float64 (m, F, bins)."""
+        gradient = [sums[:, 1 + k] for k in range(node.gradient.shape[1])]
+        limits = NodeLimits.of(node, self._min_hessian).at(_BY_CELL)
+        sign = None if self._directions is None else self._directions[features, None]
+        gains = self._scorer.gains(Sums(sums[:, 0], sums[:, -1], gradient), limits, sign)
+        return np.where(candidate, gains, -1.0)
+
+
+def _next_occupied(hessian: np.ndarray, bins: np.ndarray) -> np.ndarray:
+    """The first occupied bin after each of ``bins``, of values (m, bins)."""
+    after = (hessian > 0) & (np.arange(hessian.shape[1]) > bins[:, None])
+    return np.where(after.any(axis=1), after.argmax(axis=1), ONLY_MISSING_RIGHT)
