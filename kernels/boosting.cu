@@ -300,22 +300,36 @@ __device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
     return total / (double)rows.n_columns;
 }
 
-// loss float64 (n,): of each row, times its weight. largest uint64 (1,), zero before the launch.
+// The sums that mean losses are made of: losses times weights, and weights, of the rows that the
+// round has drawn; then the same of the others. Where all rows are drawn there are the first two,
+// and without weights the first.
+constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGHTS_OUTSIDE = 3;
+
+// loss float64 (n,): of each row, times its weight. drawn uint32 (n,): how often, read only if
+// `subset`. largest uint64 (4,), zero before the launch: bits of the largest number of each sum,
+// where a row that is not in it has weight 0.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
 row_losses(const double* __restrict__ y, const double* __restrict__ raw,
-           const double* __restrict__ weights, int32 weighted,
-           const double* __restrict__ parameter, int64 n, int32 n_outputs, int32 n_columns,
-           double* __restrict__ loss, uint64* __restrict__ largest)
+           const double* __restrict__ weights, int32 weighted, const uint32* __restrict__ drawn,
+           int32 subset, const double* __restrict__ parameter, int64 n, int32 n_outputs,
+           int32 n_columns, double* __restrict__ loss, uint64* __restrict__ largest)
 {
     const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
     const int64 row = row_of_thread();
-    double own = 0.0;
+    double own = 0.0, inside = 0.0, outside = 0.0;
     if (row < n) {
+        const double weight = weighted != 0 ? weights[row] : 1.0;
+        const bool is_inside = subset == 0 || drawn[row] != 0;
         own = loss_of(rows, row);
-        if (weighted != 0) own = own * weights[row];
-        loss[row] = own;
+        inside = is_inside ? weight : 0.0;
+        outside = is_inside ? 0.0 : weight;
+        loss[row] = own * weight;
     }
-    keep_largest(largest, fabs(own));
+    keep_largest(largest + LOSSES_INSIDE, fabs(own * inside));
+    if (subset != 0 || weighted != 0) keep_largest(largest + WEIGHTS_INSIDE, inside);
+    if (subset == 0) return;
+    keep_largest(largest + LOSSES_OUTSIDE, fabs(own * outside));
+    keep_largest(largest + WEIGHTS_OUTSIDE, outside);
 }
 
 // 2**exponent of a normal float64.
@@ -324,25 +338,32 @@ __device__ __forceinline__ double power_of_two(int32 exponent)
     return __longlong_as_double((int64)(exponent + 1023) << 52);
 }
 
-// Sums of two planes of fixed-point numbers: sums int64 (2,), zero before the launch. Nothing is
+// Sums of two planes of fixed-point numbers: sums int64 (4, 2), zero before the launch. Nothing is
 // added where the largest is not finite. bits: of a number, see `averages.plane_scales`.
+// Launch: grid (rows, sums); a thread takes row after row.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-sum_planes(const double* __restrict__ values, int64 n, const uint64* __restrict__ largest,
-           int32 bits, int64* __restrict__ sums)
+sum_planes(const double* __restrict__ loss, const double* __restrict__ weights, int32 weighted,
+           const uint32* __restrict__ drawn, int32 subset, int64 n,
+           const uint64* __restrict__ largest, int32 bits, int64* __restrict__ sums)
 {
-    if (*largest >= 0x7FF0000000000000ull) return;
-    const int32 exponent = bits - exponent_above(*largest), half = exponent >> 1;
+    const int32 which = blockIdx.y;
+    if (largest[which] >= 0x7FF0000000000000ull) return;
+    const bool of_weights = which == WEIGHTS_INSIDE || which == WEIGHTS_OUTSIDE;
+    const bool of_drawn = which < LOSSES_OUTSIDE;
+    const int32 exponent = bits - exponent_above(largest[which]), half = exponent >> 1;
     const double first = power_of_two(half), second = power_of_two(exponent - half);
     int64 high = 0, low = 0;
     const int64 step = (int64)gridDim.x * BOOST_THREADS;
     for (int64 row = row_of_thread(); row < n; row += step) {
-        const double scaled = values[row] * first * second, leading = rint(scaled);
+        if ((subset == 0 || drawn[row] != 0) != of_drawn) continue;
+        const double value = !of_weights ? loss[row] : weighted != 0 ? weights[row] : 1.0;
+        const double scaled = value * first * second, leading = rint(scaled);
         high += (int64)leading;
         low += (int64)rint((scaled - leading) * power_of_two(bits));
     }
     high = warp_sum(high);
     low = warp_sum(low);
     if (threadIdx.x % WARP != 0) return;
-    atomicAdd((uint64*)sums, (uint64)high);
-    atomicAdd((uint64*)sums + 1, (uint64)low);
+    atomicAdd((uint64*)sums + 2 * which, (uint64)high);
+    atomicAdd((uint64*)sums + 2 * which + 1, (uint64)low);
 }

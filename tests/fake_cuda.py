@@ -101,15 +101,18 @@ class Event:
 
     def __init__(self, disable_timing: bool = False) -> None:
         self._pending: tuple[np.ndarray, np.ndarray] | None = None
+        self._launched = 0
 
     def record(self) -> None:
         """What was begun before belongs to it."""
         self.machine.check_no_capture()
         self._pending = self.machine._local.__dict__.pop("pending", None)
+        self._launched = len(self.machine.launches)
 
     def synchronize(self) -> None:
         """Finish it."""
         self.machine.wait()
+        self.machine.launched_since.append(len(self.machine.launches) - self._launched)
         if self._pending:
             out, copied = self._pending
             out[...] = copied

@@ -81,13 +81,18 @@ class Machine:
         where the host waited, and `UPLOAD` where it wrote to an array of the device.
     live : int
         Pieces of memory that arrays hold.
+    uploaded : int
+        Bytes that were copied to the device.
+    launched_since : list of int
+        For each time the host waited for an event, launches between that and the wait.
     """
 
     def __init__(self, n_devices: int = 2, capability: int = 90) -> None:
         self.n_devices, self.capability = n_devices, capability
         self.fail_at = -1
         self.allocations = self.compilations = self.freed = 0
-        self.live = 0
+        self.live = self.uploaded = 0
+        self.launched_since: list[int] = []
         self.free, self.total = 100 << 20, 400 << 20
         self.pool_free, self.pool_used, self.pool_limit = 10 << 20, 30 << 20, 0
         self.events: list[str] = []
@@ -266,6 +271,7 @@ class Array:
             raise TypeError(f"{host.dtype} array cannot be set to {self.dtype} array")
         if host.shape != self.shape:
             raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {host.shape}")
+        self.machine.uploaded += host.nbytes
         self.machine.host_of(self)[...] = host
 
 
@@ -300,7 +306,9 @@ def make(machine: Machine) -> types.ModuleType:
             host = machine.host_of(value)
             same = np.asarray(host, dtype=dtype, order=order)
             return value if same is host else machine.own(same)
-        return machine.own(np.array(value, dtype=dtype, order=order or "K"))
+        host = np.array(value, dtype=dtype, order=order or "K")
+        machine.uploaded += host.nbytes
+        return machine.own(host)
 
     names |= {
         "__version__": "14.2.0",

@@ -140,6 +140,26 @@ def test_subsampling_tells_the_rows_left_out():
     assert not hasattr(regressor().fit(X, y), "oob_improvement_")
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_of_rows_drawn_and_left_out(weighted):
+    """Of the round's own rows: before the round and after it."""
+    X, y = table()
+    weights = np.arange(len(y), dtype=np.float64) if weighted else np.ones(len(y))
+    model = regressor(subsample=0.3).fit(X, y, weights if weighted else None)
+    sampler = model._model.batches[0].sampler
+    before = np.full(len(y), model._model.baseline[0])
+    for number, after in enumerate(model.staged_predict(X)):
+        out = np.where(sampler.draw_counts(number) > 0, 0.0, weights)
+        losses = [np.average((each - y) ** 2, weights=out) for each in (before, after)]
+        np.testing.assert_allclose(model.oob_scores_[number], losses[1], rtol=1e-9)
+        np.testing.assert_allclose(
+            model.oob_improvement_[number], losses[0] - losses[1], rtol=1e-6, atol=1e-12
+        )
+        own = np.average((after - y) ** 2, weights=weights - out)
+        np.testing.assert_allclose(model.train_score_[number], own, rtol=1e-9)
+        before = after
+
+
 def test_early_stopping_by_rows_set_aside():
     X, y = table(600)
     model = regressor(n_estimators=500, learning_rate=0.5, n_iter_no_change=3).fit(X, y)

@@ -14,11 +14,12 @@ from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
 from gpuboost.backends.cuda import booster as cuda_booster
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.late_trees import LateRound, LateTree
+from gpuboost.backends.cuda.late_trees import LateRound
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine import boosting, gradients, tree
+from gpuboost.engine.rounds import DoneRound, RoundLosses
 from gpuboost.estimators import boosting_reading
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
@@ -208,14 +209,38 @@ def test_a_loss_of_the_users(fit_on: Fit) -> None:
     np.testing.assert_array_equal(found.train_score_, expected.train_score_)
 
 
-def test_no_row_of_a_round_has_weight(fit_on: Fit) -> None:
+def nothing(_: Any) -> None:
+    """Told of every round, so that each is waited for."""
+
+
+NO_ROWS: list[dict[str, Any]] = [
+    *({"loss": loss} for loss in ("squared_error", "huber", "poisson", Pseudo())),
+    {"max_depth": None, "loss": "absolute_error"},
+    {"callbacks": nothing},
+]
+
+
+@pytest.mark.parametrize("options", NO_ROWS, ids=lambda options: str(list(options.values())[-1]))
+def test_no_row_of_a_round_has_weight(options: dict[str, Any], fit_on: Fit) -> None:
     X, y = table(60)
     weights = np.zeros(60)
     weights[:2] = 1.0
-    asked = regressor(subsample=0.05, n_estimators=40)
+    asked, said = regressor(subsample=0.05, n_estimators=40, **options), []
     for backend in (NumpyBackend(), CudaBackend(ShimRuntime())):
-        with pytest.raises(ValueError, match="has a positive sample_weight; raise subsample"):
+        with pytest.raises(ValueError, match="has a positive sample_weight; raise subs") as caught:
             fit_on(backend, asked(), X, y, sample_weight=weights)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
+def test_losses_beyond_float64_are_infinite_on_both_sides(fit_on: Fit) -> None:
+    """Of a row outside of the round they are, whatever is inside."""
+    X, y = table(60)
+    y[0] = 1e200
+    for options in ({"subsample": 0.5}, {"n_iter_no_change": 9}, {}):
+        found = assert_same_fit(fit_on, regressor(**options), X, y)
+        assert np.isinf(found.train_score_).all()
 
 
 # Parts of it --------------------------------------------------------------------------------
@@ -231,21 +256,23 @@ def test_numbers_of_losses() -> None:
     assert constant("rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
 
 
-def test_late_trees_are_finished_once() -> None:
+def test_late_rounds_are_finished_once() -> None:
     made, leaf = [], np.zeros(1)
-    one = tree.Tree(*[leaf] * 12)
+    one, losses = tree.Tree(*[leaf] * 12), RoundLosses(1.5, None, ())
 
-    def finish(copied: np.ndarray) -> list[tree.Tree]:
+    def finish(copied: np.ndarray) -> DoneRound:
         made.append(copied)
-        return [one]
+        return DoneRound([one], losses)
 
-    late = LateTree(LateRound(lambda: leaf, finish), 0)
+    late = LateRound(1, lambda: leaf, finish)
+    (found,) = late.trees
     assert not made
-    assert late.node_count == 1 and late.value is leaf and len(made) == 1
-    restored = pickle.loads(pickle.dumps(late))
+    assert found.node_count == 1 and found.value is leaf and len(made) == 1
+    assert late.losses is losses
+    restored = pickle.loads(pickle.dumps(found))
     assert type(restored) is tree.Tree and restored.node_count == 1 and len(made) == 1
     with pytest.raises(AttributeError):
-        late._nothing  # noqa: B018
+        found._nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 # How it gets there --------------------------------------------------------------------------
@@ -396,17 +423,48 @@ def test_the_rows_of_a_round_are_made_without_a_copy_to_the_host(machine: Any) -
     assert spans and all(WAIT not in events for events in spans)
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "huber"}, {"monotonic_cst": [1, 0, 0, 0, 0]}])
-def test_the_host_waits_for_nodes_and_a_score_of_each_round(
-    options: dict[str, Any], machine: Any
-) -> None:
-    """And for nothing else, once a round is recorded."""
-    n = 7
-    regressor(n_estimators=n, **options)().set_params(device="cuda").fit(*table())
+FOLLOWED: list[dict[str, Any]] = [
+    {},
+    {"loss": "huber", "subsample": 0.5},
+    {"monotonic_cst": [1, 0, 0, 0, 0], "callbacks": nothing},
+    {"loss": "poisson", "subsample": 0.5, "n_iter_no_change": 9},
+]
+
+
+@pytest.mark.parametrize("options", FOLLOWED, ids=lambda options: "-".join(options) or "none")
+def test_the_host_reads_once_a_round(options: dict[str, Any], machine: Any) -> None:
+    """And for nothing else, once a round is recorded; where nobody is told, of the round before."""
+    n, (X, y) = 7, table()
+    model = regressor(n_estimators=n, **options)().set_params(device="cuda")
+    model.fit(X, y, sample_weight=np.linspace(0.0, 1.0, len(y)))
     rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
     assert len(rounds) == n - 1
     for first, last in pairwise(rounds):
-        assert machine.events[first:last].count(WAIT) <= 2
+        assert machine.events[first:last].count(WAIT) == 1
+    is_told = bool({"callbacks", "n_iter_no_change"} & set(options))
+    *others, last = machine.launched_since[-n:]
+    assert (set(others), last) == ({0 if is_told else 1}, 0)
+
+
+@pytest.mark.parametrize("deep", [{}, {"max_depth": None, "loss": "huber"}])
+def test_no_rows_are_copied_to_the_device_in_a_round(
+    deep: dict[str, Any], machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the mask of those that are drawn, nor weights, whatever is followed."""
+    boost, sizes = CudaBooster.boost, []
+
+    def watched(self: CudaBooster, *given: Any) -> Any:
+        before = machine.uploaded
+        made = boost(self, *given)
+        sizes.append(machine.uploaded - before)
+        return made
+
+    monkeypatch.setattr(CudaBooster, "boost", watched)
+    X, y = table(6000)
+    asked = regressor(subsample=0.5, min_samples_leaf=2000, **deep)
+    words = {"sample_weight": np.linspace(0.0, 1.0, 6000), "eval_set": [(X[:99], y[:99])]}
+    asked().set_params(device="cuda").fit(X, y, **words)
+    assert len(sizes) == 3 and max(sizes[1:]) < 6000
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from gpuboost.engine.boosting import (
 from gpuboost.engine.descent import leaves_of_codes
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
+from gpuboost.engine.rounds import DoneRound, RoundLosses
 from gpuboost.engine.sampling import ALL_ROWS, whole_weights
 from gpuboost.engine.spec import GrowTask
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.engine.order_statistics import OrderStatistics
     from gpuboost.engine.rounds import BoostTask, RowSet
+    from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, TreeRows
     from gpuboost.engine.tree import Tree
 
@@ -48,15 +50,40 @@ class HostBooster:
         own = task.train.raw.copy()
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = self._whole_hessian()
-        self._parameter: np.ndarray | None = None  # of the loss, in the last round
+        self.parameter = np.zeros(task.loss.columns)  # of the loss, in the last round
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
     # ---- what the trainer asks for -------------------------------------------------------------
 
-    def boost(self, number: int, learning_rate: float) -> list[Tree]:
-        """Fit the trees of a round, add them to the raw predictions, and return them."""
+    def boost(self, number: int, learning_rate: float) -> DoneRound:
+        """Fit the trees of a round, and add them to the raw predictions."""
+        self.parameter = self.task.loss.round_parameter(self._predicted())
+        inside, outside = self._parts(number)
+        before = None if outside is None else self.mean_loss(0, outside)
+        found = self._fit_trees(number, learning_rate)
+        for column, (tree, leaf) in enumerate(found):
+            self.update(self._raw[0], tree, leaf, column)
+            for rows, raw in zip(self._sets, self._raw, strict=True):
+                if not self._is_train(rows):
+                    self.update(raw, tree, self.leaves(tree, rows.data, None), column)
+        after = None if before is None else (before, self.mean_loss(0, outside))
+        watched = tuple(self.mean_loss(place) for place in range(1, len(self._sets)))
+        losses = RoundLosses(self.mean_loss(0, inside), after, watched)
+        return DoneRound([tree for tree, _ in found], losses)
+
+    def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights of the rows that a round draws, None for their own, and of the others, if any."""
+        inside = self.rows_of_round(number)
+        if self.task.sampler.method == ALL_ROWS or inside is None:
+            return None, None
+        own = self.task.train.weights
+        weights = np.ones(len(inside)) if own is None else own
+        rest = np.where(inside, 0.0, weights)
+        return np.where(inside, weights, 0.0), rest if rest.any() else None
+
+    def _fit_trees(self, number: int, learning_rate: float) -> list[tuple[Tree, np.ndarray]]:
+        """The trees of a round, each with the leaf of every training row."""
         loss = self.task.loss
-        self._parameter = loss.round_parameter(self._predicted())
         made = self.gradients(number)
         scale = self.scale(made)
         n_outputs = loss.columns if self.task.sums_outputs else 1
@@ -71,32 +98,17 @@ class HostBooster:
                 values = self.leaf_values(loss, tree, inside, column)
                 tree = with_leaf_values(tree, values * learning_rate)
             trees.append((tree, leaf))
-        for column, (tree, leaf) in enumerate(trees):
-            self.update(self._raw[0], tree, leaf, column)
-            for rows, raw in zip(self._sets, self._raw, strict=True):
-                if not self._is_train(rows):
-                    self.update(raw, tree, self.leaves(tree, rows.data, None), column)
-        return [tree for tree, _ in trees]
+        return trees
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
         """Raw predictions so far: float64 (n, columns)."""
         return self._raw[rows]
-
-    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
-        predicted = self._predicted(rows, weights)
-        return self.task.loss.mean_loss(predicted, self._parameter_of(predicted))
 
     def _predicted(self, rows: int = 0, weights: np.ndarray | None = None) -> Predicted:
         """A row set as a loss sees it, by its own weights or by others."""
         own = self._sets[rows]
         by = own.weights if weights is None else weights
         return Predicted(own.y, self._raw[rows], by, self.order)
-
-    def _parameter_of(self, rows: Predicted) -> np.ndarray:
-        """The loss's parameter in the last round; before the first that of the rows themselves."""
-        known = self._parameter
-        return self.task.loss.round_parameter(rows) if known is None else known
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -111,7 +123,7 @@ class HostBooster:
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
         loss, rows = self.task.loss, self._predicted()
-        gradient, hessian = loss.gradients(rows, self._parameter_of(rows))
+        gradient, hessian = loss.gradients(rows, self.parameter)
         if loss.constant_hessian:
             hessian = hessian[:, :1]
         return Gradients(-gradient, hessian, self._whole, self.rows_of_round(number))
@@ -122,6 +134,10 @@ class HostBooster:
             draw = self.task.sampler.draw_counts
             self._drawn = number, rows_with_weight(self.task, number, draw)
         return self._drawn[1]
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        return self.task.loss.mean_loss(self._predicted(rows, weights), self.parameter)
 
     def scale(self, made: Gradients) -> Scale:
         """Exponents of the round's integers."""
@@ -174,7 +190,7 @@ class HostBooster:
         place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last one for leaf -1
         place[leaves] = np.arange(len(leaves))
         groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
-        return loss.leaf_values(rows, groups, column, self._parameter_of(rows))
+        return loss.leaf_values(rows, groups, column, self.parameter)
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
         """Add the values of the rows' leaves to raw predictions, in place."""
@@ -204,8 +220,13 @@ def rows_with_weight(
         return inside
     inside = (draw(number) > 0) & (True if inside is None else inside)
     if not inside.any():
-        raise ValueError(
-            f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
-            "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
-        )
+        raise no_row_error(sampler, number)
     return inside
+
+
+def no_row_error(sampler: RowSampler, number: int) -> ValueError:
+    """What to say of a round that has drawn no row with weight."""
+    return ValueError(
+        f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
+        "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
+    )

@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.rounds import BoostTask, RoundLosses
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
     from gpuboost.engine.tree import Tree
@@ -169,17 +169,30 @@ class Booster(Protocol):
     has their raw predictions too.
     """
 
-    def boost(self, number: int, learning_rate: float) -> list[Tree]:
-        """Fit the trees of round ``number`` and add them to the raw predictions of all rows."""
+    def boost(self, number: int, learning_rate: float) -> FittedRound:
+        """Fit the trees of round ``number`` and add them to the raw predictions of all rows.
 
-    def rows_of_round(self, number: int) -> np.ndarray | None:
-        """Rows that round ``number`` is fitted on: bool (n,), None for all."""
+        Raises
+        ------
+        ValueError
+            None of the rows that the round draws has weight. Of a round that a device is still
+            busy with this is raised where its trees or losses are asked for, or by the next call.
+        """
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
         """Raw predictions of a row set so far: float64 (n, columns), not to be written to."""
 
-    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
-
     def close(self) -> None:
         """Give back what only a fit needs; there are no more rounds."""
+
+
+class FittedRound(Protocol):
+    """What a round of boosting has made. A device may still be busy with it: asking waits."""
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Its trees, whose attributes may be what waits."""
+
+    @property
+    def losses(self) -> RoundLosses:
+        """Mean losses after it."""

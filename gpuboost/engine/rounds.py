@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import TreeOptions
+    from gpuboost.engine.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,3 +77,31 @@ class BoostTask:
     def trees_per_round(self) -> int:
         """One, or one for each column of raw predictions."""
         return 1 if self.sums_outputs else self.loss.columns
+
+
+@dataclass(frozen=True)
+class RoundLosses:
+    """Mean losses after a round, of all row sets, with the parameter that the loss had in it.
+
+    Attributes
+    ----------
+    train : float
+        Of the training rows that the round was fitted on.
+    outside : (float, float) or None
+        Of the other ones that have weight, before the round and after it; None if there are none,
+        or if rounds do not draw their rows.
+    watched : tuple of float
+        Of the sets that are watched.
+    """
+
+    train: float
+    outside: tuple[float, float] | None
+    watched: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DoneRound:
+    """A round of which nothing is left to do."""
+
+    trees: list[Tree]
+    losses: RoundLosses

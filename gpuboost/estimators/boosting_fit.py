@@ -33,7 +33,7 @@ from gpuboost.estimators.settings import draw_seed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.protocol import Backend, Booster
+    from gpuboost.backends.protocol import Backend, Booster, FittedRound
     from gpuboost.data.binning import BinMapper, BinnedMatrix
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.engine.losses import Loss
@@ -220,39 +220,39 @@ class BoostingFit:
         first = 0 if self.before is None else self.before.n_rounds
         n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
         check_growing(n_rounds, first, "rounds")
+        is_judged = bool(callbacks) or stopping is not None or monitor is not None
+        has_metrics = any(each.metrics for each in self.followed)
+        untold: list[FittedRound] = []
         for number in with_progress(range(first, n_rounds), n_rounds - first, self.machine.verbose):
             rate = rates(number)
-            self._round(booster, number, rate)
+            untold.append(booster.boost(number, rate))
+            if not (is_judged or has_metrics):
+                continue  # a device need not be waited for
+            self._tell(untold, booster)
             told = RoundResult(number, rate, self.train_scores[-1], self.results)
             answers = [each(told) is True for each in callbacks]
             answers.append(stopping is not None and stopping.stops(number, self._judged()))
             answers.append(monitor is not None and monitor(number, self.estimator, vars(self)))
             if any(answers):
                 break
+        self._tell(untold, booster)
         if stopping is not None:
             self.best_round = stopping.best_round
 
-    def _round(self, booster: Booster, number: int, rate: float) -> None:
-        """One round, and what is told of it."""
-        bag, oob = self._bags(booster, number)
-        before = None if oob is None else booster.mean_loss(0, oob)
-        self.trees += booster.boost(number, rate)
-        self.train_scores.append(booster.mean_loss(0, bag))
-        if before is not None:
-            self.oob_scores.append(booster.mean_loss(0, oob))
-            self.oob_improvements.append(before - self.oob_scores[-1])
-        for each in self.followed:
-            for name, score in each.scores(booster, self.loss).items():
-                self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
-
-    def _bags(self, booster: Booster, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Weights of the rows of a round, None for all, and of the others, None for none."""
-        inside = booster.rows_of_round(number)
-        if self.sampler.method == ALL_ROWS or inside is None:
-            return None, None
-        weights = self._given_weights if self.weights is None else self.weights
-        rest = np.where(inside, 0.0, weights)
-        return np.where(inside, weights, 0.0), rest if rest.any() else None
+    def _tell(self, untold: list[FittedRound], booster: Booster) -> None:
+        """Keep what rounds have made that nobody has asked for yet."""
+        for made in untold:
+            losses = made.losses
+            self.trees += made.trees
+            self.train_scores.append(losses.train)
+            if losses.outside is not None:
+                before, after = losses.outside
+                self.oob_scores.append(after)
+                self.oob_improvements.append(before - after)
+            for each, loss in zip(self.followed, losses.watched, strict=True):
+                for name, score in each.scores(booster, self.loss, loss).items():
+                    self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
+        untold.clear()
 
     def _early_stopping(self) -> EarlyStopping | None:
         """Judges by the last metric of the last rows, as XGBoost does."""

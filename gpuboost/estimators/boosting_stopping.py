@@ -35,9 +35,9 @@ class Followed:
     rows: RowSet
     metrics: list[Metric]
 
-    def scores(self, booster: Booster, loss: Loss) -> dict[str, float]:
-        """Loss and metrics after the rounds so far."""
-        found = {loss.name: booster.mean_loss(self.place)}
+    def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
+        """Loss, which is known, and metrics after the rounds so far."""
+        found = {loss.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
             seen = slice(None) if self.rows.weights is None else self.rows.weights > 0

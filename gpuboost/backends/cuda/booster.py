@@ -1,38 +1,40 @@
 """Gradient boosting on a device: see `gpuboost.backends.protocol.Booster`.
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
-A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, and the values of
-leaves added to raw predictions. The host reads the nodes of its trees, in one piece, and three
-numbers of a mean loss. Of deeper trees, and of those that grow best first or are pruned, the
-finished trees are copied back and their values added by walking them.
+A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, the values of
+leaves added to raw predictions, and mean losses. The host reads these and the nodes of its trees,
+in one piece, when the next round is under way. Of deeper trees, and of those that grow best first
+or are pruned, the finished trees are copied back and their values added by walking them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.boosting import rows_with_weight
 from gpuboost.backends.cuda.code_trees import CodeTrees
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.forest import copy_forest_to_device
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
-from gpuboost.backends.cuda.late_trees import LateRound, LateTree, TreeFinisher
+from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
 from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.refits import RefitRound
+from gpuboost.backends.cuda.round_losses import UserLosses
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.row_sets import DeviceRowSet
 from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.rounds import DoneRound
 from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.protocol import FittedRound
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import History
     from gpuboost.engine.rounds import BoostTask
@@ -59,8 +61,6 @@ class CudaBooster:
         self._runtime, self._task = runtime, task
         with runtime.active():
             self._start()
-        self._drawn: tuple[int, np.ndarray | None] = (-1, None)
-        self._has_begun = False  # a round
 
     def _start(self) -> None:
         runtime, task = self._runtime, self._task
@@ -76,29 +76,26 @@ class CudaBooster:
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = made[0]
         self._kernels = self.rounds.kernels
-        self._finisher = TreeFinisher(task, self._grower, self.rounds)
-        self._late: LateRound | None = None  # the last round, if its trees are not finished
+        self._finisher = TreeFinisher(task, self.rounds)
+        self._late: LateRound | None = None  # the last round, if it may not be finished
         self._sets = self.rounds.sets
 
     # ---- what the trainer asks for -------------------------------------------------------------
 
-    def boost(self, number: int, learning_rate: float) -> list[Tree]:
-        """Fit the trees of a round, add them to the raw predictions, and return them."""
-        self.rows_of_round(number)
+    def boost(self, number: int, learning_rate: float) -> FittedRound:
+        """Fit the trees of a round, and add them to the raw predictions."""
         with self._runtime.active():
             self.begin(number, learning_rate)
+            user = None
             if not self._kernels.has_kernels:
+                user = UserLosses(self.rounds, self._task, number)
                 self.rounds.ask_user()
             if not self._left_to_host():
-                return self._late_trees(number, learning_rate)
-            trees = self._finisher.trees(self._grow(number), learning_rate)
-            return self._add(number, trees)
-
-    def rows_of_round(self, number: int) -> np.ndarray | None:
-        """Rows that the trees of a round are grown on: bool (n,), None for all."""
-        if self._drawn[0] != number:
-            self._drawn = number, rows_with_weight(self._task, number, self._draw)
-        return self._drawn[1]
+                return self._late_round(number, learning_rate, user)
+            grown = self._grow(number)
+            trees = self._add(self._finisher.trees(grown, number, learning_rate))
+            self.rounds.keep_losses()
+            return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
 
     def raw_predictions(self, rows: int = 0) -> np.ndarray:
         """Raw predictions so far: float64 (n, columns), copied to the host."""
@@ -108,41 +105,19 @@ class CudaBooster:
     def close(self) -> None:
         """There is nothing to give back but memory, which goes with the arrays."""
 
-    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
-        own, loss = self._sets[rows], self._task.loss
-        by = own.given.weights if weights is None else weights
-        with self._runtime.active():
-            there = own.weights if weights is None else self._runtime.asarray(weights)
-            if not self._kernels.has_kernels:
-                return loss.mean_loss(own.for_user(self._runtime.xp, there), np.zeros(loss.columns))
-            parameter = self.rounds.parameter
-            if not self._has_begun:
-                first = self._kernels.parameter_of(own, by)
-                parameter = self._runtime.asarray(first.astype(np.float64))
-            return self._kernels.mean_loss(own, parameter, there)
-
     # ---- the steps of a round ------------------------------------------------------------------
 
-    def _draw(self, number: int) -> np.ndarray:
-        """Whether a round draws each row, copied to the host."""
-        with self._runtime.active():
-            self.rounds.begin(number)
-            return self.rounds.drawn_rows()
-
-    def _add(self, number: int, trees: list[Tree]) -> list[Tree]:
+    def _add(self, trees: list[Tree]) -> list[Tree]:
         """Add the values of trees to the raw predictions that do not have them yet.
 
         The trees are returned, with leaves of their own if the loss has such.
         """
         runtime, train = self._runtime, self._sets[0]
         left = self._left_to_host()
-        if not left:
-            return trees
         forest = CodeTrees.of(runtime, trees)
         leaves = [self._leaves(forest, trees, rows) for rows in left]
         if self._task.loss.refits_leaves and left[0] is train:
-            trees = self._refitted(number, trees, leaves[0])
+            trees = self._refitted(trees, leaves[0])
         for rows, leaf in zip(left, leaves, strict=True):
             forest.add(runtime, leaf, trees, rows)
         return trees
@@ -175,7 +150,6 @@ class CudaBooster:
     def begin(self, number: int, learning_rate: float) -> None:
         """Begin a round."""
         self.rounds.begin(number, learning_rate)
-        self._has_begun = True
 
     def launch(self, number: int) -> History:
         """Launch a round, or of its trees as many as grow together."""
@@ -185,30 +159,34 @@ class CudaBooster:
         host = HostInputs.of(self._grow_task, trees)
         return self._grower.launch(host, again=n_trees % self._at_once == 0)
 
-    def _late_trees(self, number: int, learning_rate: float) -> list[Tree]:
-        """Launch a round whose trees are finished when they are asked for."""
-        n_trees, finisher = self._task.trees_per_round, self._finisher
+    def _late_round(
+        self, number: int, learning_rate: float, user: UserLosses | None
+    ) -> FittedRound:
+        """Launch a round that is finished when it is asked for."""
         history = self.launch(number)
         read = self._grower.read_later()
         assert read is not None
-        if self._grower.recorded is None:  # the next round has another place for its nodes
-            return finisher.of_copy(history, read(), learning_rate)
-        late = LateRound(read, lambda copied: finisher.of_copy(history, copied, learning_rate))
-        if self._late is not None:
-            self._late.trees()  # while the device is busy with the round launched now
-        self._late = late
-        return [cast("Tree", LateTree(late, tree)) for tree in range(n_trees)]
+        of_user = None if user is None else user.after()
 
-    def _refitted(self, number: int, trees: list[Tree], leaf: Array) -> list[Tree]:
+        def finish(copied: np.ndarray) -> DoneRound:
+            grown = self._grower.trees(history, copied)
+            trees = self._finisher.trees(grown, number, learning_rate)
+            return DoneRound(trees, of_user or self.rounds.mean_losses())
+
+        if self._grower.recorded is None:  # the next round has another place for its nodes
+            return finish(read())
+        last, self._late = self._late, LateRound(self._task.trees_per_round, read, finish)
+        if last is not None:
+            last.done()  # while the device is busy with the round launched now
+        return self._late
+
+    def _refitted(self, trees: list[Tree], leaf: Array) -> list[Tree]:
         """Trees with the loss's own values in their leaves."""
         rounds, loss = self.rounds, self._task.loss
         assert isinstance(loss, OrderStatisticLoss)
-        inside, found = self.rows_of_round(number), []
-        by = (rounds.leaf_weights, rounds.parameter, rounds.rate, inside)
-        refit = RefitRound(loss, rounds.rows, *by)
-        for tree, own in zip(trees, refit.values(self._runtime, trees, leaf), strict=True):
-            found.append(with_leaf_values(tree, own))
-        return found
+        by = (rounds.leaf_weights, rounds.parameter, rounds.rate, rounds.inside())
+        own = RefitRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
+        return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
 
 
 def adds_on_device(task: BoostTask) -> bool:

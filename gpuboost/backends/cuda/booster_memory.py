@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.memory import nodes_at
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     """Most bytes held while trees are boosted, as many at once as ``task.memory_budget`` has room.
 
-    A round draws its rows, is launched, and is followed by mean losses while what it was recorded
-    in is still held. Not counted is what a loss of the user's makes.
+    A round is launched, and its losses are summed, at the latest when its values are added by the
+    host. Not counted is what a loss of the user's makes.
     """
     n, n_trees, most = task.matrix.n_samples, task.trees_per_round, task.options.max_leaf_nodes
     # Best-first growth takes what level-wise growth takes of as few nodes, and asks on the way.
@@ -33,11 +31,6 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     booster = CudaBooster(runtime, task)
     booster.begin(0, 0.1)
-    booster.rounds.drawn()
     booster.launch(0)
-    booster.rounds.drawn()
-    rounds = booster.rounds
-    for place, rows in enumerate(rounds.sets if rounds.kernels.has_kernels else ()):
-        weights = runtime.asarray(np.broadcast_to(1.0, (n,))) if rounds.draws else rows.weights
-        rounds.kernels.row_losses(rows, rounds.parameter, weights if place == 0 else rows.weights)
+    booster.rounds.keep_losses()
     return runtime.meter.peak

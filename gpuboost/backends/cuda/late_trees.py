@@ -1,15 +1,16 @@
-"""Trees that are finished while the next round runs, so that no round waits for the host.
+"""Rounds that are finished while the next one runs, so that no round waits for the host.
 
-The nodes of a round are copied when it is done, and the next round is launched before anybody has
-looked at them. Then their thresholds and values are made; those of the last round, or of one that
-is asked for before, when somebody asks.
+The nodes and losses of a round are copied when it is done, and the next round is launched before
+anybody has looked at them. Then thresholds and values are made; those of the last round, or of one
+that is asked for before, when somebody asks.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from gpuboost.backends.boosting import no_row_error
 from gpuboost.engine.boosting import LeafRule, finish_boosted, with_leaf_values
 from gpuboost.engine.spec import ValuedTree
 from gpuboost.engine.tree import Tree
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from gpuboost.backends.cuda.grower import TreeGrower
     from gpuboost.backends.cuda.round_rows import RoundRows
-    from gpuboost.engine.history import History
-    from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.rounds import BoostTask, DoneRound, RoundLosses
     from gpuboost.engine.spec import GrownTree
 
 
@@ -32,16 +31,23 @@ class TreeFinisher:
     Parameters
     ----------
     task : BoostTask
-    grower : TreeGrower
     rounds : RoundRows
     """
 
-    def __init__(self, task: BoostTask, grower: TreeGrower, rounds: RoundRows) -> None:
-        self._task, self._grower, self._rounds = task, grower, rounds
+    def __init__(self, task: BoostTask, rounds: RoundRows) -> None:
+        self._task, self._rounds = task, rounds
 
-    def trees(self, grown: list[GrownTree], learning_rate: float) -> list[Tree]:
-        """Grown trees with thresholds and Newton steps; those that were copied last."""
+    def trees(self, grown: list[GrownTree], number: int, learning_rate: float) -> list[Tree]:
+        """Grown trees of a round with thresholds and Newton steps; those that were copied last.
+
+        Raises
+        ------
+        ValueError
+            The round has drawn no row with weight.
+        """
         task, scale = self._task, self._rounds.scale()
+        if grown[0].count[0] == 0:
+            raise no_row_error(task.sampler, number)
         n_outputs = task.loss.columns if task.sums_outputs else 1
         rule = LeafRule.of(task.options, learning_rate)
         mapper = task.matrix.mapper
@@ -49,10 +55,6 @@ class TreeFinisher:
             with_refitted(finish_boosted(each, mapper, scale, n_outputs, rule), each)
             for each in grown
         ]
-
-    def of_copy(self, history: History, copied: np.ndarray, learning_rate: float) -> list[Tree]:
-        """The trees of a round whose nodes were copied to the host."""
-        return self.trees(self._grower.trees(history, copied), learning_rate)
 
 
 def with_refitted(tree: Tree, grown: GrownTree) -> Tree:
@@ -63,29 +65,38 @@ def with_refitted(tree: Tree, grown: GrownTree) -> Tree:
 
 
 class LateRound:
-    """The trees of one round.
+    """A round whose trees and losses are known when its copy is there; see `FittedRound`.
 
     Parameters
     ----------
+    n_trees : int
     read : callable
-        Waits for the copy of the nodes and returns it.
+        Waits for the copy and returns it.
     finish : callable
-        Makes the trees of the copy.
+        Makes trees and losses of the copy.
     """
 
     def __init__(
-        self, read: Callable[[], np.ndarray], finish: Callable[[np.ndarray], list[Tree]]
+        self,
+        n_trees: int,
+        read: Callable[[], np.ndarray],
+        finish: Callable[[np.ndarray], DoneRound],
     ) -> None:
         self._read: Callable[[], np.ndarray] | None = read
-        self._finish: Callable[[np.ndarray], list[Tree]] | None = finish
-        self._trees: list[Tree] = []
+        self._finish: Callable[[np.ndarray], DoneRound] | None = finish
+        self.trees = [cast("Tree", LateTree(self, tree)) for tree in range(n_trees)]
 
-    def trees(self) -> list[Tree]:
-        """The finished trees."""
+    @property
+    def losses(self) -> RoundLosses:
+        """Mean losses after the round."""
+        return self.done().losses
+
+    def done(self) -> DoneRound:
+        """The round, which is waited for."""
         if self._read is not None and self._finish is not None:
-            self._trees = self._finish(self._read())
+            self._done = self._finish(self._read())
             self._read = self._finish = None
-        return self._trees
+        return self._done
 
 
 class LateTree:
@@ -100,7 +111,7 @@ class LateTree:
         return getattr(self._finished(), name)
 
     def _finished(self) -> Tree:
-        return self._of_round.trees()[self._number]
+        return self._of_round.done().trees[self._number]
 
     def __reduce__(self) -> tuple[Any, ...]:
         tree = self._finished()

@@ -178,19 +178,18 @@ class LeafNodes:
 
     @classmethod
     def of(
-        cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: np.ndarray | None
+        cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: Array | None
     ) -> LeafNodes:
         """The leaves of trees by their numbers there, and of ``leaf`` int32 (T, n) of all rows.
 
         ``inside``, bool (n,), are the rows that count; None: all.
         """
         xp, n = runtime.xp, leaf.shape[1]
-        outside = None if inside is None else runtime.asarray(~inside)
         n_out = 0 if inside is None else n - int(inside.sum())
         rows: list[Array] = []
         bounds: list[np.ndarray] = []
         for own, of_rows in zip(leaves, leaf, strict=True):
-            by_leaf = of_rows if outside is None else xp.where(outside, np.int32(-1), of_rows)
+            by_leaf = of_rows if inside is None else xp.where(inside, of_rows, np.int32(-1))
             order = xp.argsort(by_leaf, kind="stable")
             numbers = runtime.asarray(own.astype(np.int32))
             first = runtime.to_host(xp.searchsorted(by_leaf[order], numbers))
@@ -224,7 +223,7 @@ class RefitRound:
     rate : float64 (1,)
         The learning rate.
     inside : bool (n,) or None
-        Rows that the trees were grown on, on the host; None: all.
+        Rows that the trees were grown on; None: all.
     """
 
     loss: OrderStatisticLoss
@@ -232,7 +231,7 @@ class RefitRound:
     weights: Array | None
     parameter: Array
     rate: Array
-    inside: np.ndarray | None
+    inside: Array | None
 
     def values(self, runtime: Runtime, trees: Sequence[Tree], leaf: Array) -> list[np.ndarray]:
         """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""

@@ -164,22 +164,22 @@ class RoundLeaves:
         given = (self._runtime, loss, rows, weights)
         self._refits = LeafRefits(*given, self._most[-1], task.trees_per_round * self._most_rows)
 
-    def begin(self, n_exponents: int) -> Array:
-        """Begin a round; an array for the exponents of its scale, which the host reads too."""
+    def begin(self, others: Columns) -> dict[str, Array]:
+        """Begin a round; arrays for what else the host reads of it."""
         self._next = 0
         self._first: dict[int, int] = {}  # of the nodes of each frontier
         if self._has_rows_outside:
             fill(self._runtime, self._places[0], -1)
-        self.kept = KeptMemory(self._runtime.xp, self._kept_bytes(n_exponents))
+        self.kept = KeptMemory(self._runtime.xp, room_of(others) + self._kept_bytes())
         if self._refits is not None:
             self._refits.begin()
             self._value = self.kept.empty((sum(self._most), 1), np.float64)
-        return self.kept.empty(n_exponents, np.int32)
+        return {name: self.kept.empty(shape, dtype) for name, (dtype, shape) in others.items()}
 
-    def _kept_bytes(self, n_exponents: int) -> int:
-        """Bytes of the nodes of all levels, and of the scale."""
+    def _kept_bytes(self) -> int:
+        """Bytes of the nodes of all levels."""
         k, words = self._n_outputs, constant("common.cuh", "MASK_WORDS") * self._is_categorical
-        n_bytes = room_of({"scale": (np.int32, (n_exponents,))})
+        n_bytes = 0
         if self._refits is not None:
             n_bytes += room_of({"value": (np.float64, (sum(self._most),))})
         for most in self._most:

@@ -15,15 +15,16 @@ import numpy as np
 from gpuboost.backends.cuda.drawing import DrawCounts, TreeKeys
 from gpuboost.backends.cuda.features import copy_to_device
 from gpuboost.backends.cuda.filling import count_up, fill, launch_for_roots, zeros
-from gpuboost.backends.cuda.level import cut, one_piece
+from gpuboost.backends.cuda.level import allocate, cut, one_piece
 from gpuboost.backends.cuda.quantiles import SizesQuantile
 from gpuboost.backends.cuda.round_leaves import RoundLeaves
+from gpuboost.backends.cuda.round_losses import MeanLosses
 from gpuboost.backends.cuda.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
 from gpuboost.data.bins import BinnedMatrix
 from gpuboost.engine.boosting import HESSIAN_BITS, Scale
-from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.losses import OrderStatisticLoss, Predicted
 from gpuboost.engine.losses.regression import Huber
 from gpuboost.engine.order_statistics import integer_weights
 from gpuboost.engine.sampling import ALL_ROWS, whole_weights
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.rounds import BoostTask, RowSet
+    from gpuboost.engine.rounds import BoostTask, RoundLosses, RowSet
 
 
 class RoundRows:
@@ -61,13 +62,15 @@ class RoundRows:
         Bits of the largest gradient and hessian of the round.
     sets : list of DeviceRowSet
         The training rows, then those that are watched.
+    losses : MeanLosses or None
+        Of the round; None where a loss of the user's makes them.
     leaves : RoundLeaves or None
         Adds the values of leaves to raw predictions; None where that is left to the host.
     """
 
     def __init__(self, runtime: Runtime, task: BoostTask, codes: Array, adds: bool) -> None:
         xp, loss, train = runtime.xp, task.loss, task.train
-        self._runtime, self._task = runtime, task
+        self.runtime, self._task = runtime, task
         self.rows = DeviceRowSet.of(runtime, train, codes)
         self.kernels = LossKernels(runtime, loss)
         self._n_outputs = loss.columns if task.sums_outputs else 1
@@ -77,7 +80,6 @@ class RoundRows:
         whole = self.whole_hessian
         self._whole = runtime.asarray(np.ones(1, np.int32) if whole is None else whole)
         self._given = runtime.asarray(self._in_units_of_loss())
-        self._exponents = xp.empty(len(fields(Scale)), dtype=np.int32)
         self.largest = xp.empty(2, dtype=np.uint64)
         self._draw = None
         if task.sampler.method != ALL_ROWS:
@@ -89,6 +91,10 @@ class RoundRows:
         self._sizes_quantile: SizesQuantile | None = None
         self.parameter = self._start_parameter()
         self.sets = [self.rows, *(self._watched(given) for given in task.watched)]
+        self.losses: MeanLosses | None = None
+        if self.kernels.has_kernels:
+            self.losses = MeanLosses(self.kernels, self.sets, self.draws)
+        self._read = allocate(xp, self._columns_read())
         self.leaves: RoundLeaves | None = None
         if adds:
             followed = [self.rows, *(rows for rows in self.sets[1:] if self.is_followed(rows))]
@@ -99,7 +105,7 @@ class RoundRows:
 
     def _watched(self, given: RowSet) -> DeviceRowSet:
         """A watched row set; one of the training rows shares what is known of these."""
-        runtime, data, train = self._runtime, given.data, self.rows.given
+        runtime, data, train = self.runtime, given.data, self.rows.given
         if data is train.data and given.raw is train.raw:
             weights = None if given.weights is None else runtime.asarray(given.weights)
             return replace(self.rows, given=given, weights=weights)
@@ -113,11 +119,12 @@ class RoundRows:
 
     def _start_parameter(self) -> Array:
         """The parameter of the loss, as it is if it is the same in all rounds: float64 (K,)."""
-        loss, runtime, rows = self._task.loss, self._runtime, self.rows
+        loss, runtime, rows = self._task.loss, self.runtime, self.rows
         if isinstance(loss, Huber):
             self._sizes_quantile = SizesQuantile(runtime, rows, self.leaf_weights, loss.alpha)
             return runtime.xp.empty(loss.columns, dtype=np.float64)
-        found = self.kernels.parameter_of(rows, rows.given.weights)
+        given = rows.given
+        found = loss.round_parameter(Predicted(given.y, given.raw, given.weights))
         return runtime.asarray(np.ascontiguousarray(found, dtype=np.float64))
 
     @cached_property
@@ -126,7 +133,7 @@ class RoundRows:
         given = self.rows.given.weights
         if given is None:
             return None
-        return self._runtime.asarray(integer_weights(given, self.rows.n))
+        return self.runtime.asarray(integer_weights(given, self.rows.n))
 
     def _in_units_of_loss(self) -> np.ndarray:
         regular = self._task.options.regularisation
@@ -165,7 +172,7 @@ class RoundRows:
         own = cut(memory, self._columns())
         own["seed"][:], own["number"][:] = self._task.sampler.seed, number
         own["rate"][:] = learning_rate
-        self._runtime.upload(memory, self._of_round)
+        self.runtime.upload(memory, self._of_round)
 
     def _columns(self) -> Columns:
         """What a round has to itself."""
@@ -177,7 +184,7 @@ class RoundRows:
 
     def ask_user(self) -> None:
         """Gradients and hessians of a loss of the user's, over arrays of the device."""
-        rows, loss = self.rows.for_user(self._runtime.xp, self.rows.weights), self._task.loss
+        rows, loss = self.rows.for_user(self.runtime.xp, self.rows.weights), self._task.loss
         g, h = loss.gradients(rows, np.zeros(loss.columns))
         self._gradient[...] = -g.T
         self._hessian[...] = h.T
@@ -190,13 +197,16 @@ class RoundRows:
         What regularises the trees is written to ``inputs``, in the units of their integers.
         """
         if self.leaves is not None:
-            self._exponents = self.leaves.begin(len(self._exponents))
+            self._read = self.leaves.begin(self._columns_read())
         if self._sizes_quantile is not None:
             self._sizes_quantile.find(self.parameter)
         self._differentiate()
         self._scale(inputs)
-        xp, n_trees = self._runtime.xp, len(inputs.key)
-        drawn = self.drawn()
+        xp, n_trees = self.runtime.xp, len(inputs.key)
+        self._drawn = drawn = self.drawn()
+        if self.losses is not None:
+            self.losses.begin(self._read["losses"])
+            self.losses.keep_before(drawn, self.parameter)
         first, count = self._place(drawn)
         self._count = count
         rows = DeviceRows.room(xp, n_trees * self.most_rows, self._n_outputs)
@@ -212,13 +222,23 @@ class RoundRows:
             *(np.int32(len(self._hessian) == 1), np.int64(len(rows))),
             *(rows.row, rows.weight, rows.target, wide, counts),
         )
-        self._launch("list_round", (self._parts, n_trees), args)
+        self.kernels.launch("list_round", (self._parts, n_trees), args)
         wide_of = xp.empty(n_trees, dtype=np.int32)
-        count_up(self._runtime, wide_of, 1)
+        count_up(self.runtime, wide_of, 1)
         return rows, counts, LeafColumns(wide, wide_of, 1, draws=False), self.max_weight
 
+    def _columns_read(self) -> Columns:
+        """What the host reads of a round beside the nodes of its trees."""
+        shape = (0, 0) if self.losses is None else self.losses.shape
+        n_exponents = len(fields(Scale))
+        return {"exponents": (np.int32, (n_exponents,)), "losses": (np.int64, shape)}
+
+    @property
+    def _exponents(self) -> Array:
+        return self._read["exponents"]
+
     def _differentiate(self) -> None:
-        fill(self._runtime, self.largest, 0)
+        fill(self.runtime, self.largest, 0)
         if self.kernels.has_kernels:
             out = (self._gradient, self._hessian, self.largest)
             self.kernels.differentiate(self.rows, self.parameter, *out)
@@ -229,8 +249,8 @@ class RoundRows:
     def _scale(self, inputs: BatchInputs) -> None:
         sizes = (np.int32(sum_bits(self.rows.n)), self._is_whole, np.int32(self._n_outputs))
         out = (self._exponents, inputs.regular, inputs.least_hessian, inputs.unit)
-        kernel = self._runtime.kernel("boosting.cu", "scale_round", self._constants)
-        kernel((1,), (1,), (self.largest, self._given, *sizes, *out))
+        args = (self.largest, self._given, *sizes, *out)
+        self.kernels.kernel("scale_round")((1,), (1,), args)
 
     @property
     def draws(self) -> bool:
@@ -243,12 +263,12 @@ class RoundRows:
 
     def _place(self, drawn: Array | None) -> tuple[Array, Array]:
         """Where the rows inside of each part begin, and how many there are."""
-        xp, kept = self._runtime.xp, zeros(self._runtime, (1, self._parts), np.int64)
+        xp, kept = self.runtime.xp, zeros(self.runtime, (1, self._parts), np.int64)
         args = (*self._inside(drawn), np.int64(self.rows.n), kept)
-        self._launch("count_inside", (self._parts,), args)
+        self.kernels.launch("count_inside", (self._parts,), args)
         first, count = xp.empty(self._parts, dtype=np.int64), xp.empty(1, dtype=np.int64)
         sizes = (np.int64(1), np.int64(self._parts))
-        launch_for_roots(self._runtime, "place_parts", (kept, *sizes, first, count))
+        launch_for_roots(self.runtime, "place_parts", (kept, *sizes, first, count))
         return first, count
 
     def _inside(self, drawn: Array | None) -> tuple[Any, ...]:
@@ -270,14 +290,6 @@ class RoundRows:
     @property
     def _parts(self) -> int:
         return -(-self.rows.n // constant("boosting.cu", "LIST_PART"))
-
-    @property
-    def _constants(self) -> dict[str, int]:
-        return {"FORMULA": max(self._task.loss.formula, 0)}
-
-    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        threads = constant("rounds.cuh", "BOOST_THREADS")
-        self._runtime.kernel("boosting.cu", name, self._constants)(grid, (threads,), args)
 
     # ---- what the trees say --------------------------------------------------------------------
 
@@ -315,17 +327,36 @@ class RoundRows:
             self.leaves.keep_nodes(frontier, splits, n_left, rank)
 
     def add_leaves(self, inputs: BatchInputs) -> None:
-        """Add the values of leaves to raw predictions."""
+        """Add the values of leaves to raw predictions, and sum the losses that are left then."""
         if self.leaves is not None:
             self.leaves.add(inputs, self.parameter, self._count, self.rate)
+            self.keep_losses()
+
+    def keep_losses(self) -> None:
+        """Sum the losses of rows to whose raw predictions the values of leaves are added."""
+        if self.losses is not None:
+            self.losses.keep_after(self._drawn, self.parameter)
 
     # ---- after a round -------------------------------------------------------------------------
 
     def scale(self) -> Scale:
         """The scale of the round whose trees were grown last."""
-        copy = self._runtime.to_host if self.kept is None else self.kept.on_host
-        return Scale(*copy(self._exponents).tolist())
+        return Scale(*self._on_host("exponents").tolist())
 
-    def drawn_rows(self) -> np.ndarray:
-        """Rows drawn for the round: bool (n,), copied to the host."""
-        return self._runtime.to_host(self.drawn())[0] > 0
+    def mean_losses(self) -> RoundLosses:
+        """The mean losses of the round whose trees were grown last."""
+        assert self.losses is not None
+        return self.losses.of_sums(self._on_host("losses"))
+
+    def _on_host(self, name: str) -> np.ndarray:
+        array = self._read[name]
+        if self.kept is None:
+            return self.runtime.read_later(array)()
+        return self.kept.on_host(array)
+
+    def inside(self) -> Array | None:
+        """Rows that the trees of the round were grown on: bool (n,), None for all."""
+        weights, drawn = self.rows.weights, self._drawn
+        if drawn is None:
+            return None if weights is None else weights > 0.0
+        return drawn[0] > 0 if weights is None else (drawn[0] > 0) & (weights > 0.0)

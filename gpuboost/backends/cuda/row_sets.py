@@ -1,27 +1,21 @@
-"""Rows of a fit of boosting on the device: targets, raw predictions, gradients and mean losses."""
+"""Rows of a fit of boosting on the device: targets, raw predictions and gradients."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.source import constant
-from gpuboost.engine import gradients
 from gpuboost.engine.losses import USER, Predicted
-from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.features import DeviceFeatures
-    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.runtime import Launchable, Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.losses import Loss
     from gpuboost.engine.rounds import RowSet
-
-_SUM_BLOCKS = 1 << 10  # of a launch that sums: what is left is taken in turn
-_NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; those of NaN are above
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +81,11 @@ class LossKernels:
 
     runtime: Runtime
     loss: Loss
-    _sums: dict[int, float] = field(default_factory=dict)  # of the weights of row sets
 
     @property
     def has_kernels(self) -> bool:
         """Whether the loss is not a user's."""
         return self.loss.formula != USER
-
-    def parameter_of(self, rows: DeviceRowSet, weights: np.ndarray | None) -> np.ndarray:
-        """`Loss.round_parameter`; of huber by residuals that are copied to the host."""
-        given, raw = rows.given, rows.given.raw
-        if self.loss.formula == gradients.HUBER:
-            raw = self.runtime.to_host(rows.raw).T
-        return self.loss.round_parameter(Predicted(given.y, raw, weights))
 
     def differentiate(
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
@@ -107,69 +93,27 @@ class LossKernels:
         """Gradients (K, n), times -1, and hessians (H, n), and the largest of both."""
         sizes = (np.int64(rows.n), np.int32(len(rows.y)), np.int32(len(rows.raw)))
         out = (np.int32(len(hessian)), gradient, hessian, largest)
-        given = (*self._rows(rows, rows.weights), parameter)
-        self._launch("differentiate", rows.n, (*given, *sizes, *out))
+        weights = optional(rows.weights, rows.y)
+        args = (rows.y, rows.raw, *weights, parameter, *sizes, *out)
+        self.launch("differentiate", _blocks(rows.n), args)
 
     def keep_largest(self, values: Array, which: int, largest: Array) -> None:
         """The largest size of some numbers, kept in one place of ``largest``."""
         args = (values, np.int64(values.size), np.int32(which), largest)
-        self._launch("find_largest", values.size, args)
+        self.launch("find_largest", _blocks(values.size), args)
 
-    def mean_loss(self, rows: DeviceRowSet, parameter: Array, weights: Array | None) -> float:
-        """As `Loss.mean_loss`, by other weights than those of the rows."""
-        total = self._sum(*self.row_losses(rows, parameter, weights))
-        return total / (float(rows.n) if weights is None else self._sum_of_weights(rows, weights))
+    def launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        """Launch a kernel of boosting.cu, by blocks of `BOOST_THREADS`."""
+        self.kernel(name)(grid, (constant("rounds.cuh", "BOOST_THREADS"),), args)
 
-    def row_losses(
-        self, rows: DeviceRowSet, parameter: Array, weights: Array | None
-    ) -> tuple[Array, Array]:
-        """Losses times weights, float64 (n,), and the bits of the largest with room for sums."""
-        values = self.runtime.xp.empty(rows.n, dtype=np.float64)
-        found = zeros(self.runtime, 3, np.int64)
-        sizes = (np.int64(rows.n), np.int32(len(rows.y)), np.int32(len(rows.raw)))
-        args = (*self._rows(rows, weights), parameter, *sizes, values, found.view(np.uint64))
-        self._launch("row_losses", rows.n, args)
-        return values, found
-
-    def _sum_of_weights(self, rows: DeviceRowSet, weights: Array) -> float:
-        """Sum of weights; that of the rows' own is found once."""
-        if weights is not rows.weights:
-            return self.sum_of(weights)
-        if id(rows) not in self._sums:
-            self._sums[id(rows)] = self.sum_of(weights)
-        return self._sums[id(rows)]
-
-    def sum_of(self, values: Array) -> float:
-        """Sum of numbers, as `engine.averages` adds them up."""
-        found = zeros(self.runtime, 3, np.int64)
-        self.keep_largest(values, 0, found.view(np.uint64))
-        return self._sum(values, found)
-
-    def _sum(self, values: Array, found: Array) -> float:
-        """``found``: bits of the largest number, and room for sums of both planes."""
-        bits = SUM_BITS - sum_bits(len(values))
-        threads = constant("rounds.cuh", "BOOST_THREADS")
-        n_blocks = min(-(-len(values) // threads), _SUM_BLOCKS)
-        args = (values, np.int64(len(values)), found[:1].view(np.uint64), np.int32(bits), found[1:])
-        self._kernel("sum_planes")((n_blocks,), (threads,), args)
-        largest, *sums = self.runtime.read_later(found)()
-        if largest >= _NOT_FINITE:
-            return float("inf")
-        size = float(largest.view(np.float64))
-        exponent = bits - (int(np.frexp(size)[1]) if size > 0.0 else 0)
-        planes = np.array([exponent, exponent + bits])
-        return float(planes_to_float(np.array(sums), planes)[0])
-
-    def _rows(self, rows: DeviceRowSet, weights: Array | None) -> tuple[Any, ...]:
-        return (rows.y, rows.raw, *optional(weights, rows.y))
-
-    def _launch(self, name: str, n: int, args: tuple[Any, ...]) -> None:
-        threads = constant("rounds.cuh", "BOOST_THREADS")
-        self._kernel(name)((-(-n // threads),), (threads,), args)
-
-    def _kernel(self, name: str) -> Any:
+    def kernel(self, name: str) -> Launchable:
+        """A kernel of boosting.cu."""
         formula = max(self.loss.formula, 0)  # nothing of a user's loss is asked for
         return self.runtime.kernel("boosting.cu", name, {"FORMULA": formula})
+
+
+def _blocks(n: int) -> tuple[int]:
+    return (-(-n // constant("rounds.cuh", "BOOST_THREADS")),)
 
 
 def optional(array: Array | None, stand_in: Array) -> tuple[Array, np.int32]:

@@ -57,18 +57,12 @@ class NumbaBooster(HostBooster):
         """End the threads."""
         self._crew.dismiss()
 
-    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
-        """Mean loss of a row set by its own weights, or by others."""
-        predicted = self._predicted(rows, weights)
-        parameter = self._parameter_of(predicted)
-        return compiled_loss.mean_loss(self.task.loss, predicted, parameter, self._crew)
-
     # ---- the steps of a round ------------------------------------------------------------------
 
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
         loss, rows = self.task.loss, self._predicted()
-        own = compiled_loss.gradients(loss, rows, self._parameter_of(rows), self._crew)
+        own = compiled_loss.gradients(loss, rows, self.parameter, self._crew)
         given = own[0], own[1][:, :1] if loss.constant_hessian else own[1]
         negative, hessian = (np.empty(values.shape[::-1]) for values in given)
         found = np.empty((-(-len(own[0]) // CHUNK), 4))
@@ -80,6 +74,11 @@ class NumbaBooster(HostBooster):
         sizes = negative.size, hessian.size
         self._means = found[:, 1].sum() / sizes[0], found[:, 3].sum() / sizes[1]
         return Gradients(negative.T, hessian.T, self._whole, self.rows_of_round(number))
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        predicted = self._predicted(rows, weights)
+        return compiled_loss.mean_loss(self.task.loss, predicted, self.parameter, self._crew)
 
     def scale(self, made: Gradients) -> Scale:
         """Exponents of the round's integers."""
