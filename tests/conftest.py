@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuboost.backends import choice, cost, cuda, devices
+from gpuboost.estimators import boosting_reading
 from tests import fake_cupy
 from tests.gpu_arrays import Tensor
 from tests.sizes import largest_files, largest_functions
@@ -70,6 +71,17 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 # ---- a real device -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Fits a model of boosting on a backend."""
+
+    def fit(backend: Any, model: Any, X: Any, y: Any, **words: Any) -> Any:
+        monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
+        return model.fit(X, y, **words)
+
+    return fit
 
 
 @pytest.fixture

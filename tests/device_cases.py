@@ -141,6 +141,7 @@ REPLAYED_ROUNDS = [
     Case(CLASSES, {"max_features_per_level": 3, "n_estimators": 3}, target="categories"),
     Case(CLASSES, {"multi_strategy": "multi_output_tree"}, target="many"),
     Case(CLASSES, {"subsample": 0.5, "min_samples_leaf": 3, "n_estimators": 3}, target="many"),
+    Case(VALUES, {"max_depth": 14, "min_samples_leaf": 9, "n_estimators": 3}, target="categories"),
 ]
 BOOSTED = [
     *REPLAYED_ROUNDS,

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
-from gpuboost.backends.cuda import booster as cuda_booster
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.late_trees import LateRound
-from gpuboost.backends.cuda.round_rows import RoundRows
-from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine import boosting, gradients, tree
-from gpuboost.engine.rounds import DoneRound, RoundLosses
-from gpuboost.estimators import boosting_reading
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
-from tests.fake_cupy import WAIT
-from tests.fake_streams import GRAPH
 from tests.shim_runtime import ShimRuntime
 
 pytestmark = pytest.mark.skipif(
@@ -48,17 +37,6 @@ def table(n: int = 230, seed: int = 0, n_classes: int = 0) -> tuple[np.ndarray, 
     if n_classes:
         return X, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
     return X, np.exp(0.5 * signal)
-
-
-@pytest.fixture
-def fit_on(monkeypatch: pytest.MonkeyPatch) -> Fit:
-    """Fits on a backend."""
-
-    def fit(backend: Any, model: Any, X: Any, y: Any, **words: Any) -> Any:
-        monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
-        return model.fit(X, y, **words)
-
-    return fit
 
 
 def assert_same_fit(fit_on: Fit, make: Callable[[], Any], X: Any, y: Any, **words: Any) -> Any:
@@ -243,101 +221,7 @@ def test_losses_beyond_float64_are_infinite_on_both_sides(fit_on: Fit) -> None:
         assert np.isinf(found.train_score_).all()
 
 
-# Parts of it --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["GRADIENT_BITS", "HESSIAN_BITS", "VALUE_BITS", "EXACT_BITS"])
-def test_bits_of_integers(name: str) -> None:
-    assert constant("boosting.cu", name) == getattr(boosting, name)
-
-
-def test_numbers_of_losses() -> None:
-    assert constant("losses.cuh", "HUBER") == gradients.HUBER
-    assert constant("rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
-
-
-def test_late_rounds_are_finished_once() -> None:
-    made, leaf = [], np.zeros(1)
-    one, losses = tree.Tree(*[leaf] * 12), RoundLosses(1.5, None, ())
-
-    def finish(copied: np.ndarray) -> DoneRound:
-        made.append(copied)
-        return DoneRound([one], losses)
-
-    late = LateRound(1, lambda: leaf, finish)
-    (found,) = late.trees
-    assert not made
-    assert found.node_count == 1 and found.value is leaf and len(made) == 1
-    assert late.losses is losses
-    restored = pickle.loads(pickle.dumps(found))
-    assert type(restored) is tree.Tree and restored.node_count == 1 and len(made) == 1
-    with pytest.raises(AttributeError):
-        found._nothing  # type: ignore[attr-defined]  # noqa: B018
-
-
-# How it gets there --------------------------------------------------------------------------
-
-
-def boosters(monkeypatch: pytest.MonkeyPatch) -> list[CudaBooster]:
-    """Those that are made from now on."""
-    made: list[CudaBooster] = []
-
-    class Kept(CudaBooster):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
-
-    monkeypatch.setattr("gpuboost.backends.cuda.backend.CudaBooster", Kept)
-    return made
-
-
-REPLAYED: list[dict[str, Any]] = [
-    {},
-    {"loss": "absolute_error"},
-    {"loss": "huber", "subsample": 0.5},
-    {"loss": "quantile", "alpha": [0.2, 0.9], "n_iter_no_change": 9},
-    {"monotonic_cst": [1, 0, -1, 0, 0]},
-    {"monotonic_cst": [1, 0, -1, 0, 0], "subsample": 0.5},
-]
-
-
-@pytest.mark.parametrize("options", REPLAYED, ids=lambda options: "-".join(options) or "none")
-def test_rounds_of_bounded_depth_are_replayed(
-    options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, runtime = boosters(monkeypatch), ShimRuntime()
-    assert_same_fit(fit_on, regressor(**options), *table(), runtime=runtime)
-    (booster,) = made
-    assert booster._grower.recorded is not None
-    assert runtime.launches.count("differentiate") == 3
-    # Rows are followed by the partition, those outside walk, and no finished tree comes back.
-    used = set(runtime.launches)
-    assert "keep_leaves" in used and "find_code_leaves" not in used
-    assert ("find_places" in used) == bool({"subsample", "n_iter_no_change"} & set(options))
-    assert ("refit_leaves" in used) == ("loss" in options)
-    assert ("hand_bounds" in used) == ("monotonic_cst" in options)
-
-
-@pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])
-@pytest.mark.parametrize("deep", [{"max_depth": None}, {"max_leaf_nodes": 6}])
-def test_leaves_of_trees_that_are_finished_on_the_host(
-    deep: dict[str, Any], loss: str, fit_on: Fit
-) -> None:
-    runtime, weights = ShimRuntime(order_seed=2), np.random.default_rng(1).uniform(size=230)
-    words = {"sample_weight": weights}
-    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, **deep)
-    assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
-    assert {"find_code_leaves", "refit_leaves"} <= set(runtime.launches)
-
-
-def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = boosters(monkeypatch)
-    for at_once in (2, 4):  # with one left over, and none
-        monkeypatch.setattr(cuda_booster, "trees_at_once", lambda *_, n=at_once: n)
-        X, y = table(n_classes=at_once + 1 if at_once == 2 else 8)
-        assert_same_fit(fit_on, classifier(multi_strategy="one_output_per_tree"), X, y)
-    assert (made[0]._grower.recorded is None) and (made[1]._grower.recorded is not None)
-    assert all(booster.rounds.leaves is None for booster in made)
+# Kernels and memory ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order_seed", range(3))
@@ -403,68 +287,6 @@ def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
         del found
     assert machine.launches and machine.live == 0 and machine.current == 0
-
-
-def test_the_rows_of_a_round_are_made_without_a_copy_to_the_host(machine: Any) -> None:
-    """Between the first launch of a round and its trees the host waits for nothing."""
-    make, spans = RoundRows.make, []
-
-    def watched(self: RoundRows, inputs: Any) -> Any:
-        begun = len(machine.events)
-        made = make(self, inputs)
-        spans.append(machine.events[begun:])
-        return made
-
-    RoundRows.make = watched
-    try:
-        regressor(subsample=0.5)().set_params(device="cuda").fit(*table())
-    finally:
-        RoundRows.make = make
-    assert spans and all(WAIT not in events for events in spans)
-
-
-FOLLOWED: list[dict[str, Any]] = [
-    {},
-    {"loss": "huber", "subsample": 0.5},
-    {"monotonic_cst": [1, 0, 0, 0, 0], "callbacks": nothing},
-    {"loss": "poisson", "subsample": 0.5, "n_iter_no_change": 9},
-]
-
-
-@pytest.mark.parametrize("options", FOLLOWED, ids=lambda options: "-".join(options) or "none")
-def test_the_host_reads_once_a_round(options: dict[str, Any], machine: Any) -> None:
-    """And for nothing else, once a round is recorded; where nobody is told, of the round before."""
-    n, (X, y) = 7, table()
-    model = regressor(n_estimators=n, **options)().set_params(device="cuda")
-    model.fit(X, y, sample_weight=np.linspace(0.0, 1.0, len(y)))
-    rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
-    assert len(rounds) == n - 1
-    for first, last in pairwise(rounds):
-        assert machine.events[first:last].count(WAIT) == 1
-    is_told = bool({"callbacks", "n_iter_no_change"} & set(options))
-    *others, last = machine.launched_since[-n:]
-    assert (set(others), last) == ({0 if is_told else 1}, 0)
-
-
-@pytest.mark.parametrize("deep", [{}, {"max_depth": None, "loss": "huber"}])
-def test_no_rows_are_copied_to_the_device_in_a_round(
-    deep: dict[str, Any], machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither the mask of those that are drawn, nor weights, whatever is followed."""
-    boost, sizes = CudaBooster.boost, []
-
-    def watched(self: CudaBooster, *given: Any) -> Any:
-        before = machine.uploaded
-        made = boost(self, *given)
-        sizes.append(machine.uploaded - before)
-        return made
-
-    monkeypatch.setattr(CudaBooster, "boost", watched)
-    X, y = table(6000)
-    asked = regressor(subsample=0.5, min_samples_leaf=2000, **deep)
-    words = {"sample_weight": np.linspace(0.0, 1.0, 6000), "eval_set": [(X[:99], y[:99])]}
-    asked().set_params(device="cuda").fit(X, y, **words)
-    assert len(sizes) == 3 and max(sizes[1:]) < 6000
 
 
 @pytest.mark.slow

@@ -285,6 +285,7 @@ BOOSTED: list[tuple[Any, dict[str, Any]]] = [
     ),
     (GradientBoostingRegressor(max_depth=5, categorical_features=[1, 4]), {"n_outputs": 3}),
     (GradientBoostingClassifier(max_depth=5, n_iter_no_change=3), {}),
+    (GradientBoostingRegressor(max_depth=13, min_samples_leaf=30, n_iter_no_change=2), {}),
     (GradientBoostingClassifier(max_depth=4, interaction_cst="pairwise"), {"n_classes": 4}),
 ]
 

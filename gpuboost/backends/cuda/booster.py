@@ -19,13 +19,15 @@ from gpuboost.backends.cuda.forest import copy_forest_to_device
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
-from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
+from gpuboost.backends.cuda.level_ops import HISTOGRAMS_OF_NODE, UNASKED_DEPTH
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.refits import RefitRound
+from gpuboost.backends.cuda.round_leaves import most_nodes
 from gpuboost.backends.cuda.round_losses import UserLosses
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.row_sets import DeviceRowSet
+from gpuboost.backends.cuda.split_search import histogram_bytes
 from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
+
+# Rounds of trees deeper than `UNASKED_DEPTH` are launched without asking how many nodes levels have
+# up to so many levels, with room for so many nodes in all: those of four trees of 12 levels. Where
+# there are more, those of few rows had better be grown outside of levels, see `small_rows_for`.
+DEEPEST, MOST_NODES = 16, 1 << 15
 
 
 class CudaBooster:
@@ -66,7 +73,7 @@ class CudaBooster:
         runtime, task = self._runtime, self._task
         asked = self._grow_task = grow_task(task)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
-        adds = adds_on_device(task) and self._at_once >= task.trees_per_round
+        adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
         made: list[RoundRows] = []
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
@@ -189,15 +196,24 @@ class CudaBooster:
         return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
 
 
-def adds_on_device(task: BoostTask) -> bool:
+def adds_on_device(task: BoostTask, grown: GrowTask) -> bool:
     """Whether the values of leaves can be made and added with the last launch of a round.
 
-    Where no leaf is pruned away afterwards, the levels of trees are few enough to be launched
-    without knowing how many nodes they have, and none of these is taken back.
+    Where no leaf is pruned away afterwards, the levels of trees have few enough nodes to be
+    launched and kept without knowing how many, and none of these is taken back. ``grown`` is what
+    `grow_task` makes of ``task``.
     """
-    options = task.options
-    bounded = options.max_depth <= UNASKED_DEPTH and options.max_leaf_nodes == NO_LIMIT
-    return bounded and options.ccp_alpha == 0.0
+    options, n_trees = task.options, task.trees_per_round
+    if options.ccp_alpha > 0.0 or options.max_leaf_nodes != NO_LIMIT:
+        return False
+    if options.max_depth <= UNASKED_DEPTH:
+        return True
+    if options.max_depth > DEEPEST:
+        return False
+    room = most_nodes(n_trees, n_trees * task.sampler.n_draws, options)
+    matrix, most = grown.matrix, HISTOGRAMS_OF_NODE * max(room)
+    n_bytes = most * histogram_bytes(matrix.n_features, matrix.width, grown.target.n_channels)
+    return sum(room) <= MOST_NODES and n_bytes <= grown.memory_budget
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # Trees no deeper than this are launched without asking how many nodes there are, so the host never
 # waits for the device; of deeper ones a level may have been empty for long.
 UNASKED_DEPTH = 12
+# For each node of a level, if histograms of the next level are to be kept: three for both children.
+HISTOGRAMS_OF_NODE = 6
 
 
 @dataclass(frozen=True)
@@ -339,9 +341,10 @@ class CudaLevelOps:
         """How many nodes there are, where the next level must not have room for too many.
 
         The answer is asked for a level before it is needed, so that the device need not be waited
-        for. Trees of few levels do without.
+        for. Trees of few levels do without, and so do rounds that keep all their levels anyway.
         """
-        if self.task.options.max_depth <= UNASKED_DEPTH and self._fits(6 * frontier.most):
+        unasked = self.task.options.max_depth <= UNASKED_DEPTH or self.kept is not None
+        if unasked and self._fits(HISTOGRAMS_OF_NODE * frontier.most):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])

@@ -103,9 +103,9 @@ def foretell_recorded(
     """Where the arrays of a batch lie that is recorded; None if it cannot be replayed.
 
     Batches of as many trees are the same launches if the device draws their rows, and if the host
-    decides nothing by what has been computed: not for trees deeper than `UNASKED_DEPTH` levels or
-    levels too large for ``task.memory_budget``, where it asks how many nodes there are, and not
-    with ``max_leaf_nodes``. ``maker`` is what `CudaLevelOps` takes.
+    decides nothing by what has been computed: not where it asks how many nodes levels have, see
+    `CudaLevelOps`, of deep trees or of levels too large for ``task.memory_budget``, and not with
+    ``max_leaf_nodes``. ``maker`` is what `CudaLevelOps` takes.
     """
     made_there = task.sampler is not None or maker is not None
     if not made_there or task.options.max_leaf_nodes != NO_LIMIT:

@@ -62,12 +62,8 @@ class Policy:
         return self.runtime.xp if self.kept is None else self.kept
 
     def most_nodes(self, before: int) -> int:
-        """Nodes there can be in a level, where the level above has at most ``before``.
-
-        Every node has a row, and parents have more than `small_rows`.
-        """
-        large = self.n_rows // (self.small_rows + 1)
-        return min(2 * before, 2 * large, self.n_rows)
+        """Nodes there can be in a level, where the level above has at most ``before``."""
+        return most_children(before, self.n_rows, self.options, self.small_rows)
 
     def most_pieces(self, most_nodes: int, rows: int) -> int:
         """Pieces of so many rows that all rows can make: each node has one that is not full."""
@@ -90,7 +86,7 @@ class Policy:
         deeper = depth < self.options.max_depth
         most_work = self.most_pieces(frontier.most, rows_per_piece)
         found = Search.room(self.runtime.xp, frontier.most, most_work, none=not deeper)
-        smallest = max(self.options.min_samples_split, 2 * self.options.min_samples_leaf)
+        smallest = least_rows(self.options)
         low, high = (ranges.low, ranges.high) if ranges else (frontier.tree, frontier.tree)
         nodes = (frontier.tree, frontier.start, frontier.count, frontier.hessian)
         args = (
@@ -152,6 +148,20 @@ class Policy:
     def _launch(self, name: str, args: tuple[Any, ...]) -> None:
         threads = constant("policy.cu", "POLICY_THREADS")
         self.runtime.kernel("policy.cu", name, {})((1,), (threads,), args)
+
+
+def most_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
+    """Nodes there can be below so many of ``n_rows`` rows.
+
+    Every node has a row, and parents have more than ``small_rows`` and enough to be split.
+    """
+    large = n_rows // max(small_rows + 1, least_rows(options))
+    return min(2 * parents, 2 * large, n_rows)
+
+
+def least_rows(options: TreeOptions) -> int:
+    """Rows that a node must have to be split."""
+    return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
 def purity_of(target: Target) -> int:

@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, allocate, room_of
+from gpuboost.backends.cuda.policy import most_children
 from gpuboost.backends.cuda.refits import LeafRefits
 from gpuboost.backends.cuda.source import constant
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.losses import OrderStatisticLoss
     from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.spec import TreeOptions
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,10 @@ class RoundLeaves:
         n_hessians: int,
     ) -> None:
         xp, self._runtime, self._task, self._sets = runtime.xp, runtime, task, sets
-        n_trees, depth = task.trees_per_round, task.options.max_depth
+        n_trees = task.trees_per_round
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
         self._n_hessians, self._most_rows = n_hessians, most_rows
-        self._most = most_nodes(n_trees, n_trees * most_rows, depth)
+        self._most = most_nodes(n_trees, n_trees * most_rows, task.options)
         self._has_rows_outside = most_rows < sets[0].n
         self._places = [xp.empty((n_trees, rows.n), dtype=np.int32) for rows in sets]
         self._value = xp.empty((sum(self._most), self._n_outputs), dtype=np.float64)
@@ -161,8 +163,9 @@ class RoundLeaves:
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
         task, rows = self._task, self._sets[0]
-        given = (self._runtime, loss, rows, weights)
-        self._refits = LeafRefits(*given, self._most[-1], task.trees_per_round * self._most_rows)
+        n_rows = task.trees_per_round * self._most_rows
+        most = min(n_rows, task.trees_per_round << task.options.max_depth)  # leaves
+        self._refits = LeafRefits(self._runtime, loss, rows, weights, most, n_rows)
 
     def begin(self, others: Columns) -> dict[str, Array]:
         """Begin a round; arrays for what else the host reads of it."""
@@ -302,6 +305,9 @@ def _blocks(n: int) -> int:
     return -(-n // constant("rounds.cuh", "BOOST_THREADS"))
 
 
-def most_nodes(n_trees: int, n_rows: int, max_depth: int) -> list[int]:
-    """Nodes that each level of a batch has room for: every node has a row."""
-    return [min(n_trees << depth, n_rows) for depth in range(max_depth + 1)]
+def most_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
+    """Nodes that each level of a batch has room for."""
+    most = [n_trees]
+    for _ in range(options.max_depth):
+        most.append(most_children(most[-1], n_rows, options))
+    return most

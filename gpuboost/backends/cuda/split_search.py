@@ -68,6 +68,11 @@ def lists_pay(max_features: int, n_allowed: int) -> bool:
     return 2 * max_features <= n_allowed
 
 
+def histogram_bytes(n_features: int, width: int, n_channels: int) -> int:
+    """Size of the histogram of a node, of so many features and codes."""
+    return n_features * width * (2 + n_channels) * 8
+
+
 @dataclass(frozen=True)
 class Looked:
     """The features whose histograms the nodes of a level get.
@@ -125,7 +130,7 @@ class HistogramBuilder:
 
     def bytes_per_node(self) -> int:
         """Size of one node's histogram."""
-        return self.n_looked * self.matrix.width * (2 + self.n_channels) * 8
+        return histogram_bytes(self.n_looked, self.matrix.width, self.n_channels)
 
     @property
     def tile(self) -> int:
