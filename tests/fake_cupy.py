@@ -41,8 +41,8 @@ TYPES = _words(
     newaxis uint16 uint32 uint64 uint8"""
 )
 METHODS = _words(
-    """all any argmax argmin argsort astype copy cumsum fill max min nonzero repeat searchsorted
-    sort sum take"""
+    """all any argmax argmin argsort astype copy cumsum fill max mean min nonzero repeat
+    searchsorted sort sum take"""
 )
 # What most often makes a view, which is nothing to the device.
 VIEWING = {name: getattr(np.ndarray, name) for name in _words("ravel reshape transpose view")}
@@ -57,7 +57,9 @@ OPERATORS = {
         f"__{name}__": getattr(operator, name)
         for name in _words("add sub mul mod lshift rshift xor")
     },
-    **{f"__{name}__": getattr(operator, name) for name in _words("truediv floordiv neg invert")},
+    **{
+        f"__{name}__": getattr(operator, name) for name in _words("truediv floordiv pow neg invert")
+    },
     **{f"__{name}__": getattr(operator, name) for name in _words("eq ne lt le gt ge")},
     **{f"__i{name}__": getattr(operator, f"i{name}") for name in _words("add sub mul and or xor")},
     "__and__": operator.and_,

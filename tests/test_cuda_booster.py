@@ -280,11 +280,17 @@ def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
     n_classes = 3 if name.endswith("Classifier") else 0
     X, y = table(n_classes=n_classes)
     make = {True: classifier, False: regressor}[n_classes > 0]
-    for words in ({}, {"subsample": 0.5, "n_iter_no_change": 3}, {"max_depth": None}):
+    asked: list[dict[str, Any]] = [{}, {"subsample": 0.5, "n_iter_no_change": 3}]
+    asked.append({"max_depth": None} if n_classes else {"subsample": 0.5, "loss": Pseudo()})
+    for words in asked:
         expected = make(**words)().set_params(device="numpy").fit(X, y)
         found = make(**words)().set_params(device="cuda").fit(X, y)
         assert found.fingerprint() == expected.fingerprint()
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+        if "loss" in words:  # whose sums are the library's there
+            np.testing.assert_allclose(found.oob_scores_, expected.oob_scores_, rtol=1e-12)
+        else:
+            np.testing.assert_array_equal(found.train_score_, expected.train_score_)
         del found
     assert machine.launches and machine.live == 0 and machine.current == 0
 

@@ -26,6 +26,34 @@ def test_rounds_are_one_graph(case, graphs):
     assert len(graphs) == 1
 
 
+@pytest.mark.parametrize(
+    "words", [{}, {"loss": "huber", "subsample": 0.5, "n_iter_no_change": 99}], ids=str
+)
+def test_a_round_is_read_once(words, monkeypatch):
+    """Copies to the host of ten rounds more."""
+    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+
+    counts = []
+    X, y = table("GradientBoostingRegressor", 5_000)
+    for n_rounds in (6, 16):
+        reads = []
+        with monkeypatch.context() as patch:
+            for name in ("to_host", "read_later"):
+                read = getattr(CupyRuntime, name)
+                patch.setattr(
+                    CupyRuntime,
+                    name,
+                    lambda self, array, read=read, reads=reads: (
+                        reads.append(array.shape) or read(self, array)
+                    ),
+                )
+            make("GradientBoostingRegressor", n_estimators=n_rounds, device="cuda", **words).fit(
+                X, y
+            )
+        counts.append(len(reads))
+    assert counts[1] - counts[0] == 10
+
+
 @pytest.mark.parametrize("case", REPLAYED_ROUNDS[:6], ids=str)
 def test_rounds_without_a_graph(case, monkeypatch):
     from gpuboost.backends.cuda.grower import TreeGrower

@@ -84,7 +84,12 @@ class LateRound:
     ) -> None:
         self._read: Callable[[], np.ndarray] | None = read
         self._finish: Callable[[np.ndarray], DoneRound] | None = finish
-        self.trees = [cast("Tree", LateTree(self, tree)) for tree in range(n_trees)]
+        self._n_trees = n_trees
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Its trees, which wait when something is asked of them."""
+        return [cast("Tree", LateTree(self, tree)) for tree in range(self._n_trees)]
 
     @property
     def losses(self) -> RoundLosses:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,15 +43,18 @@ def cut(memory: Array, columns: Columns) -> dict[str, Array]:
     """The arrays of a piece of memory, on the device or copied to the host as a whole."""
     arrays, at = {}, 0
     for name, (dtype, shape) in columns.items():
-        arrays[name] = memory[at : at + _bytes(dtype, shape)].view(dtype).reshape(shape)
+        array = memory[at : at + _bytes(dtype, shape)].view(dtype)
+        arrays[name] = array if len(shape) == 1 else array.reshape(shape)
         at += _room(dtype, shape)
     return arrays
 
 
+@lru_cache(4096)  # the host cuts a round again for every tree it finishes
 def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
     return np.dtype(dtype).itemsize * math.prod(shape)
 
 
+@lru_cache(4096)
 def _room(dtype: Any, shape: tuple[int, ...]) -> int:
     return -(-_bytes(dtype, shape) // _ALIGNMENT) * _ALIGNMENT
 
