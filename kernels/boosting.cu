@@ -21,7 +21,6 @@
 #endif
 
 constexpr int32 LOSS_BLOCKS = 3;  // of kernels that know the loss; asking for more spills registers
-constexpr int32 BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 LIST_PART = 4096;  // rows that a block lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
 constexpr int32 EXACT_BITS = 53;
@@ -88,6 +87,7 @@ differentiate(const double* __restrict__ y, const double* __restrict__ raw,
               int32 n_hessians, double* __restrict__ gradient, double* __restrict__ hessian,
               uint64* __restrict__ largest)
 {
+    __shared__ uint64 of_warp[BOOST_WARPS];
     const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
     const int64 row = row_of_thread();
     double steepest = 0.0, heaviest = 0.0;
@@ -103,8 +103,8 @@ differentiate(const double* __restrict__ y, const double* __restrict__ raw,
             heaviest = max(heaviest, h);
         }
     }
-    keep_largest(largest, steepest);
-    keep_largest(largest + 1, heaviest);
+    keep_largest(of_warp, largest, steepest);
+    keep_largest(of_warp, largest + 1, heaviest);
 }
 
 // The same of derivatives that are there. n_values numbers; `which` of the two.
@@ -112,8 +112,9 @@ extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_largest(const double* __restrict__ values, int64 n_values, int32 which,
              uint64* __restrict__ largest)
 {
+    __shared__ uint64 of_warp[BOOST_WARPS];
     const int64 at = row_of_thread();
-    keep_largest(largest + which, at < n_values ? fabs(values[at]) : 0.0);
+    keep_largest(of_warp, largest + which, at < n_values ? fabs(values[at]) : 0.0);
 }
 
 // ---- Integers ----------------------------------------------------------------------------------
@@ -314,6 +315,7 @@ row_losses(const double* __restrict__ y, const double* __restrict__ raw,
            int32 subset, const double* __restrict__ parameter, int64 n, int32 n_outputs,
            int32 n_columns, double* __restrict__ loss, uint64* __restrict__ largest)
 {
+    __shared__ uint64 of_warp[BOOST_WARPS];
     const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
     const int64 row = row_of_thread();
     double own = 0.0, inside = 0.0, outside = 0.0;
@@ -325,11 +327,11 @@ row_losses(const double* __restrict__ y, const double* __restrict__ raw,
         outside = is_inside ? 0.0 : weight;
         loss[row] = own * weight;
     }
-    keep_largest(largest + LOSSES_INSIDE, fabs(own * inside));
-    if (subset != 0 || weighted != 0) keep_largest(largest + WEIGHTS_INSIDE, inside);
+    keep_largest(of_warp, largest + LOSSES_INSIDE, fabs(own * inside));
+    if (subset != 0 || weighted != 0) keep_largest(of_warp, largest + WEIGHTS_INSIDE, inside);
     if (subset == 0) return;
-    keep_largest(largest + LOSSES_OUTSIDE, fabs(own * outside));
-    keep_largest(largest + WEIGHTS_OUTSIDE, outside);
+    keep_largest(of_warp, largest + LOSSES_OUTSIDE, fabs(own * outside));
+    keep_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
 }
 
 // 2**exponent of a normal float64.

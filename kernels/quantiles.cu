@@ -292,6 +292,7 @@ largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, 
               const uint64* __restrict__ trees, int32 trees_per_round,
               const double* __restrict__ limit, uint64* __restrict__ largest)
 {
+    __shared__ uint64 of_warp[BOOST_WARPS];
     if ((int32)blockIdx.x >= *n_pieces) return;
     const Numbers numbers = {key, weight, weighted != 0};
     const int32 group = slot[blockIdx.x], tree = tree_of[group];
@@ -301,7 +302,7 @@ largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, 
     for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
         size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
     }
-    keep_largest(largest + tree, size);
+    keep_largest(of_warp, largest + tree, size);
 }
 
 // Bits of an entry, so that sums of n entries fit.

@@ -2,7 +2,7 @@
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
-constexpr int32 BOOST_THREADS = 256;
+constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 
 constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
@@ -15,15 +15,29 @@ __device__ __forceinline__ int64 row_of_thread()
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
 }
 
-// Keep the largest size that a thread of the grid has.
-__device__ __forceinline__ void keep_largest(uint64* largest, double size)
+// The largest number that a lane of the warp has.
+__device__ __forceinline__ uint64 warp_largest(uint64 bits)
 {
-    uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
         bits = max(bits, __shfl_xor_sync(FULL_MASK, bits, step));
     }
-    if (threadIdx.x % WARP == 0 && bits != 0) atomicMax(largest, bits);
+    return bits;
+}
+
+// Keep the largest size that a thread of the grid has. All threads of a block call it; of_warp
+// uint64 (BOOST_WARPS,) is theirs. One atomic a block, for all of them are to the same word.
+__device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, double size)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
+    const uint64 own = warp_largest(bits);
+    __syncthreads();  // the call before has read its words
+    if (lane == 0) of_warp[warp] = own;
+    __syncthreads();
+    if (warp != 0) return;
+    const uint64 most = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
+    if (lane == 0 && most != 0) atomicMax(largest, most);
 }
 
 // The smallest e with x < 2**e, from the bits of x; 0 of zero.

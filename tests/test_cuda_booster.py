@@ -14,7 +14,7 @@ from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.numpy import NumpyBackend
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
-from tests.shim_runtime import ShimRuntime
+from tests.shim_runtime import ShimRuntime, with_text
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -259,12 +259,15 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 
-MUTANTS = list(barrier_mutants(file_text("boosting.cu")))
+MUTATED = ("boosting.cu", "rounds.cuh")
+MUTANTS = [(name, mutant) for name in MUTATED for mutant in barrier_mutants(file_text(name))]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
-def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, fit_on: Fit) -> None:
-    sources = {"boosting.cu": mutant.source_text}
+@pytest.mark.parametrize(
+    ("name", "mutant"), MUTANTS, ids=lambda part: str(getattr(part, "line", part))
+)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant, fit_on: Fit) -> None:
+    sources = with_text(name, mutant.source_text, ["boosting.cu"])
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
         X, y = table(600)
@@ -272,7 +275,8 @@ def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, fit_on: Fit) -> None:
 
 
 def test_there_are_mutants() -> None:
-    assert len(MUTANTS) == file_text("boosting.cu").count("__syncthreads();") > 0
+    texts = [file_text(name) for name in MUTATED]
+    assert len(MUTANTS) == sum(text.count("__syncthreads();") for text in texts) == 4
 
 
 @pytest.mark.parametrize("name", ["GradientBoostingRegressor", "GradientBoostingClassifier"])
