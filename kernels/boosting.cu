@@ -334,12 +334,6 @@ row_losses(const double* __restrict__ y, const double* __restrict__ raw,
     keep_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
 }
 
-// 2**exponent of a normal float64.
-__device__ __forceinline__ double power_of_two(int32 exponent)
-{
-    return __longlong_as_double((int64)(exponent + 1023) << 52);
-}
-
 // Sums of two planes of fixed-point numbers: sums int64 (4, 2), zero before the launch. Nothing is
 // added where the largest is not finite. bits: of a number, see `averages.plane_scales`.
 // Launch: grid (rows, sums); a thread takes row after row.

@@ -11,6 +11,7 @@
 // shared memory.
 
 #include "rounds.cuh"
+#include "placed.cuh"
 
 constexpr int32 LAST_CODE = 255;
 
@@ -217,8 +218,8 @@ keep_nodes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
     }
 }
 
-// place int32 (T, n): the leaf of the rows for which it is -1, of codes uint8 (F, n). code is -1
-// where a split is by its mask. Launch: grid (rows, T).
+// place int32 (T, n): the leaf of the rows for which it is -1, of codes uint8 (F, n). Launch: grid
+// (rows, T).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_places(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 has_masks,
             const int32* __restrict__ feature, const int32* __restrict__ code,
@@ -227,17 +228,8 @@ find_places(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 
 {
     const int64 row = row_of_thread(), at = blockIdx.y * n + row;
     if (row >= n || place[at] >= 0) return;
-    int64 node = blockIdx.y;
-    while (left[node] != 0) {
-        const int32 own = __ldg(codes + feature[node] * n + row);
-        bool to_left = own <= code[node];
-        if (has_masks != 0 && code[node] < 0) {
-            to_left = (mask[node * CODE_WORDS + own / WARP] >> (own % WARP) & 1) != 0;
-        }
-        if (own == missing_code) to_left = missing_left[node] != 0;
-        node = left[node] + (to_left ? 0 : 1);
-    }
-    place[at] = (int32)node;
+    const PlacedNodes nodes = {feature, code, left, missing_left, mask, has_masks != 0};
+    place[at] = (int32)nodes.leaf_of(codes, n, row, missing_code, blockIdx.y);
 }
 
 // The same for rows that are not binned, values (n, F) by their strides; NaN is missing.

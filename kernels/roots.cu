@@ -87,15 +87,15 @@ __device__ __forceinline__ int32 exponent_above(uint64 bits)
     return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
 }
 
-// The power of two that brings the largest weight of each tree just below 2**bits.
+// The power of two that brings the largest weight of each tree just below 2**bits, `most` at most.
 //
 //   largest   uint64 (T,)    bits of it, as floating point
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits,
+scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 most,
             int32* __restrict__ exponent)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
-        exponent[tree] = bits - exponent_above(largest[tree]);
+        exponent[tree] = min(bits - exponent_above(largest[tree]), most);
     }
 }
 

@@ -1,4 +1,4 @@
-// What the kernels of a round of boosting share: for boosting.cu, leaves.cu and quantiles.cu.
+// What the kernels of a round share: for boosting.cu, leaves.cu, quantiles.cu and adaboost.cu.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
@@ -38,6 +38,12 @@ __device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, d
     if (warp != 0) return;
     const uint64 most = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
     if (lane == 0 && most != 0) atomicMax(largest, most);
+}
+
+// 2**exponent of a normal float64.
+__device__ __forceinline__ double power_of_two(int32 exponent)
+{
+    return __longlong_as_double((int64)(exponent + 1023) << 52);
 }
 
 // The smallest e with x < 2**e, from the bits of x; 0 of zero.

@@ -30,7 +30,6 @@ from gpuboost import (
 )
 from gpuboost.backends.cost import growth_work
 from gpuboost.engine.descent import leaves_of_codes
-from gpuboost.estimators.adaboost_rounds import training_leaves
 from tests import cuda_shim
 from tests.adaboost_cases import QUICK, binary, with_missing_values
 from tests.device_cases import table
@@ -119,10 +118,10 @@ def test_leaves_of_training_rows_are_those_of_prediction(seed, max_depth):
     X, y = with_missing_values(seed)
     data = gpuboost.Dataset(X, categorical_features=[1])
     tree = ExtraTreeClassifier(max_depth=max_depth, device="numpy", random_state=seed).fit(data, y)
-    found = training_leaves(tree._ensemble.trees[0], data.binned)
+    missing = data.binned.missing_code
+    found = leaves_of_codes(tree._ensemble.trees[0], data.binned.codes, missing)
     np.testing.assert_array_equal(found, tree.apply(data))
     root = DecisionTreeClassifier(device="numpy").fit(data, np.zeros(len(y)))._ensemble.trees[0]
-    missing = data.binned.missing_code
     assert not leaves_of_codes(root, data.binned.codes, missing).any()
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda import drawing
+from gpuboost.backends.cuda import draw_launches, drawing, real_weights
 from gpuboost.backends.cuda.drawing import DeviceDrawing, DrawCounts
 from gpuboost.backends.cuda.rows import LeafColumns
 from gpuboost.backends.cuda.source import constant, file_text
@@ -52,9 +52,10 @@ def short_parts() -> dict[str, str]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The same for kernels and launches."""
-    monkeypatch.setattr(
-        drawing, "constant", lambda file, name: SHORT.get(name) or constant(file, name)
-    )
+    for module in (draw_launches, drawing, real_weights):
+        monkeypatch.setattr(
+            module, "constant", lambda file, name: SHORT.get(name) or constant(file, name)
+        )
     return short_parts()
 
 

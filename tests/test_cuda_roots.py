@@ -11,6 +11,7 @@ from gpuboost.backends.cuda.arena import Arena, ArenaPlan, plan_arena
 from gpuboost.backends.cuda.filling import count_up, fill, full, launch_for_roots, zeros
 from gpuboost.backends.cuda.source import file_text
 from gpuboost.engine.policy import smallest_hessian
+from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.shim_runtime import ShimRuntime, with_text
@@ -119,10 +120,11 @@ def test_limits(share: float, least: int, flavour: str) -> None:
 @needs_compiler
 def test_scales_of_weights_of_any_size() -> None:
     weights = np.r_[0.0, 5e-324, 1e-310, 2.0**-1022, 2.0 ** np.arange(-1074, 1024), 1.5, 0.9, 1e308]
-    found = np.empty(len(weights), dtype=np.int32)
-    args = (weights.view(np.uint64), np.int32(len(weights)), np.int32(16), found)
-    launch_for_roots(ShimRuntime(), "scale_trees", args)
-    np.testing.assert_array_equal(found, 16 - np.frexp(weights)[1])
+    for most in (NO_LIMIT, 30, -5):
+        found = np.empty(len(weights), dtype=np.int32)
+        sizes = (np.int32(len(weights)), np.int32(16), np.int32(most))
+        launch_for_roots(ShimRuntime(), "scale_trees", (weights.view(np.uint64), *sizes, found))
+        np.testing.assert_array_equal(found, np.minimum(16 - np.frexp(weights)[1], most))
 
 
 @needs_compiler

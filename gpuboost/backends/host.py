@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.adaboost import HostReweighter
 from gpuboost.backends.boosting import HostBooster
 from gpuboost.backends.coded import code_blocks
 from gpuboost.data.binning import fit_bin_mapper
@@ -15,9 +16,10 @@ from gpuboost.data.binning import fit_bin_mapper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuboost.backends.protocol import Booster
+    from gpuboost.backends.protocol import Booster, Reweighter
     from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.reweighting import ReweightTask
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
@@ -41,6 +43,10 @@ class HostBackend(ABC):
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""
         return HostBooster(self, task)
+
+    def reweighter(self, task: ReweightTask) -> Reweighter:
+        """Start a fit of AdaBoost."""
+        return HostReweighter(self, task)
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F) and code it."""

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
 
     from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.reweighting import ReweightTask, Round
     from gpuboost.engine.rounds import BoostTask, RoundLosses
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
@@ -159,6 +160,9 @@ class Backend(Protocol):
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""
 
+    def reweighter(self, task: ReweightTask) -> Reweighter:
+        """Start a fit of AdaBoost."""
+
 
 class Booster(Protocol):
     """A fit of gradient boosting: raw predictions of all its rows, where the backend has them.
@@ -196,3 +200,18 @@ class FittedRound(Protocol):
     @property
     def losses(self) -> RoundLosses:
         """Mean losses after it."""
+
+
+class Reweighter(Protocol):
+    """A fit of AdaBoost: the weights of all its rows, where the backend has them.
+
+    What a round computes is fixed by `engine.adaboost` and `Backend.grow`, bit by bit;
+    `backends.adaboost.HostReweighter` is the reference.
+    """
+
+    def boost(self, number: int) -> Round:
+        """Grow the tree of round ``number``, and make the weights of the next.
+
+        Rounds come one after the other, from 0 on. None comes after one that `reweighting.goes_on`
+        says no weights follow from.
+        """

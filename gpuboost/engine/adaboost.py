@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.engine import randomness
+from gpuboost.engine.modules import array_module
 from gpuboost.engine.numerics import exp, log
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.spec import TreeRows
-from gpuboost.engine.statistics import SUM_BITS, exponent_of, sum_bits
+from gpuboost.engine.statistics import SUM_BITS, exponent_of, scale_by_power, sum_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,15 +56,20 @@ VALUE_BITS = WeightBits(largest=18, total=30)
 
 
 def fixed_point(weights: np.ndarray) -> np.ndarray:
-    """Weights, or weights times losses up to 1, as integers: int64 (n,)."""
-    return np.rint(weights * FIXED_POINT).astype(np.int64)
+    """Weights, or weights times losses up to 1, as integers: int64 (n,), where they are."""
+    return array_module(weights).rint(weights * FIXED_POINT).astype(np.int64)
+
+
+def share_of(part: int, whole: int) -> float:
+    """What share of a fixed-point sum another one is, to the last bit."""
+    return part / whole
 
 
 def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
-    """The first round's weights, which add up to 1: float64 (n,)."""
+    """The first round's weights, which add up to 1: float64 (n,), where ``weights`` are."""
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
-    below_one = np.ldexp(weights, -int(exponent_of(weights[:, None])[0]))
+    below_one = scale_by_power(weights, -int(exponent_of(weights[:, None])[0]))
     scaled = below_one / float(2 ** sum_bits(n_samples))
     return normalised(scaled)
 
@@ -76,6 +82,11 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 # ---- the rows of a tree --------------------------------------------------------------------------
 
 
+def weight_exponent(largest: float, bits: WeightBits) -> int:
+    """Power of two that makes integers of weights the largest of which is given."""
+    return min(bits.largest - int(np.frexp(largest)[1]), bits.total)
+
+
 def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) -> TreeRows:
     """All rows, with weights rounded up or down by a hash of the row, so that sums are unbiased.
 
@@ -84,7 +95,7 @@ def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int)
     weights : float64 (n,)
         They add up to 1 at most.
     """
-    exponent = min(bits.largest - int(np.frexp(weights.max())[1]), bits.total)
+    exponent = weight_exponent(float(weights.max()), bits)
     key = randomness.stream_key(seed, randomness.ROUND_WEIGHT, tree)
     words = randomness.hash_index(key, np.arange(len(weights), dtype=np.uint64))
     scaled = weights * 2.0**exponent
@@ -130,7 +141,7 @@ class Outcome:
 def class_error(weights: np.ndarray, wrong: np.ndarray) -> float:
     """Share of the weight in the rows that a tree gets wrong, epsilon_t of [1]."""
     fixed = fixed_point(weights)
-    return int((fixed * wrong).sum()) / int(fixed.sum())
+    return share_of(int((fixed * wrong).sum()), int(fixed.sum()))
 
 
 def class_vote(error: float, n_classes: int, learning_rate: float) -> float:
@@ -150,10 +161,15 @@ def class_round(
     of classes the product of the Z_t bounds the training error, as in [2].
     """
     vote = class_vote(error, n_classes, learning_rate)
+    factors, bound = class_factors(error, vote)
+    return Outcome(error, vote, bound, weights * factors[wrong.view(np.uint8)])
+
+
+def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
+    """What weights of right and of wrong rows are multiplied by, float64 (2,), and Z_t."""
     right_factor, wrong_factor = exp(np.array([-0.5 * vote, 0.5 * vote]))
     bound = float((1.0 - error) * right_factor + error * wrong_factor)
-    factors = np.array([right_factor, wrong_factor]) / bound
-    return Outcome(error, vote, bound, weights * factors[wrong.view(np.uint8)])
+    return np.array([right_factor, wrong_factor]) / bound, bound
 
 
 def swapped(shares: np.ndarray) -> np.ndarray:
@@ -227,7 +243,8 @@ def value_losses(
 
 def value_error(weights: np.ndarray, losses: np.ndarray) -> float:
     """Weighted mean of the losses."""
-    return int(fixed_point(weights * losses).sum()) / int(fixed_point(weights).sum())
+    sums = (int(fixed_point(each).sum()) for each in (weights * losses, weights))
+    return share_of(*sums)
 
 
 def value_round(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,39 +14,36 @@ if TYPE_CHECKING:
 N_CODES = 256
 
 
-def leaves_of_codes(tree: Tree, codes: Any, missing_code: int, xp: Any = np) -> Any:
+def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndarray:
     """Leaf of each row of a binned matrix.
 
     Parameters
     ----------
     tree : Tree
     codes : uint8 (F, n)
-        Where ``xp`` keeps its arrays.
     missing_code : int
-    xp : module
-        NumPy, or CuPy for codes on a GPU.
 
     Returns
     -------
     int32 (n,)
-        Nodes of the tree, where the codes are.
+        Nodes of the tree.
     """
     n_samples = codes.shape[1]
     depths = levels(tree.left)
     if len(depths) == 1:
-        return xp.zeros(n_samples, dtype=np.int32)
+        return np.zeros(n_samples, dtype=np.int32)
     # All rows start at the root: its feature is one row of the matrix.
-    step = xp.asarray(_steps(tree, depths[0], missing_code))
+    step = _steps(tree, depths[0], missing_code)
     node = step[0, codes[int(tree.feature[0])]]
     left = tree.left
-    feature, rows = xp.asarray(np.maximum(tree.feature, 0)), xp.arange(n_samples)
+    feature, rows = np.maximum(tree.feature, 0), np.arange(n_samples)
     for nodes in depths[1:-1]:
         if not left[nodes].any():
             break
-        step = xp.asarray(_steps(tree, nodes, missing_code))
-        here = xp.maximum(node - np.int32(nodes.start), np.int32(0))
+        step = _steps(tree, nodes, missing_code)
+        here = np.maximum(node - np.int32(nodes.start), np.int32(0))
         there = step[here, codes[feature[node], rows]]
-        node = xp.where(node >= nodes.start, there, node)
+        node = np.where(node >= nodes.start, there, node)
     return node
 
 

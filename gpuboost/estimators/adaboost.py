@@ -12,19 +12,22 @@ import sklearn.tree
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 
-from gpuboost.data.arrays import array_module, copy_to_host, working_on
+from gpuboost.data.arrays import array_module, working_on
 from gpuboost.data.parameters import integer_at_least, number_between
+from gpuboost.data.validation import class_weights
 from gpuboost.engine import adaboost
+from gpuboost.engine.reweighting import RESAMPLING, REWEIGHTING, ClassJudge, ValueJudge
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.scores import ABSOLUTE
 from gpuboost.estimators.adaboost_model import BoostedTrees, OneValueLabels, running_sums
-from gpuboost.estimators.adaboost_rounds import BOOSTING, ClassJudge, Rounds, ValueJudge
+from gpuboost.estimators.adaboost_rounds import Rounds
 from gpuboost.estimators.base_learners import checked_tree, taken_over
 from gpuboost.estimators.documentation import documented, takes
 from gpuboost.estimators.fitted import Batch, FittedTrees
 from gpuboost.estimators.kinds import Classifier, Regressor, copy_result_to_host
 from gpuboost.estimators.labels import ClassLabels
 from gpuboost.estimators.many_trees import ManyTrees
+from gpuboost.estimators.reading import where_they_are
 from gpuboost.estimators.settings import draw_seed, word_of
 from gpuboost.estimators.template import FitTemplate
 from gpuboost.estimators.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
@@ -32,11 +35,11 @@ from gpuboost.estimators.tree import DecisionTreeClassifier, DecisionTreeRegress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuboost.estimators.adaboost_rounds import Judge
     from gpuboost.estimators.settings import Machine
     from gpuboost.estimators.template import Prepared
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
+BOOSTING = (REWEIGHTING, RESAMPLING)
 LEAVES_AT_A_TIME = 2**22  # values of which medians are taken together
 
 
@@ -82,11 +85,11 @@ class AdaBoost(ManyTrees, FitTemplate):
     # ---- the steps of a fit ----------------------------------------------------------------------
 
     @abstractmethod
-    def _judge(self, prepared: Prepared, learning_rate: float) -> Judge:
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassJudge | ValueJudge:
         """What the rounds are judged by."""
 
-    def _class_factor_of(self, labels: Any) -> np.ndarray | None:
-        """Class weights of the trees."""
+    def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
+        """Class weights of the trees, at most 1: float64 (K,), None for ones."""
         return None
 
     def _batch(
@@ -102,9 +105,10 @@ class AdaBoost(ManyTrees, FitTemplate):
 
     def _grown_model(self, prepared: Prepared, machine: Machine, before: Any) -> BoostedTrees:
         """Run the rounds."""
-        judge = self._judge(prepared, float(self.learning_rate))
-        factor = self._class_factor_of(prepared.labels)
-        rounds = Rounds(prepared, judge, BOOSTING[str(self.boosting)], factor)
+        with where_they_are(prepared.labels.rows):
+            judge = self._judge(prepared, float(self.learning_rate))
+            of_class = self._weights_of_classes(prepared.labels)
+        rounds = Rounds(prepared, judge, str(self.boosting), of_class)
         return BoostedTrees.of(rounds.run(machine), prepared)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
@@ -165,15 +169,18 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """The user's alone: class_weight is the estimator's, which weighs rows it is given."""
         return weights
 
-    def _class_factor_of(self, labels: Any) -> np.ndarray | None:
-        factor = self._class_factor(labels, None)
-        return None if factor is None else copy_to_host(factor / factor.max())
+    def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
+        choice = self._tree.class_weight
+        if self._class_factor(labels, None) is None:  # which looks whether they are in order
+            return None
+        of_class = class_weights(choice, labels.codes, labels.classes)
+        return None if of_class is None else of_class / of_class.max()
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> Judge:
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassJudge:
         labels, options = prepared.labels, prepared.plan.options
         assert isinstance(labels, ClassLabels)
-        codes, may_reverse = copy_to_host(labels.codes), options.regularisation.monotonic is None
-        return ClassJudge.of(codes, len(labels.classes), learning_rate, may_reverse)
+        may_reverse = options.regularisation.monotonic is None
+        return ClassJudge.of(labels.codes, len(labels.classes), learning_rate, may_reverse)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
         assert isinstance(model, BoostedTrees)
@@ -285,10 +292,9 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _tree_class = DecisionTreeRegressor
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> Judge:
-        weights = prepared.plan.batch.sampler.weights
-        inside = None if weights is None else copy_to_host(weights) > 0
-        y = copy_to_host(prepared.labels.rows)
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ValueJudge:
+        weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
+        inside = None if weights is None else weights > 0
         plan = prepared.plan
         score = ABSOLUTE if plan.target.by_median else plan.options.score
         return ValueJudge.of(y, str(self.loss), learning_rate, inside, score)

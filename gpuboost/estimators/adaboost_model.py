@@ -20,7 +20,7 @@ from gpuboost.estimators.labels import ValueLabels
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
-    from gpuboost.estimators.adaboost_rounds import Round
+    from gpuboost.engine.reweighting import Round
     from gpuboost.estimators.template import Prepared
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda import grow_trees
 from gpuboost.backends.cuda.booster import CudaBooster
+from gpuboost.backends.cuda.reweighter import CudaReweighter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuboost.backends.cuda.runtime import Runtime
-    from gpuboost.backends.protocol import Booster
+    from gpuboost.backends.protocol import Booster, Reweighter
     from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensemble import Ensemble
     from gpuboost.engine.losses.links import Link
+    from gpuboost.engine.reweighting import ReweightTask
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
@@ -65,6 +67,12 @@ class CudaBackend:
         with self.runtime.active():
             budget = self.runtime.memory_budget()
         return CudaBooster(self.runtime, replace(task, memory_budget=budget))
+
+    def reweighter(self, task: ReweightTask) -> Reweighter:
+        """Start a fit of AdaBoost, whose rows stay on the device."""
+        with self.runtime.active():
+            budget = self.runtime.memory_budget()
+        return CudaReweighter(self.runtime, replace(task, memory_budget=budget))
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees, in their order, of the value of each row's leaf."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.drawing import TreeKeys
+from gpuboost.backends.cuda.draw_launches import TreeKeys
 from gpuboost.backends.cuda.level import Columns, cut, one_piece
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.tree import gain_unit

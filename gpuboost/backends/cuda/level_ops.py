@@ -15,7 +15,6 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
 from gpuboost.backends.cuda.policy import Policy, purity_of
-from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
@@ -36,12 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuboost.backends.cuda.kept import KeptMemory
+    from gpuboost.backends.cuda.rows import RowsOfRounds
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import Level
     from gpuboost.engine.spec import GrowTask
 
-    RoundMaker = Callable[[Runtime, Array], RoundRows]
+    RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
 
 # Trees no deeper than this are launched without asking how many nodes there are, so the host never
 # waits for the device; of deeper ones a level may have been empty for long.
@@ -91,13 +91,11 @@ class CudaLevelOps:
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
-        self._maker: DeviceDrawing | RowUploads | RoundRows
-        if maker is not None:
-            self._maker = maker(runtime, self.matrix.codes)
-        elif task.sampler is not None:
-            self._maker = DeviceDrawing(runtime, task)
-        else:
-            self._maker = RowUploads(runtime, task)
+        self._rounds = None if maker is None else maker(runtime, self.matrix.codes)
+        self._maker: DeviceDrawing | RowUploads | None = None
+        if maker is None:
+            made = RowUploads if task.sampler is None else DeviceDrawing
+            self._maker = made(runtime, task)
 
     # ---- the roots -----------------------------------------------------------------------------
 
@@ -148,7 +146,8 @@ class CudaLevelOps:
             return self._maker.rows(inputs.keys)
         if isinstance(self._maker, RowUploads):
             return self._maker.rows(host.trees)
-        return self._maker.make(inputs)
+        assert self._rounds is not None
+        return self._rounds.make(inputs)
 
     def _policy(self, min_hessian: Array, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
@@ -162,7 +161,7 @@ class CudaLevelOps:
     @property
     def kept(self) -> KeptMemory | None:
         """What the host reads of the batch, where that lies in one piece."""
-        return self._maker.kept if isinstance(self._maker, RoundRows) else None
+        return None if self._rounds is None else self._rounds.kept
 
     def _least_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
         """Smallest integer weight of a child and of a category that is not rare in each tree.
@@ -299,24 +298,27 @@ class CudaLevelOps:
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
     ) -> Array | None:
         """Leaf sums of nodes that are not split; None where `to_host` makes them of the classes."""
-        leaf = self._batch.leaf
+        sums = self._leaf_sums(rows, frontier, accepted)
+        if self._rounds is not None:
+            self._rounds.keep_level(rows, frontier, accepted, sums, self._inputs)
+        return sums
+
+    def _leaf_sums(
+        self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
+    ) -> Array | None:
+        leaf, policy = self._batch.leaf, self._batch.policy
         if leaf is None:
             return None
-        policy = self._batch.policy
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
         given = (leaf, policy.small_rows_at(self._depth), policy.room)
-        if not isinstance(self._maker, RoundRows):
-            return self._kernels.leaf_sums(rows, frontier, accepted, *given)
-        summed = self._maker.summed(frontier, accepted)
-        sums = self._kernels.leaf_sums(rows, frontier, summed, *given)
-        self._maker.keep_level(rows, frontier, accepted, sums, self._inputs)
-        return sums
+        summed = accepted if self._rounds is None else self._rounds.summed(frontier, accepted)
+        return self._kernels.leaf_sums(rows, frontier, summed, *given)
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
-        if isinstance(self._maker, RoundRows):
-            self._maker.add_leaves(self._inputs)
+        if self._rounds is not None:
+            self._rounds.add_leaves(self._inputs)
 
     def partition(
         self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
@@ -332,8 +334,8 @@ class CudaLevelOps:
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
-        if isinstance(self._maker, RoundRows):
-            self._maker.keep_nodes(frontier, splits, left.of_node, places.rank)
+        if self._rounds is not None:
+            self._rounds.keep_nodes(frontier, splits, left.of_node, places.rank)
         self._asked = self._ask(children)
         return moved, children
 
@@ -360,10 +362,9 @@ class CudaLevelOps:
         accepted = parts["accepted"][:n] != 0
         found["rise"] = np.where(accepted, found["rise"], -1.0)
         found["categorical"] = found["categorical"] != 0
-        if isinstance(self._maker, RoundRows):
-            refitted = self._maker.refitted(level.frontier)
-            if refitted is not None:
-                found["value"] = refitted[:n]
+        refitted = None if self._rounds is None else self._rounds.refitted(level.frontier)
+        if refitted is not None:
+            found["value"] = refitted[:n]
         if level.sums is not None:
             found["sums"] = host(level.sums)[:n]
         else:

@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, allocate, room_of
+from gpuboost.backends.cuda.placed import NodeKeeper
 from gpuboost.backends.cuda.policy import most_children
 from gpuboost.backends.cuda.refits import LeafRefits
 from gpuboost.backends.cuda.source import constant
@@ -29,40 +30,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.losses import OrderStatisticLoss
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import TreeOptions
-
-
-@dataclass(frozen=True)
-class PlacedNodes:
-    """The nodes of all levels, by their places; see ``keep_nodes`` of leaves.cu.
-
-    Attributes
-    ----------
-    feature, code, left : int32 (m,)
-        ``left`` is a place, 0 in leaves.
-    missing_left : uint8 (m,)
-    mask : uint32 (m, 8)
-        Of categorical splits; (m, 0) where no feature is categorical.
-    threshold : float64 (m,)
-        (1,) where no rows walk by their values.
-    """
-
-    feature: Array
-    code: Array
-    left: Array
-    missing_left: Array
-    mask: Array
-    threshold: Array
-
-    @classmethod
-    def room(cls, xp: Any, n: int, mask_words: int, by_value: bool) -> PlacedNodes:
-        """Room for n nodes."""
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            **dict.fromkeys(("feature", "code", "left"), (np.int32, (n,))),
-            "missing_left": (np.uint8, (n,)),
-            "mask": (np.uint32, (n, mask_words)),
-            "threshold": (np.float64, (n if by_value else 1,)),
-        }
-        return cls(**allocate(xp, columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +118,10 @@ class RoundLeaves:
         self._bounds = HeldValues.room(runtime, signs, sum(self._most), max(self._most))
         self._refits: LeafRefits | None = None
         self._walks = self._has_rows_outside or len(sets) > 1
-        mapper = task.matrix.mapper
-        self._is_categorical = bool(mapper.is_categorical.any())
-        words = constant("common.cuh", "CODE_WORDS") * self._is_categorical
-        self._by_value = any(isinstance(rows.data, DeviceFeatures) for rows in sets)
+        by_value = any(isinstance(rows.data, DeviceFeatures) for rows in sets)
         n_placed = sum(self._most) if self._walks else 0
-        self._nodes = PlacedNodes.room(xp, n_placed, words, self._by_value)
-        bins = (mapper.center, mapper.low, mapper.high)
-        self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
+        self._keeper = NodeKeeper(runtime, task.matrix.mapper, n_placed, by_value)
+        self._nodes = self._keeper.nodes
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
@@ -181,7 +144,7 @@ class RoundLeaves:
 
     def _kept_bytes(self) -> int:
         """Bytes of the nodes of all levels."""
-        k, words = self._n_outputs, constant("common.cuh", "MASK_WORDS") * self._is_categorical
+        k, words = self._n_outputs, self._keeper.mask_words
         n_bytes = 0
         if self._refits is not None:
             n_bytes += room_of({"value": (np.float64, (sum(self._most),))})
@@ -250,17 +213,8 @@ class RoundLeaves:
             nodes = (frontier.size, splits.accepted, rank, splits.feature, self._bounds.signs)
             args = (*nodes, first, following, *self._bounds.arrays)
             self._launch("hand_bounds", (_blocks(frontier.most),), args)
-        if not self._walks:
-            return
-        split = (splits.feature, splits.bin, splits.next_bin, splits.draw, splits.missing)
-        kinds = (splits.categorical, splits.mask, np.int32(self._is_categorical))
-        width = self._bins[0].shape[1]
-        args = (
-            *(frontier.size, splits.accepted, frontier.count, n_left, rank, *split, *kinds),
-            *(*self._bins, np.int32(width), first, following, *vars(self._nodes).values()),
-            np.int32(self._by_value),
-        )
-        self._launch("keep_nodes", (_blocks(frontier.most),), args)
+        if self._walks:
+            self._keeper.keep(frontier, splits, n_left, rank, int(first), int(following))
 
     def add(self, inputs: BatchInputs, parameter: Array, n_rows: Array, rate: Array) -> None:
         """Add the values of leaves to the raw predictions of all rows.
@@ -283,18 +237,16 @@ class RoundLeaves:
         """Find the leaves of the rows of a set; of the training rows, those not known."""
         rows, nodes, place = self._sets[number], self._nodes, self._places[number]
         grid = (_blocks(rows.n), self._task.trees_per_round)
-        kinds = (np.int32(self._is_categorical),)
         if isinstance(rows.data, DeviceFeatures):
             values, *sizes = rows.data.arguments[:-1]
             name = "floats" if values.dtype == np.float32 else "doubles"
-            args = (values, *sizes, *kinds, *vars(nodes).values(), place)
+            args = (values, *sizes, *nodes.by_code, nodes.threshold, place)
             self._launch(f"find_places_of_{name}", grid, args)
             return
         if number > 0:
             fill(self._runtime, place, -1)
         codes = (rows.data, np.int64(rows.n), np.int32(self._task.matrix.missing_code))
-        by_code = list(vars(nodes).values())[:-1]
-        self._launch("find_places", grid, (*codes, *kinds, *by_code, place))
+        self._launch("find_places", grid, (*codes, *nodes.by_code, place))
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         threads = constant("rounds.cuh", "BOOST_THREADS")

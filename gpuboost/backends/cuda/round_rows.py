@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.drawing import DrawCounts, TreeKeys
+from gpuboost.backends.cuda.draw_launches import TreeKeys
+from gpuboost.backends.cuda.drawing import DrawCounts
 from gpuboost.backends.cuda.features import copy_to_device
 from gpuboost.backends.cuda.filling import count_up, fill, launch_for_roots, zeros
 from gpuboost.backends.cuda.level import allocate, cut, one_piece
@@ -311,11 +312,12 @@ class RoundRows:
         rows: DeviceRows,
         frontier: DeviceFrontier,
         accepted: Array,
-        sums: Array,
+        sums: Array | None,
         inputs: BatchInputs,
     ) -> None:
         """Keep the leaves of a level."""
         if self.leaves is not None:
+            assert sums is not None
             by = (self._exponents, self._given, self.rate)
             self.leaves.keep_level(rows, frontier, accepted, sums, by, inputs)
 

@@ -1,0 +1,260 @@
+"""The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
+
+The numbers are those of `engine.adaboost.reweighted_rows` and `resampled_rows`. Nothing is read
+back, so a round is the same launches as the one before, the first one apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.draw_launches import DrawLauncher
+from gpuboost.backends.cuda.drawing import Guided, listing_order
+from gpuboost.backends.cuda.filling import launch_for_roots, zeros
+from gpuboost.backends.cuda.real_weights import RealWeights
+from gpuboost.backends.cuda.row_weights import RowWeights
+from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+from gpuboost.backends.cuda.said_leaves import SaidLeaves, says_on_device
+from gpuboost.backends.cuda.source import constant
+from gpuboost.backends.cuda.uploads import target_columns
+from gpuboost.engine.reweighting import RESAMPLING
+from gpuboost.engine.statistics import SUM_BITS, sum_bits
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.draw_launches import TreeKeys
+    from gpuboost.backends.cuda.inputs import BatchInputs
+    from gpuboost.backends.cuda.kept import KeptMemory
+    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.adaboost import WeightBits
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.reweighting import ReweightTask
+    from gpuboost.engine.spec import GrowTask
+
+# The integer weights of all rows of a tree do not add up to 2**32, so no block's sums wrap around,
+# however much one row weighs.
+ANY_ROWS = 1
+
+
+class ReweightedRows:
+    """Makes the rows of the tree of a round; what a fit keeps on the device is in here.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+    asked : GrowTask
+        What is grown.
+    codes : uint8 (F, n)
+    start : float64 (n,)
+        Weights of the first round.
+
+    Attributes
+    ----------
+    weights : RowWeights
+    leaves : SaidLeaves or None
+        None where trees are finished on the host before anybody knows what they say.
+    exponent : int32 (1,)
+        Power of two of the integer weights, where rows are reweighted.
+    sums : int64 (2,)
+        Of the tree judged last; see adaboost.cu.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        task: ReweightTask,
+        asked: GrowTask,
+        codes: Array,
+        start: np.ndarray,
+    ) -> None:
+        xp, target, bits = runtime.xp, task.judge.target, task.judge.bits
+        self._runtime, self._task = runtime, task
+        self.weights = RowWeights(runtime, task, codes, start)
+        self._columns = target_columns(runtime, asked)
+        self._order = listing_order(runtime, asked, self._columns)
+        self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
+        self._launch = DrawLauncher(runtime, task.sampler)
+        self._most_rows = task.sampler.most_rows
+        by_class = _OfClass(runtime, task, self.weights.known)
+        self._resampling: Resampling | None = None
+        self._rounding: RoundedWeights | None = None
+        if task.boosting == RESAMPLING:
+            self._resampling = Resampling(self._launch, self.weights, by_class, bits)
+        else:
+            given = (self._launch, self._order, self.weights.values)
+            self._rounding = RoundedWeights(*given, by_class, bits)
+        self.leaves: SaidLeaves | None = None
+        if says_on_device(task):
+            self.leaves = SaidLeaves(runtime, task, self._most_rows)
+        self.exponent = xp.empty(1, dtype=np.int32)
+        self.sums = xp.empty(2, dtype=np.int64)
+        self._whole: Array | None = None
+        self._follows = True
+
+    def begin(self, factors: np.ndarray | None, whole: np.ndarray | None) -> None:
+        """Begin a round.
+
+        Parameters
+        ----------
+        factors : float64 (2,) or None
+            What the weights are to be multiplied by first; None: they are the first.
+        whole : int32 (n,) or None
+            Integer weights in place of them.
+        """
+        self._follows = factors is not None
+        self._whole = None
+        if whole is not None:
+            self._whole = self._runtime.asarray(whole).view(np.uint32)[None]
+        if factors is not None:
+            self._runtime.upload(np.ascontiguousarray(factors), self.weights.factors)
+
+    # ---- RowsOfRounds --------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> KeptMemory | None:
+        """What the host reads of a round, where it lies in one piece."""
+        return None if self.leaves is None else self.leaves.kept
+
+    def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """Rows of the tree, how many, leaf columns, and what a row weighs."""
+        xp = self._runtime.xp
+        if self.leaves is not None:
+            self.exponent, self.sums = self.leaves.begin()
+        if self._follows:
+            self.weights.reweigh()
+        rows = DeviceRows.room(xp, self._most_rows, len(self._columns))
+        count = self._list(inputs.keys, rows)
+        if self._wide is None:
+            return rows, count, None, ANY_ROWS
+        n_classes = max(1, self._task.judge.target.n_classes)
+        leaf = LeafColumns(self._wide, zeros(self._runtime, 1, np.int32), n_classes, draws=True)
+        return rows, count, leaf, ANY_ROWS
+
+    def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
+        """List the rows; how many there are."""
+        if self._rounding is not None and self._whole is None:
+            return self._rounding.list_into(rows, keys, self._columns, self.exponent)
+        drawn = self._whole
+        if drawn is None:
+            assert self._resampling is not None
+            drawn = self._resampling.draw(keys)
+        return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
+
+    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
+        """Nodes whose rows need not be summed: those that were split."""
+        return accepted
+
+    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
+        """No leaf has a value that is made of more than its sums."""
+        return None
+
+    def keep_level(
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        accepted: Array,
+        sums: Array | None,
+        inputs: BatchInputs,
+    ) -> None:
+        """Keep what the leaves of a level say."""
+        if self.leaves is not None:
+            self.leaves.keep_level(frontier, accepted, sums)
+
+    def keep_nodes(
+        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
+    ) -> None:
+        """Keep how the nodes of a level were split."""
+        if self.leaves is not None:
+            self.leaves.keep_nodes(frontier, splits, n_left, rank)
+
+    def add_leaves(self, inputs: BatchInputs) -> None:
+        """Judge the tree."""
+        if self.leaves is not None:
+            self.weights.judge(self.leaves.nodes, self.leaves.says, self.sums)
+
+
+class _OfClass:
+    """Weights of classes: float64 (1, K), and the classes of the rows; one of 1, and none."""
+
+    def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
+        self.given = task.of_class is not None
+        of_class = np.ones(1) if task.of_class is None else task.of_class
+        self.weight = runtime.asarray(np.ascontiguousarray(of_class)[None])
+        self.label = known if self.given else runtime.asarray(np.zeros(1, dtype=np.int32))
+
+    @property
+    def arguments(self) -> tuple[Array, Array, np.int32]:
+        """As adaboost.cu takes it."""
+        return self.weight, self.label, np.int32(self.given)
+
+
+class RoundedWeights(RealWeights):
+    """Lists all rows that have weight, by weights rounded by a hash of the row."""
+
+    def __init__(
+        self,
+        launch: DrawLauncher,
+        order: tuple[Array, np.int32],
+        weights: Array,
+        of_class: _OfClass,
+        bits: WeightBits,
+    ) -> None:
+        self._launch, self._order, self._factor = launch, order, weights
+        self._code, self._of_class = of_class.label, of_class.weight
+        self._n_classes = self._of_class.shape[1]
+        self._balances = False
+        self._bits = np.int32(bits.largest), np.int32(bits.total)
+        self._once = launch.xp.ones((1, len(weights)), dtype=np.uint32)
+
+    def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array, exponent: Array) -> Array:
+        """List the rows of the tree, and how many: ``exponent`` is that of their weights."""
+        self._exponent = exponent
+        return self.list_rows(keys, self._once, columns, rows)[0]
+
+    def _exponents(self, n_trees: int) -> Array:
+        return self._exponent
+
+    def _class_weight(self, n_trees: int, drawn: Array) -> Array:
+        return self._of_class
+
+
+class Resampling:
+    """Draws as many rows as there are, with replacement, in proportion to their weights."""
+
+    def __init__(
+        self, launch: DrawLauncher, weights: RowWeights, of_class: _OfClass, bits: WeightBits
+    ) -> None:
+        self._launch, self._weights, self._most = launch, weights, 2**bits.largest
+        n = launch.sampler.n_samples
+        self._n, self._bits = np.int64(n), np.int32(SUM_BITS - sum_bits(n))
+        self._given = (weights.values, *of_class.arguments, self._n)
+
+    def draw(self, keys: TreeKeys) -> Array:
+        """How often each row is drawn: uint32 (1, n)."""
+        launch, n = self._launch, int(self._n)
+        drawn = zeros(launch.runtime, (1, n), np.uint32)
+        guided = Guided.of(launch, self._cumulative())
+        sizes = (self._n, self._n)
+        launch("draw_weighted", launch.parts, (*keys.arguments, *guided.arguments, *sizes, drawn))
+        if n > self._most:
+            self._weights.launch("cap_draws", (drawn, self._n, np.uint32(self._most)))
+        return drawn
+
+    def _cumulative(self) -> Array:
+        """Running sum of the weights as fixed-point numbers: uint64 (n,)."""
+        runtime, launch = self._launch.runtime, self._weights.launch
+        largest = zeros(runtime, 1, np.uint64)
+        launch("find_heaviest", (*self._given, largest))
+        parts = -(-int(self._n) // constant("adaboost.cu", "WEIGHT_PART"))
+        kept = zeros(runtime, (1, parts), np.int64)
+        by: tuple[Any, ...] = (*self._given, largest, self._bits)
+        launch("sum_parts", (*by, kept), parts)
+        first, total = (runtime.xp.empty(n, dtype=np.int64) for n in (parts, 1))
+        sizes = (np.int64(1), np.int64(parts))
+        launch_for_roots(runtime, "place_parts", (kept, *sizes, first, total))
+        cumulative = runtime.xp.empty(int(self._n), dtype=np.uint64)
+        launch("add_up", (*by, first, cumulative), parts)
+        return cumulative

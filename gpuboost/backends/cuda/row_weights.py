@@ -1,0 +1,93 @@
+"""Weights of the rows of a fit of AdaBoost on the device, and errors: launches of adaboost.cu."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.filling import fill, zeros
+from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.reweighting import ClassJudge
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.placed import PlacedNodes
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.reweighting import ReweightTask
+
+_LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
+_BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
+
+
+class RowWeights:
+    """Weights, and what the tree of the last round says of the rows.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+    codes : uint8 (F, n)
+    start : float64 (n,)
+        Weights of the first round; it belongs to this.
+
+    Attributes
+    ----------
+    values : float64 (n,)
+        The weights, which add up to 1.
+    known : int32 (n,) or float64 (n,)
+        Classes or targets of the rows.
+    factors : float64 (2,)
+        See adaboost.cu.
+    """
+
+    def __init__(
+        self, runtime: Runtime, task: ReweightTask, codes: Array, start: np.ndarray
+    ) -> None:
+        xp, judge = runtime.xp, task.judge
+        self._runtime, self._codes, self._by_class = runtime, codes, isinstance(judge, ClassJudge)
+        self._missing_code = np.int32(task.matrix.missing_code)
+        self.values = runtime.asarray(start)
+        if isinstance(judge, ClassJudge):
+            self.known, self._loss = runtime.asarray(judge.codes), np.int32(0)
+        else:
+            self.known = runtime.asarray(judge.y)
+            self._loss = np.int32(constant("adaboost.cu", _LOSSES[judge.loss]))
+        n = len(self.values)
+        self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
+        self.factors = xp.empty(2, dtype=np.float64)
+        self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
+
+    def judge(self, nodes: PlacedNodes, says: Array, sums: Array) -> None:
+        """Find what a tree gets wrong, and the sums of it, int64 (2,).
+
+        Parameters
+        ----------
+        says : int32 (m,) or float64 (m,)
+            Class or value of each leaf.
+        """
+        fill(self._runtime, sums, 0)
+        tree = (self._codes, self._n, self._missing_code, *nodes.by_code, says, self.known)
+        if self._by_class:
+            self.launch("judge_classes", (*tree, self.values, self._seen, sums))
+            return
+        largest = zeros(self._runtime, 1, np.uint64)
+        self.launch("find_misses", (*tree, self.values, self._seen, largest))
+        rows = (self._n, largest, self.values, self._seen)
+        self.launch("judge_values", (self._loss, *rows, sums))
+
+    def reweigh(self) -> None:
+        """Make the weights that follow from the tree judged last, by `factors`."""
+        if self._by_class:
+            self.launch("reweigh_classes", (self._seen, self.factors, self._n, self.values))
+            return
+        sums = zeros(self._runtime, 2, np.int64)
+        self.launch("reweigh_values", (self._seen, self.factors, self._n, self.values, sums))
+        self.launch("normalise", (self._seen, sums, self._n, self.values))
+
+    def launch(self, name: str, args: tuple[Any, ...], n_blocks: int | None = None) -> None:
+        """Launch a kernel of adaboost.cu; without ``n_blocks`` one that takes all rows in turn."""
+        threads = constant("rounds.cuh", "BOOST_THREADS")
+        if n_blocks is None:
+            n_blocks = min(-(-int(self._n) // threads), self._all_blocks)
+        self._runtime.kernel("adaboost.cu", name, {})((n_blocks,), (threads,), args)
