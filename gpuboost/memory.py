@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from gpuboost.backends.choice import choose_backend, growth_work
-from gpuboost.backends.cuda.booster_memory import boosting_peak
+from gpuboost.backends.cuda.booster_memory import boosting_peak, reweighting_peak
 from gpuboost.backends.cuda.memory import (
     HISTOGRAM_SHARE,
     DeviceShape,
@@ -18,16 +18,16 @@ from gpuboost.backends.cuda.memory import (
 )
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
-from gpuboost.engine.medians import median_options
-from gpuboost.engine.spec import GrowTask
+from gpuboost.estimators.adaboost import AdaBoost
 from gpuboost.estimators.base import TreeModel
 from gpuboost.estimators.boosting import GradientBoosting
-from gpuboost.estimators.foretold import ForetoldTable, boost_task
-from gpuboost.estimators.settings import bin_limit, tree_options
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
 
 if TYPE_CHECKING:
     from gpuboost.data.bins import BinnedMatrix
+    from gpuboost.engine.reweighting import ReweightTask
     from gpuboost.engine.rounds import BoostTask
+    from gpuboost.engine.spec import GrowTask
 
 NO_BUDGET = 1 << 62
 
@@ -107,8 +107,11 @@ def estimate_memory(
     estimator = clone(estimator).set_params(random_state=0)
     if isinstance(estimator, GradientBoosting):
         growing = _boosting_peak(boost_task(estimator, table), memory_budget)
+    elif isinstance(estimator, AdaBoost):
+        task = ForetoldTrees(estimator, table).reweight_task()
+        growing = _reweighting_peak(task, memory_budget)
     else:
-        growing = _growing_peak(_task(estimator, table), memory_budget)
+        growing = _growing_peak(ForetoldTrees(estimator, table).grow_task(), memory_budget)
     itemsize = table.dtype.itemsize
     return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
 
@@ -124,6 +127,13 @@ def _boosting_peak(task: BoostTask, given: int | None) -> int:
     """Most bytes held while trees are boosted."""
     budget, shape = _budget(given, task.matrix, task.trees_per_round, task.options.max_depth, 1)
     return boosting_peak(replace(task, memory_budget=budget), shape)
+
+
+def _reweighting_peak(task: ReweightTask, given: int | None) -> int:
+    """Most bytes held while AdaBoost's trees grow."""
+    work = task.options.max_depth, task.judge.target.n_channels
+    budget, shape = _budget(given, task.matrix, 1, *work)
+    return reweighting_peak(replace(task, memory_budget=budget), shape)
 
 
 def _budget(
@@ -149,21 +159,3 @@ def _categorical_count(listed: Any, given: int | None, n_features: int) -> int:
     chosen = np.asarray(listed)
     count = np.count_nonzero(chosen) if chosen.dtype == bool else chosen.size
     return min(int(count), n_features)
-
-
-def _task(estimator: Any, table: ForetoldTable) -> GrowTask:
-    """What the backend would be asked for."""
-    labels = table.labels(estimator._labels)
-    weights = estimator._weights(labels, table.weights())
-    batch = estimator._batch(labels, weights, table.n_features, None)
-    seen = table.n_features if batch.feature_draw is None else batch.feature_draw.count
-    options = tree_options(estimator._tree, table.n_samples, seen, labels.criteria)
-    return GrowTask(
-        table.matrix(bin_limit(estimator.max_bins)),
-        table.target(labels, batch.sampler, options.score),
-        median_options(options),
-        rows_of=batch.sampler.rows,
-        trees=batch.trees[:1] if estimator._in_turn else batch.trees,
-        seed=0,
-        sampler=batch.sampler,
-    )

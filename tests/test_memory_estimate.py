@@ -301,6 +301,37 @@ def test_an_estimate_of_boosting_is_near_the_peak(
     compare_with_a_fit(estimator, given, meter, monkeypatch, boosting_reading)
 
 
+REWEIGHTED: list[tuple[Any, dict[str, Any]]] = [
+    (gpuboost.AdaBoostClassifier(n_estimators=4), {}),
+    (gpuboost.AdaBoostClassifier(n_estimators=4, max_depth=6), {"weighted": True, "n_classes": 3}),
+    (
+        gpuboost.AdaBoostClassifier(
+            n_estimators=4, boosting="resampling", categorical_features=[1, 4]
+        ),
+        {},
+    ),
+    (gpuboost.AdaBoostClassifier(n_estimators=1, max_depth=5), {}),
+    (
+        gpuboost.AdaBoostClassifier(
+            gpuboost.DecisionTreeClassifier(max_depth=4, class_weight="balanced"), n_estimators=4
+        ),
+        {},
+    ),
+    (gpuboost.AdaBoostRegressor(n_estimators=4, max_depth=6), {"weighted": True}),
+    (gpuboost.AdaBoostRegressor(n_estimators=4, max_depth=4, boosting="reweighting"), {}),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("estimator", "given"), REWEIGHTED, ids=map(str, range(len(REWEIGHTED))))
+def test_an_estimate_of_adaboost_is_near_the_peak(
+    estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
+) -> None:
+    from gpuboost.estimators import template
+
+    compare_with_a_fit(estimator, given, meter, monkeypatch, template)
+
+
 def compare_with_a_fit(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any, where: Any
 ) -> None:

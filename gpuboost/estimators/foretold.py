@@ -12,18 +12,21 @@ import numpy as np
 from gpuboost.data.bins import BinMapper, BinnedMatrix
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
-from gpuboost.engine.medians import regression_target
+from gpuboost.engine.medians import median_options, regression_target
+from gpuboost.engine.reweighting import ClassJudge, ReweightTask, ValueJudge, weight_facts
+from gpuboost.engine.spec import GrowTask
 from gpuboost.engine.statistics import class_target
 from gpuboost.estimators import boosting_options as options
 from gpuboost.estimators.boosting_fit import BoostingFit, TrainingData
 from gpuboost.estimators.labels import ClassLabels, ValueLabels
-from gpuboost.estimators.settings import Machine, bin_limit
+from gpuboost.estimators.settings import Machine, bin_limit, tree_options
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.rounds import BoostTask
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import Target
+    from gpuboost.engine.spec import Target, TreeOptions
+    from gpuboost.engine.statistics import WeightFacts
+    from gpuboost.estimators.fitted import Batch
 
 _FEW = 8  # rows from which the columns of a target are learnt
 
@@ -66,9 +69,9 @@ class ForetoldTable:
         codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))
         return BinnedMatrix(codes, mapper, np.zeros(self.n_features, dtype=np.int64))
 
-    def target(self, labels: ClassLabels | ValueLabels, sampler: RowSampler, score: int) -> Target:
+    def target(self, labels: ClassLabels | ValueLabels, facts: WeightFacts, score: int) -> Target:
         """A target with the columns there will be, learnt from few rows."""
-        facts, n = sampler.weight_facts, self.n_samples
+        n = self.n_samples
         few = min(n, _FEW)
         real, inside = facts.real, facts.inside
         facts = replace(
@@ -92,6 +95,66 @@ class ForetoldTable:
 def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
     """The first row of a column, n times, in no memory."""
     return None if column is None else np.broadcast_to(column[:1], (n, *column.shape[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class ForetoldTrees:
+    """Trees that one plan says all about, and the table they grow on."""
+
+    estimator: Any
+    table: ForetoldTable
+
+    @cached_property
+    def labels(self) -> ClassLabels | ValueLabels:
+        """What the trees learn."""
+        return self.table.labels(self.estimator._labels)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """Which trees grow."""
+        weights = self.estimator._weights(self.labels, self.table.weights())
+        return self.estimator._batch(self.labels, weights, self.table.n_features, None)
+
+    @cached_property
+    def options(self) -> TreeOptions:
+        """Those of each tree, by the score that was asked for."""
+        draw, n_features = self.batch.feature_draw, self.table.n_features
+        seen = n_features if draw is None else draw.count
+        given = (self.estimator._tree, self.table.n_samples, seen, self.labels.criteria)
+        return tree_options(*given)
+
+    def grow_task(self) -> GrowTask:
+        """What a backend would be asked for by trees that grow together."""
+        sampler = self.batch.sampler
+        return GrowTask(
+            self.table.matrix(bin_limit(self.estimator.max_bins)),
+            self.table.target(self.labels, sampler.weight_facts, self.options.score),
+            median_options(self.options),
+            rows_of=sampler.rows,
+            trees=self.batch.trees,
+            seed=0,
+            sampler=sampler,
+        )
+
+    def reweight_task(self) -> ReweightTask:
+        """What it would be asked for by AdaBoost."""
+        labels, table = self.labels, self.table
+        judge: ClassJudge | ValueJudge
+        if isinstance(labels, ClassLabels):
+            target = table.target(labels, weight_facts(ClassJudge.bits), self.options.score)
+            judge = ClassJudge(labels.codes, table.n_classes, 1.0, True, target)
+        else:
+            target = table.target(labels, weight_facts(ValueJudge.bits), self.options.score)
+            judge = ValueJudge(labels.values[:, 0], self.estimator.loss, 1.0, target)
+        return ReweightTask(
+            table.matrix(bin_limit(self.estimator.max_bins)),
+            judge,
+            median_options(self.options),
+            self.batch.sampler,
+            self.estimator.boosting,
+            n_rounds=len(self.batch.trees),
+            of_class=self.estimator._weights_of_classes(labels),
+        )
 
 
 class ForetoldFit(BoostingFit):

@@ -1,4 +1,4 @@
-"""Memory of a fit of boosting on the device, foretold by running its first rounds over phantoms."""
+"""Memory of a fit of boosting, or of AdaBoost, foretold by its first rounds over phantoms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.memory import nodes_at
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.memory import DeviceShape
+    from gpuboost.engine.reweighting import ReweightTask
     from gpuboost.engine.rounds import BoostTask
 
 
@@ -33,4 +35,23 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     booster.begin(0, 0.1)
     booster.launch(0)
     booster.rounds.keep_losses()
+    return runtime.meter.peak
+
+
+def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
+    """Most bytes held while AdaBoost's trees grow, one after the other.
+
+    The first round is launched by itself; the memory of those that are replayed is held from then
+    on.
+    """
+    n, most = task.matrix.n_samples, task.options.max_leaf_nodes
+    task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
+
+    def nodes(depth: int) -> int:
+        return min(nodes_at(depth, n), 2 * most)
+
+    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    reweighter = CudaReweighter(runtime, task)
+    for number in range(min(2, task.n_rounds)):
+        reweighter.launch(number)
     return runtime.meter.peak

@@ -77,7 +77,7 @@ class CudaReweighter:
 
         self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
         self.rows = made[0]
-        self._factors: np.ndarray | None = None  # of the next round
+        self._factors = np.ones(2)  # of the next round
         self._late: LateRound | None = None  # the last round, if its tree is not finished
 
     def boost(self, number: int) -> Round:
