@@ -1,0 +1,443 @@
+"""Whole fits of AdaBoost by the CUDA kernels, run on the CPU, are NumPy's to the last bit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+)
+from gpuboost.backends.cuda import reweighter
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.cuda.draw_launches import DrawLauncher
+from gpuboost.backends.cuda.reweighted_rows import Resampling, ReweightedRows, _OfClass
+from gpuboost.backends.cuda.reweighter import CudaReweighter
+from gpuboost.backends.cuda.row_weights import RowWeights
+from gpuboost.backends.cuda.source import file_text
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.engine import adaboost
+from gpuboost.engine.adaboost import WeightBits
+from gpuboost.engine.reweighting import RESAMPLING, ClassJudge, ReweightTask, ValueJudge
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.engine.scores import SQUARES
+from gpuboost.engine.spec import TreeOptions
+from gpuboost.estimators import template
+from tests import cuda_shim
+from tests.cuda_shim import KernelError, barrier_mutants
+from tests.fake_cupy import WAIT
+from tests.fake_streams import GRAPH
+from tests.shim_runtime import ShimRuntime, with_text
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+Fit = Callable[..., Any]
+FACTS = ("estimator_errors_", "estimator_weights_", "training_error_bound_")
+
+
+def table(n: int = 120, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers some of which are missing, and a column of categories; classes, or a number for 0."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, 4))
+    X[:, 1] = rng.integers(9, size=n)
+    signal = X[:, 0] + (X[:, 1] % 3) + 0.4 * rng.normal(size=n)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    if n_classes == 0:
+        return X, signal
+    return X, np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+
+
+def weights_of(kind: str, n: int = 120) -> np.ndarray | None:
+    """Weights of the rows, some of them 0."""
+    rng = np.random.default_rng(2)
+    if kind == "real":
+        return rng.exponential(size=n) * (rng.random(n) < 0.9)
+    return rng.integers(4, size=n).astype(float) if kind == "counts" else None
+
+
+@pytest.fixture
+def fit_on(monkeypatch: pytest.MonkeyPatch) -> Fit:
+    """Fits on a backend."""
+
+    def fit(backend: Any, model: Any, *data: Any) -> Any:
+        monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
+        return model.fit(*data)
+
+    return fit
+
+
+def assert_same_fit(
+    fit_on: Fit, make: Callable[[], Any], *data: Any, **runtime: Any
+) -> ShimRuntime:
+    """All that a fit on NumPy and on the shim finds is equal; what has run the latter."""
+    device = ShimRuntime(**{"order_seed": 1, **runtime})
+    expected = fit_on(NumpyBackend(), make(), *data)
+    found = fit_on(CudaBackend(device), make(), *data)
+    assert found.fingerprint() == expected.fingerprint()
+    for name in FACTS:
+        if hasattr(expected, name):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    for own, other in zip(found.estimators_, expected.estimators_, strict=True):
+        for name in ("n_node_samples", "weighted_n_node_samples"):
+            np.testing.assert_array_equal(getattr(own.tree_, name), getattr(other.tree_, name))
+    return device
+
+
+def classifier(**words: Any) -> Callable[[], Any]:
+    given = {"n_estimators": 5, "random_state": 4, "n_jobs": 1, **words}
+    return lambda: AdaBoostClassifier(**given)
+
+
+def regressor(**words: Any) -> Callable[[], Any]:
+    given = {"n_estimators": 5, "random_state": 4, "n_jobs": 1, **words}
+    return lambda: AdaBoostRegressor(**given)
+
+
+# ---- the same models -----------------------------------------------------------------------------
+
+CLASSES: list[dict[str, Any]] = [
+    {},
+    {"boosting": "resampling", "max_depth": 2},
+    {"criterion": "entropy", "learning_rate": 0.5, "max_depth": 3},
+    {"categorical_features": [1], "max_depth": 2, "criterion": "gini"},
+    {"estimator": ExtraTreeClassifier(max_depth=4, class_weight="balanced")},
+    {"estimator": DecisionTreeClassifier(max_depth=None, min_samples_leaf=8, ccp_alpha=0.002)},
+    {"estimator": DecisionTreeClassifier(max_leaf_nodes=5, max_features=2)},
+]
+VALUES: list[dict[str, Any]] = [
+    {"loss": "exponential"},
+    {"loss": "square", "boosting": "reweighting", "categorical_features": [1]},
+    {"loss": "linear", "boosting": "reweighting", "max_depth": 13, "learning_rate": 0.5},
+    {"criterion": "absolute_error", "loss": "square"},
+    {"estimator": DecisionTreeRegressor(max_leaf_nodes=7, max_features=2)},
+]
+
+
+WEIGHTS = ("none", "real", "counts")
+PAIRS = [(a, b) for a in range(len(WEIGHTS)) for b in (2, 3)]  # of weights and classes
+
+
+def some(n_options: int, pairs: list[Any]) -> list[Any]:
+    """Each option with one of the pairs, in turn; all of them where tests may take longer."""
+    return [
+        pytest.param(option, *pair, marks=() if (option - at) % len(pairs) == 0 else SLOW)
+        for option in range(n_options)
+        for at, pair in enumerate(pairs)
+    ]
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("option", "kind", "n_classes"), some(len(CLASSES), PAIRS))
+def test_classes(option: int, kind: int, n_classes: int, fit_on: Fit) -> None:
+    data = (*table(n_classes=n_classes), weights_of(WEIGHTS[kind]))
+    assert_same_fit(fit_on, classifier(**CLASSES[option]), *data)
+
+
+@pytest.mark.parametrize(("option", "kind"), some(len(VALUES), [(0,), (1,), (2,)]))
+def test_values(option: int, kind: int, fit_on: Fit) -> None:
+    data = (*table(n_classes=0), weights_of(WEIGHTS[kind]))
+    assert_same_fit(fit_on, regressor(**VALUES[option]), *data)
+
+
+def test_counts(fit_on: Fit) -> None:
+    X, y = table(n_classes=4)
+    asked = regressor(criterion="poisson", n_estimators=3)
+    assert_same_fit(fit_on, asked, X, y.astype(float))
+
+
+@pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
+@pytest.mark.parametrize("depth", [{"max_depth": 1}, {"max_depth": 1, "ccp_alpha": 1e-9}])
+def test_trees_that_are_worse_than_chance_are_reversed(
+    depth: dict[str, Any], boosting: str, fit_on: Fit
+) -> None:
+    X, y = table()
+    y = y & (np.arange(len(y)) % 3 == 0)
+    base = DecisionTreeClassifier(class_weight={0: 1.0, 1: 60.0}, **depth)
+    asked = classifier(estimator=base, boosting=boosting, n_estimators=3)
+    assert_same_fit(fit_on, asked, X, y)
+    alone = base.set_params(device="numpy", random_state=4).fit(X, y)
+    assert np.mean(alone.predict(X) != y) > 0.5
+
+
+def test_classes_without_weight_are_left_to_the_errors(fit_on: Fit) -> None:
+    for boosting in ("reweighting", "resampling"):
+        base = DecisionTreeClassifier(max_depth=2, class_weight={0: 1.0, 1: 3.0, 2: 0.0})
+        X, y = table(n_classes=3)
+        keep = (y < 2) | (np.arange(len(y)) % 4 == 0)
+        assert_same_fit(fit_on, classifier(estimator=base, boosting=boosting), X[keep], y[keep])
+
+
+def test_monotonic_trees(fit_on: Fit) -> None:
+    base = DecisionTreeClassifier(max_depth=2, monotonic_cst=[1, 0, 0, -1])
+    assert_same_fit(fit_on, classifier(estimator=base, n_estimators=3), *table())
+    base = DecisionTreeRegressor(max_depth=2, monotonic_cst=[1, 0, 0, -1])
+    assert_same_fit(fit_on, regressor(estimator=base, n_estimators=2), *table(n_classes=0))
+
+
+def test_of_equal_shares_the_first_class_is_said(fit_on: Fit) -> None:
+    X, y = np.repeat([0.0, 1.0], 4)[:, None], np.array([0, 0, 1, 1, 1, 1, 1, 0])
+    for classes in (y, np.r_[y[:7], 2]):
+        model = classifier(n_estimators=2, criterion="gini")
+        assert_same_fit(fit_on, model, X, classes)
+    tie = model().set_params(device="numpy").fit(X, y).estimators_[0].tree_.value[1]
+    assert tie.tolist() == [[0.5, 0.5]]
+
+
+def test_votes_without_measure(fit_on: Fit) -> None:
+    """Weights fall to the least there is, below what their exponential can tell."""
+    weights = weights_of("real")
+    assert_same_fit(fit_on, classifier(learning_rate=1e6), *table(), weights)
+    assert_same_fit(fit_on, regressor(learning_rate=1e6), *table(n_classes=0), weights)
+    by_weights = regressor(learning_rate=300.0, boosting="reweighting")
+    assert_same_fit(fit_on, by_weights, *table(n_classes=0), weights)
+
+
+def test_rounds_that_end_a_fit(fit_on: Fit) -> None:
+    deep, X = regressor(max_depth=12, boosting="reweighting"), np.arange(40.0)[:, None]
+    perfect = assert_same_fit(fit_on, deep, X, np.arange(40.0) % 8)
+    assert perfect.launches.count("judge_values") == 1
+    nothing = np.zeros((40, 1))
+    assert_same_fit(fit_on, regressor(boosting="reweighting"), nothing, np.arange(40) % 2.0)
+    one_class = assert_same_fit(fit_on, classifier(), nothing, np.ones(40, dtype=int))
+    assert one_class.launches.count("judge_classes") == 1
+    with pytest.raises(ValueError, match=r"error of 0\.5 and must be below 0\.5"):
+        fit_on(CudaBackend(ShimRuntime()), classifier()(), nothing, np.arange(40) % 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_a_hundred_rounds(n_classes: int, boosting: str, fit_on: Fit) -> None:
+    make = classifier if n_classes else regressor
+    asked = make(n_estimators=100, boosting=boosting, max_depth=2)
+    assert_same_fit(fit_on, asked, *table(400, n_classes))
+
+
+# ---- weights of rows, and rows drawn by them -----------------------------------------------------
+
+
+def judged(weights: np.ndarray, device: ShimRuntime, by_class: bool) -> tuple[RowWeights, Any]:
+    """Weights on the device, of a fit that is judged by classes or by values."""
+    n = len(weights)
+    X = np.zeros((n, 1))
+    matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(1, dtype=bool)))
+    judge: Any = ClassJudge.of(np.zeros(n, dtype=np.int32), 1, 1.0, may_reverse=False)
+    if not by_class:
+        judge = ValueJudge.of(np.arange(n, dtype=np.float64), "linear", 1.0, None, SQUARES)
+    sampler = RowSampler(ALL_ROWS, n, n, 5)
+    task = ReweightTask(matrix, judge, TreeOptions(SQUARES), sampler, RESAMPLING, 1)
+    return RowWeights(device, task, matrix.codes, weights.copy()), task
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_weights_that_follow(by_class: bool) -> None:
+    """Those of rows that are always right stay above a least one; rows without weight have none."""
+    rng = np.random.default_rng(1)
+    weights = adaboost.normalised(10.0 ** rng.uniform(-60, 0, 700) * (rng.random(700) < 0.9))
+    least = np.where(weights > 0.0, adaboost.LEAST_WEIGHT, 0.0)
+    wrong, losses = rng.random(700) < 0.3, rng.random(700) ** 9
+    losses[weights.argmax()] = 1.0
+    for vote in (0.3, 5.0, 700.0):
+        own, _ = judged(weights, ShimRuntime(order_seed=3), by_class)
+        if by_class:
+            expected = adaboost.class_round(weights, wrong, 1.0 / (1.0 + np.exp(vote)), 2, 1.0)
+            factors, _ = adaboost.class_factors(expected.error, expected.vote)
+            own._seen[:], own.factors[:] = wrong, factors
+        else:
+            expected = adaboost.value_round(weights, losses, 1.0 / (1.0 + np.exp(vote)), 1.0)
+            own._seen[:], own.factors[:] = np.where(weights > 0.0, losses, -1.0), expected.vote
+        own.reweigh()
+        np.testing.assert_array_equal(own.values, np.maximum(expected.weights, least))
+    assert (expected.weights < least).any() and (weights == 0.0).any()
+
+
+def resampled(weights: np.ndarray, bits: WeightBits, tree: int, **runtime: Any) -> np.ndarray:
+    """How often the device draws each row."""
+    device = ShimRuntime(**runtime)
+    own, task = judged(weights, device, by_class=True)
+    launch = DrawLauncher(device, task.sampler)
+    drawing = Resampling(launch, own, _OfClass(device, task, own.known), bits)
+    return drawing.draw(launch.keys([tree]))[0]
+
+
+@pytest.mark.parametrize("n", [1, 7, 4097])
+def test_draws_are_those_of_the_host(n: int) -> None:
+    rng = np.random.default_rng(n)
+    weights = 10.0 ** rng.uniform(-30, 0, size=n) * (rng.random(n) < 0.9)
+    weights[n // 2] = 0.5
+    for given in (weights, np.full(n, 0.25), np.where(weights < 1e-3, 0.0, weights)):
+        for bits in (WeightBits(28, 28), WeightBits(2, 30)):
+            expected = adaboost.resampled_rows(given, bits, 5, 3).weight
+            np.testing.assert_array_equal(resampled(given, bits, 3), expected)
+            assert n < 10 or bits.largest > 2 or expected.max() == 4
+
+
+RUNNING_SUMS = list(barrier_mutants(file_text("running_sum.cuh")))
+
+
+@pytest.mark.parametrize("mutant", RUNNING_SUMS, ids=lambda mutant: str(mutant.line))
+def test_every_barrier_of_the_running_sum_is_needed(mutant: cuda_shim.Mutant) -> None:
+    assert "__syncthreads" not in file_text("adaboost.cu")
+    sources = with_text("running_sum.cuh", mutant.source_text, ["adaboost.cu"])
+    with pytest.raises((KernelError, AssertionError)):
+        weights = np.random.default_rng(0).random(1500)
+        given = {"flavour": "race", "order_seed": 4, "sources": sources}
+        found = resampled(weights, WeightBits(28, 28), 0, **given)
+        expected = adaboost.resampled_rows(weights, WeightBits(28, 28), 5, 0).weight
+        np.testing.assert_array_equal(found, expected)
+
+
+# ---- how it gets there ---------------------------------------------------------------------------
+
+
+def test_kernels_have_the_numbers_of_the_host() -> None:
+    text = file_text("adaboost.cu")
+    for name in ("FIXED_POINT", "LEAST_WEIGHT"):
+        (found,) = re.findall(rf"constexpr double {name} = (\S+);", text)
+        assert float(found) == getattr(adaboost, name)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[CudaReweighter]:
+    """The fits that are begun from now on."""
+    found: list[CudaReweighter] = []
+
+    class Kept(CudaReweighter):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            found.append(self)
+
+    monkeypatch.setattr("gpuboost.backends.cuda.backend.CudaReweighter", Kept)
+    return found
+
+
+@pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_rounds_of_bounded_depth_are_replayed(
+    n_classes: int, boosting: str, fit_on: Fit, made: list[CudaReweighter]
+) -> None:
+    make = classifier if n_classes else regressor
+    runtime = assert_same_fit(fit_on, make(boosting=boosting), *table(n_classes=n_classes))
+    (fit,) = made
+    assert fit._grower.recorded is not None
+    name = "classes" if n_classes else "values"
+    counts = [runtime.launches.count(f"{verb}_{name}") for verb in ("judge", "reweigh")]
+    assert counts == [5, 4]
+    assert runtime.launches.count(f"say_{name}") == 5 * (2 if n_classes else 4)
+    assert runtime.launches.count("draw_weighted") == 5 * (boosting == "resampling")
+
+
+def test_trees_that_are_finished_on_the_host_come_back(
+    fit_on: Fit, made: list[CudaReweighter]
+) -> None:
+    base = DecisionTreeClassifier(min_samples_leaf=9)
+    runtime = assert_same_fit(fit_on, classifier(estimator=base, n_estimators=2), *table())
+    assert made[0].rows.leaves is None
+    assert runtime.launches.count("judge_classes") == 2
+    assert "say_classes" not in runtime.launches
+
+
+@pytest.mark.parametrize("budget", [1 << 12, 1 << 24])
+def test_little_memory(budget: int, fit_on: Fit, made: list[CudaReweighter]) -> None:
+    """Histograms of slices, and rounds that are launched anew every time."""
+    asked = classifier(max_depth=4, criterion="gini")
+    assert_same_fit(fit_on, asked, *table(n_classes=3), budget=budget)
+    assert (made[0]._grower.recorded is None) == (budget < 1 << 24)
+
+
+@pytest.mark.parametrize("order_seed", [200])
+def test_order_of_threads_and_blocks_does_not_matter(order_seed: int, fit_on: Fit) -> None:
+    for make, n_classes in ((classifier, 3), (regressor, 0)):
+        data = table(400, n_classes)
+        asked = make(boosting="resampling", n_estimators=3)
+        assert_same_fit(fit_on, asked, *data, order_seed=order_seed)
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
+    launched: set[str] = set()
+    weights = weights_of("real")
+    drawn = regressor(n_estimators=2, max_depth=1)
+    data = (*table(n_classes=0), weights)
+    launched |= set(assert_same_fit(fit_on, drawn, *data, flavour=flavour).launches)
+    base = DecisionTreeClassifier(max_depth=1, class_weight="balanced")
+    asked = classifier(estimator=base, n_estimators=2)
+    data = (*table(n_classes=3), weights)
+    launched |= set(assert_same_fit(fit_on, asked, *data, flavour=flavour).launches)
+    resampled(np.linspace(0.0, 1.0, 300), WeightBits(1, 30), 0, flavour=flavour)
+    kernels = set(re.findall(r"^(\w+)\(const", file_text("adaboost.cu"), re.MULTILINE))
+    assert len(kernels) > 8 and kernels <= launched
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_on_the_fake_of_cupy(make: Callable[..., Any], machine: Any) -> None:
+    X, y = table(80, n_classes=3 if make is classifier else 0)
+    for words in ({"max_depth": 2}, {"max_depth": None, "n_estimators": 2}):
+        expected = make(**words)().set_params(device="numpy").fit(X, y)
+        found = make(**words)().set_params(device="cuda").fit(X, y)
+        assert found.fingerprint() == expected.fingerprint()
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+        del found
+    assert machine.launches and machine.live == 0 and machine.current == 0
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_the_host_waits_once_a_round(make: Callable[..., Any], machine: Any) -> None:
+    """For the nodes of a tree and the sums of its errors; not while its rows are made."""
+    n, spans = 5, []
+    make_rows = ReweightedRows.make
+
+    def watched(self: ReweightedRows, inputs: Any) -> Any:
+        begun = len(machine.events)
+        rows = make_rows(self, inputs)
+        spans.append(machine.events[begun:])
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReweightedRows, "make", watched)
+        X, y = table(n_classes=2 if make is classifier else 0)
+        make(n_estimators=n, max_depth=1, device="cuda")().fit(X, y)
+    assert spans and all(WAIT not in events for events in spans)
+    rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
+    assert len(rounds) == n - 2  # the first makes no weights, the second is recorded
+    for first, last in pairwise(rounds):
+        assert machine.events[first:last].count(WAIT) == 1
+
+
+def test_trees_are_finished_while_the_next_round_runs(
+    fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    launch, finish = CudaReweighter.launch, reweighter.finish_round
+
+    def launched(self: CudaReweighter, number: int) -> Any:
+        events.append(f"launch {number}")
+        return launch(self, number)
+
+    def finished(*given: Any) -> Any:
+        events.append("finish")
+        return finish(*given)
+
+    monkeypatch.setattr(CudaReweighter, "launch", launched)
+    monkeypatch.setattr(reweighter, "finish_round", finished)
+    fit_on(CudaBackend(ShimRuntime()), classifier(n_estimators=4)(), *table())
+    launches = [f"launch {number}" for number in range(4)]
+    assert events == [
+        *(launches[0], "finish", launches[1], launches[2], "finish"),
+        *(launches[3], "finish", "finish"),
+    ]
