@@ -265,7 +265,7 @@ def test_all_trees_of_a_fit_are_counted_together(device: Device, keep: Kept) -> 
         data, _ = measure.device_tables(replace(case, rows=ROWS), device, 0)
         peers.Ours(device).fit(data, setting, 0)
         counts.append(sum(device.counts.of.values()))
-    assert counts[1] > 2 * counts[0]  # AdaBoost asks for its trees one by one
+    assert counts[1] > 1.5 * counts[0]
 
 
 # ---- the command -------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import WAIT
 from tests.fake_streams import GRAPH
+from tests.gpu_arrays import to_gpu
 from tests.shim_runtime import ShimRuntime, with_text
 
 pytestmark = pytest.mark.skipif(
@@ -417,6 +418,26 @@ def test_the_host_waits_once_a_round(make: Callable[..., Any], machine: Any) -> 
     assert len(rounds) == n - 2  # the first makes no weights, the second is recorded
     for first, last in pairwise(rounds):
         assert machine.events[first:last].count(WAIT) == 1
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_what_is_copied_to_the_host_does_not_grow_with_the_rows(
+    make: Callable[..., Any], copied: list[int]
+) -> None:
+    """Features, targets and weights lie on the device, and stay there."""
+    sizes = []
+    for n in (2000, 4000):
+        X, y = table(n, n_classes=2 if make is classifier else 0)
+        given = (X, y, weights_of("real", n))
+        model = make(n_estimators=3, max_bins=16)()
+        del copied[:]
+        model.set_params(device="cuda").fit(*map(to_gpu, given))
+        sizes.append(sorted(copied))
+        model.predict(to_gpu(X))
+        assert max(copied[len(sizes[-1]) :], default=0) < n / 2
+    assert sizes[0] == sizes[1] != []
+    expected = make(n_estimators=3, max_bins=16, device="numpy")().fit(*given)
+    assert model.fingerprint() == expected.fingerprint()
 
 
 def test_trees_are_finished_while_the_next_round_runs(

@@ -233,7 +233,6 @@ class StagedBackend:
     def __init__(self, backend: Any, device: Device) -> None:
         self._backend, self._device = backend, device
         self.growing_since, self.waits_before = 0.0, 0
-        self._has_begun = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -248,14 +247,12 @@ class StagedBackend:
         self._begin()
         return self._backend.booster(task)
 
-    def expect_fit(self) -> None:
-        """What is asked for next begins a fit; AdaBoost asks for its trees one by one."""
-        self._has_begun = False
+    def reweighter(self, task: Any) -> Any:
+        """Start a fit of AdaBoost."""
+        self._begin()
+        return self._backend.reweighter(task)
 
     def _begin(self) -> None:
-        if self._has_begun:
-            return
-        self._has_begun = True
         self._device.wait()
         self.waits_before = self._device.counts.of.get(WAIT, 0)
         self._device.counts.clear()
@@ -270,7 +267,6 @@ class Served:
         self._modules = [importlib.import_module(name) for name in _WHERE]
 
     def __enter__(self) -> None:
-        self._backend.expect_fit()
         self._chosen = [getattr(module, _INTERCEPTED) for module in self._modules]
         for module in self._modules:
             setattr(module, _INTERCEPTED, lambda device, work: self._backend)
