@@ -22,7 +22,7 @@ from gpuboost.engine.statistics import (
     two_planes,
     value_target,
 )
-from gpuboost.engine.tree import levels, sum_children
+from gpuboost.engine.tree import class_impurity, levels, sum_children
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 WORDS = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1], dtype=np.uint64)
@@ -60,6 +60,26 @@ def test_log_is_within_two_units_in_the_last_place() -> None:
     expected = np.array([math.log(v) for v in x])
     assert (np.abs(numerics.log(x) - expected) <= 2 * np.spacing(np.abs(expected))).all()
     assert numerics.log(np.ones(1))[0] == 0.0
+
+
+def test_binary_log_of_shares() -> None:
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.uniform(0, 1, 20000), 2.0 ** rng.uniform(-60, 0, 2000),
+                        1 - 10.0 ** rng.uniform(-15, -1, 2000)])  # fmt: skip
+    expected = np.array([math.log2(v) for v in x])
+    assert (np.abs(numerics.log2(x) - expected) <= 2 * np.spacing(np.abs(expected))).all()
+    powers = np.arange(-1022, 1024)
+    np.testing.assert_array_equal(numerics.log2(2.0**powers), powers)
+
+
+def test_entropy_needs_no_logarithm_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries differ in the last bit, so impurities would."""
+    for name in ("log", "log2", "log10", "log1p"):
+        monkeypatch.delattr(np, name)
+    shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
+    found = class_impurity(shares, scores.ENTROPY)
+    assert found[:2].tolist() == [1.0, 0.0]
+    assert found[2] == pytest.approx(2 - 0.75 * math.log2(3), rel=1e-15)
 
 
 @given(FINITE, FINITE)

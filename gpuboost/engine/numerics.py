@@ -62,6 +62,15 @@ def log(x):
     return exponent * _LN2_HIGH - ((half - (log_series(f) + exponent * _LN2_LOW)) - f)
 
 
+def log2(x):
+    """Binary logarithm of normal positive float64 values, exact for powers of two; of arrays.
+
+    To about one unit in the last place where x is at most 1; above, absolutely so.
+    """
+    mantissa, exponent = np.frexp(x)  # in [1/2, 1)
+    return exponent + log(mantissa) * _INVERSE_LN2
+
+
 def half_deviance(x):
     """(1 + x) log(1 + x) - x for x >= -1: half the Poisson deviance of 1 + x from 1.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.medians import decreases, median_values
-from gpuboost.engine.numerics import log, midpoint
+from gpuboost.engine.numerics import log, log2, midpoint
 from gpuboost.engine.scores import (
     ENTROPY,
     MISCLASSIFICATION,
@@ -289,8 +289,7 @@ def class_impurity(share: np.ndarray, score: int) -> np.ndarray:
     if score == MISCLASSIFICATION:
         return 1.0 - share.max(axis=1)
     if score == ENTROPY:
-        logs = np.log2(share, out=np.zeros_like(share), where=share > 0)
-        return in_order(-share * logs)
+        return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
     return 1.0 - in_order(np.square(share))
 
 
