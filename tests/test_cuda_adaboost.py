@@ -20,7 +20,7 @@ from gpuboost import (
 from gpuboost.backends.cuda import reweighter
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.draw_launches import DrawLauncher
-from gpuboost.backends.cuda.reweighted_rows import Resampling, ReweightedRows, _OfClass
+from gpuboost.backends.cuda.reweighted_rows import ClassFactors, Resampling, ReweightedRows
 from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.backends.cuda.row_weights import RowWeights
 from gpuboost.backends.cuda.source import file_text
@@ -272,7 +272,7 @@ def resampled(weights: np.ndarray, bits: WeightBits, tree: int, **runtime: Any) 
     device = ShimRuntime(**runtime)
     own, task = judged(weights, device, by_class=True)
     launch = DrawLauncher(device, task.sampler)
-    drawing = Resampling(launch, own, _OfClass(device, task, own.known), bits)
+    drawing = Resampling(launch, own, ClassFactors(device, task, own.known), bits)
     return drawing.draw(launch.keys([tree]))[0]
 
 
@@ -428,7 +428,7 @@ def test_what_is_copied_to_the_host_does_not_grow_with_the_rows(
     sizes = []
     for n in (2000, 4000):
         X, y = table(n, n_classes=2 if make is classifier else 0)
-        given = (X, y, weights_of("real", n))
+        given = (X, y, np.random.default_rng(5).exponential(size=n))
         model = make(n_estimators=3, max_bins=16)()
         del copied[:]
         model.set_params(device="cuda").fit(*map(to_gpu, given))

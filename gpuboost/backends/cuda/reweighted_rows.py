@@ -78,7 +78,7 @@ class ReweightedRows:
         self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
         self._launch = DrawLauncher(runtime, task.sampler)
         self._most_rows = task.sampler.most_rows
-        by_class = _OfClass(runtime, task, self.weights.known)
+        by_class = ClassFactors(runtime, task, self.weights.known)
         self._resampling: Resampling | None = None
         self._rounding: RoundedWeights | None = None
         if task.boosting == RESAMPLING:
@@ -176,7 +176,7 @@ class ReweightedRows:
             self.weights.judge(self.leaves.nodes, self.leaves.says, self.sums)
 
 
-class _OfClass:
+class ClassFactors:
     """Weights of classes: float64 (1, K), and the classes of the rows; one of 1, and none."""
 
     def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
@@ -199,7 +199,7 @@ class RoundedWeights(RealWeights):
         launch: DrawLauncher,
         order: tuple[Array, np.int32],
         weights: Array,
-        of_class: _OfClass,
+        of_class: ClassFactors,
         bits: WeightBits,
     ) -> None:
         self._launch, self._order, self._factor = launch, order, weights
@@ -225,7 +225,7 @@ class Resampling:
     """Draws as many rows as there are, with replacement, in proportion to their weights."""
 
     def __init__(
-        self, launch: DrawLauncher, weights: RowWeights, of_class: _OfClass, bits: WeightBits
+        self, launch: DrawLauncher, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
     ) -> None:
         self._launch, self._weights, self._most = launch, weights, 2**bits.largest
         n = launch.sampler.n_samples
