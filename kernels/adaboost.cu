@@ -8,7 +8,7 @@
 //   sums        int64 (2,)        fixed-point sums: of what is wrong or lost, and of all weights
 //   largest     uint64 (1,)       bits of the largest of some numbers, none of them negative
 //   factors     float64 (2,)      what weights of right and of wrong rows are multiplied by; of a
-//                                 regression the tree's vote is the first
+//                                 regression the first: by what power of e they fall without loss
 //
 // What is summed, or found to be the largest, is zero before the launch.
 //
@@ -181,11 +181,11 @@ extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 reweigh_values(const double* __restrict__ loss, const double* __restrict__ factors, int64 n,
                double* __restrict__ weights, int64* __restrict__ sums)
 {
-    const double vote = factors[0];
+    const double step = factors[0];
     int64 all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         if (loss[row] < 0.0) continue;
-        const double weight = weights[row] * natural_exp((loss[row] - 1.0) * vote);
+        const double weight = weights[row] * natural_exp((loss[row] - 1.0) * step);
         weights[row] = weight;
         all += fixed_point(weight);
     }

@@ -285,6 +285,16 @@ def test_a_learning_rate_beyond_reason_stays_finite():
         assert np.isfinite(told).all()
 
 
+@pytest.mark.parametrize("boosting", ["reweighting", "resampling"])
+def test_a_regression_by_a_learning_rate_beyond_reason_stays_finite(boosting):
+    X, y = make_friedman1(60, noise=2.0, random_state=0)
+    for learning_rate in (10.0, 1e3, 1e6):
+        model = AdaBoostRegressor(boosting=boosting, learning_rate=learning_rate, **QUICK)
+        model.fit(X, y)
+        assert np.isfinite(model.estimator_weights_).all() and len(model.estimators_) > 2
+        assert np.isfinite(model.predict(X)).all()
+
+
 def test_weights_of_rows_that_are_always_right_never_vanish():
     X, y, _ = binary(150, 5)
     model = AdaBoostClassifier(n_estimators=300, max_depth=2, **QUICK).fit(X, y)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights add up to 1, and to a little more by rounding
 LEAST_WEIGHT = 2.0**-200  # of a row: it stays in the trees, however often they were right about it
 LARGEST_VOTE = 700.0  # its exponential is finite
+LARGEST_STEP = 20.0  # of a vote, as weights of a regression see it: their sum stays to be told
 PERFECT_VOTE = 1.0  # of a tree without errors, whose alpha is infinite; as in scikit-learn
 PERFECT_BOUND = 0.6065306597126334  # exp(-PERFECT_VOTE / 2)
 
@@ -252,7 +253,12 @@ def value_round(
 ) -> Outcome:
     """Weights times beta ** (1 - loss) with beta = e / (1 - e) [4]; the vote is log(1 / beta)."""
     vote = class_vote(error, 2, learning_rate)
-    return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * vote)))
+    return Outcome(error, vote, 1.0, normalised(weights * exp((losses - 1.0) * value_step(vote))))
+
+
+def value_step(vote: float) -> float:
+    """By what power of e the weight of a row without loss falls."""
+    return min(vote, LARGEST_STEP)
 
 
 def whole_votes(votes: np.ndarray) -> np.ndarray:

@@ -145,7 +145,7 @@ class CudaReweighter:
         if not goes_on(error, judge.chance):
             return Round.last(tree, error)
         vote = judge.vote(error)
-        factors = np.array([vote, 0.0])
+        factors = np.array([adaboost.value_step(vote), 0.0])
         if isinstance(judge, ClassJudge):
             factors, bound = adaboost.class_factors(error, vote)
         self._factors = factors[::-1] if is_reversed else factors
