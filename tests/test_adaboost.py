@@ -289,7 +289,8 @@ def test_a_learning_rate_beyond_reason_stays_finite():
 def test_a_regression_by_a_learning_rate_beyond_reason_stays_finite(boosting):
     X, y = make_friedman1(60, noise=2.0, random_state=0)
     for learning_rate in (10.0, 1e3, 1e6):
-        model = AdaBoostRegressor(boosting=boosting, learning_rate=learning_rate, **QUICK)
+        given = {"boosting": boosting, "learning_rate": learning_rate, "n_estimators": 8}
+        model = AdaBoostRegressor(**given, **QUICK)
         model.fit(X, y)
         assert np.isfinite(model.estimator_weights_).all() and len(model.estimators_) > 2
         assert np.isfinite(model.predict(X)).all()
