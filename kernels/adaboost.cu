@@ -22,7 +22,6 @@
 constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
 constexpr double LEAST_WEIGHT = 6.223015277861142e-61;  // 2**-200
 constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
-constexpr int32 BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 WEIGHT_PART = 4096;  // rows that a block makes a running sum of
 
 __device__ __forceinline__ int64 fixed_point(double weight)
@@ -127,6 +126,7 @@ find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 
             double* __restrict__ miss, uint64* __restrict__ largest)
 {
     const PlacedNodes nodes = {feature, code, left, missing_left, mask, has_masks != 0};
+    __shared__ uint64 of_warp[BOOST_WARPS];
     double most = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         double own = -1.0;
@@ -136,7 +136,7 @@ find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 
         }
         miss[row] = own;
     }
-    keep_largest(largest, most);
+    keep_largest(of_warp, largest, most);
 }
 
 __device__ __forceinline__ double loss_of(int32 kind, double share)
@@ -220,11 +220,12 @@ find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_
               const int32* __restrict__ label, int32 weighted, int64 n,
               uint64* __restrict__ largest)
 {
+    __shared__ uint64 of_warp[BOOST_WARPS];
     double most = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         most = max(most, weight_for_tree(weights, of_class, label, weighted, row));
     }
-    keep_largest(largest, most);
+    keep_largest(of_warp, largest, most);
 }
 
 // x times 2**exponent, which may lie outside the range of float64.

@@ -8,6 +8,7 @@ that is asked for before, when somebody asks.
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuboost.backends.boosting import no_row_error
@@ -89,12 +90,16 @@ class LateRound:
     @property
     def trees(self) -> list[Tree]:
         """Its trees, which wait when something is asked of them."""
-        return [cast("Tree", LateTree(self, tree)) for tree in range(self._n_trees)]
+        late = [LateTree(partial(self._tree, number)) for number in range(self._n_trees)]
+        return cast("list[Tree]", late)
 
     @property
     def losses(self) -> RoundLosses:
         """Mean losses after the round."""
         return self.done().losses
+
+    def _tree(self, number: int) -> Tree:
+        return self.done().trees[number]
 
     def done(self) -> DoneRound:
         """The round, which is waited for."""
@@ -105,19 +110,30 @@ class LateRound:
 
 
 class LateTree:
-    """One tree of a `LateRound`; it has all that `engine.tree.Tree` has."""
+    """A tree that is made when something is asked of it; it has all that `engine.tree.Tree` has.
 
-    def __init__(self, of_round: LateRound, number: int) -> None:
-        self._of_round, self._number = of_round, number
+    Parameters
+    ----------
+    make : callable
+        Makes the tree; called once.
+    """
+
+    def __init__(self, make: Callable[[], Tree]) -> None:
+        self._make = make
+        self._tree: Tree | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._finished(), name)
+        return getattr(self.finished(), name)
 
-    def _finished(self) -> Tree:
-        return self._of_round.done().trees[self._number]
+    def finished(self) -> Tree:
+        """The tree itself."""
+        if self._tree is None:
+            self._tree = self._make()
+            del self._make  # and what it holds of the round
+        return self._tree
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tree = self._finished()
+        tree = self.finished()
         return Tree, tuple(getattr(tree, f.name) for f in fields(Tree))

@@ -17,7 +17,7 @@ import numpy as np
 from gpuboost.backends.adaboost import finish_round
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
-from gpuboost.backends.cuda.late_trees import LateRound, LateTree
+from gpuboost.backends.cuda.late_trees import LateTree
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.placed import PlacedNodes
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
@@ -78,7 +78,7 @@ class CudaReweighter:
         self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
         self.rows = made[0]
         self._factors = np.ones(2)  # of the next round
-        self._late: LateRound | None = None  # the last round, if its tree is not finished
+        self._late: LateTree | None = None  # of the last round, if it is not finished
 
     def boost(self, number: int) -> Round:
         """Grow the tree of a round, and make the weights of the next."""
@@ -86,7 +86,7 @@ class CudaReweighter:
             history = self.launch(number)
             read = self._grower.read_later()
             if self._late is not None:
-                self._late.trees()  # while the device is busy with the round launched now
+                self._late.finished()  # while the device is busy with the round launched now
                 self._late = None
             if read is None:
                 return self._judged(number, history)
@@ -97,15 +97,15 @@ class CudaReweighter:
             error, is_reversed = self._error_of(lost, whole)
             brief = self._brief(number, kept.on_host)
 
-            def finish(copied: np.ndarray) -> list[Tree]:
+            def finish() -> Tree:
                 (grown,) = self._grower.trees(history, copied)
-                return [self._finished(grown, brief, is_reversed)]
+                return self._finished(grown, brief, is_reversed)
 
-            late = LateRound(lambda: copied, finish)
+            late = LateTree(finish)
             if self._grower.recorded is None:  # the next round has another place for its nodes
-                late.trees()
+                late.finished()
             self._late = late
-            return self._round(cast("Tree", LateTree(late, 0)), error, is_reversed)
+            return self._round(cast("Tree", late), error, is_reversed)
 
     def launch(self, number: int) -> History:
         """Launch a round: its weights, its tree, and its error where leaves are known there."""

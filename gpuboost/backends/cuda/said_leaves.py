@@ -59,7 +59,7 @@ class SaidLeaves:
 
     def __init__(self, runtime: Runtime, task: ReweightTask, most_rows: int) -> None:
         self._runtime, self._target = runtime, task.judge.target
-        self._most = most_nodes(1, most_rows, task.options.max_depth)
+        self._most = most_nodes(1, most_rows, task.options)
         self._by_class = isinstance(task.judge, ClassJudge)
         n_nodes = sum(self._most)
         self._keeper = NodeKeeper(runtime, task.matrix.mapper, n_nodes, by_value=False)
