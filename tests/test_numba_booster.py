@@ -43,8 +43,7 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_rounds, "LEAST_ROWS", 1)
     monkeypatch.setattr(level_grow, "LEAST_ROWS", 16)
-    for name in ("SHARED_CELLS", "SHARED_ROWS", "SHARED_SCANS"):
-        monkeypatch.setattr(level_grow, name, 0)
+    monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
 
 
 def assert_equal_fields(found: Any, expected: Any) -> None:

@@ -67,7 +67,7 @@ class NumbaBooster(HostBooster):
         negative, hessian = (np.empty(values.shape[::-1]) for values in given)
         found = np.empty((-(-len(own[0]) // CHUNK), 4))
         self._crew.share(
-            lambda _, next: round_words.by_column(*given, negative, hessian, found, next),
+            lambda _, team: round_words.by_column(*given, negative, hessian, found, team),
             len(own[0]) > SHARED_ROWS,
         )
         self._largest = found[:, 0].max(), found[:, 2].max()
@@ -127,7 +127,7 @@ class NumbaBooster(HostBooster):
             return
         value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
         self._crew.share(
-            lambda _, next: round_words.add_values(value, leaf, own, next), len(raw) > SHARED_ROWS
+            lambda _, team: round_words.add_values(value, leaf, own, team), len(raw) > SHARED_ROWS
         )
 
 

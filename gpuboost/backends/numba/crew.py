@@ -6,10 +6,12 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
+from gpuboost.backends.numba.team import call_off, make_team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,19 +25,23 @@ class Crew:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Callable[[int, np.ndarray], Any], together: bool = True) -> None:
-        """``work(thread, counter)`` on every thread; tasks are claimed from ``counter``.
+        """``work(thread, team)`` on every thread; see `team` for how they share it.
 
         Not ``together``: on the calling thread alone, for work too small to share.
         """
-        counter = np.zeros(1, np.int64)
         if self.n_threads == 1 or not together:
-            work(0, counter)
+            work(0, make_team(1))
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="gpuboost")
-        others = [self._pool.submit(work, i, counter) for i in range(1, self.n_threads)]
+        team, others = make_team(self.n_threads), []
         try:
-            work(0, counter)
+            for thread in range(1, self.n_threads):
+                others.append(self._pool.submit(_take_part, work, thread, team))
+            work(0, team)
+        except BaseException:  # also between two calls of compiled code
+            call_off(team)
+            raise
         finally:
             for other in others:
                 other.result()
@@ -63,3 +69,12 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
+
+
+def _take_part(work: Callable[[int, np.ndarray], Any], thread: int, team: np.ndarray) -> None:
+    """Work of one thread; if it fails, nobody waits for it."""
+    try:
+        work(thread, team)
+    except BaseException:
+        call_off(team)
+        raise

@@ -1,15 +1,6 @@
-"""All trees of a round level by level, by all threads.
+"""The trees of a round by a crew of threads, level by level: space for them, and how it is shared.
 
-    until no node is left:
-        histograms of the smaller siblings     chunks of rows and tiles of features
-        best splits                            families and tiles
-        which are taken                        one thread
-        which rows go left                     chunks of rows
-        places and children                    one thread
-        rows to their children                 chunks of rows
-    sums of leaves                             chunks of rows
-
-What a pass leaves to a later one lies in the arrays of `level_layout`.
+What the threads do is `level_team.grow_together`.
 """
 
 from __future__ import annotations
@@ -19,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numba import level_policy as policy
 from gpuboost.backends.numba.layout import NODE, SPLIT
-from gpuboost.backends.numba.level_alone import grow_alone
-from gpuboost.backends.numba.level_histograms import BINS, TILE, histograms
+from gpuboost.backends.numba.level_histograms import BINS, TILE
 from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Work
-from gpuboost.backends.numba.level_partition import decide, leaf_sums, move
-from gpuboost.backends.numba.level_search import search
+from gpuboost.backends.numba.level_policy import collect
+from gpuboost.backends.numba.level_team import CHUNKS, grow_together
 from gpuboost.engine.spec import GrownTree
 
 if TYPE_CHECKING:
@@ -34,12 +23,9 @@ if TYPE_CHECKING:
     from gpuboost.backends.numba.level_layout import Samples
     from gpuboost.backends.numba.level_partition import Leaves
 
-LEAST_ROWS = 1 << 14  # of a chunk: its histogram is zeroed and added up once more
+LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
-# A pass of less work is done sooner by one thread than shared (measured).
-SHARED_CELLS = 1 << 20  # rows times features of histograms
-SHARED_ROWS = 1 << 16  # of a partition
-SHARED_SCANS = 1 << 7  # families times features of a search
+SHARED_CELLS = 1 << 16  # rows times features; fewer are done sooner by one thread (measured)
 
 
 @dataclass(frozen=True)
@@ -121,6 +107,7 @@ class Space:
             found=np.zeros((slots, tiles), SPLIT),
             found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
         )
+        self.partial = np.zeros((shape.n_threads, min(TILE, f) * BINS), np.int64)
 
 
 class LevelGrower:
@@ -128,72 +115,29 @@ class LevelGrower:
 
     def __init__(self, crew: Crew, space: Space, problems: list[Problem]) -> None:
         self.crew, self.space, self.problems = crew, space, problems
-        self.rooms = np.array([space.shape.room, space.shape.rows_per_chunk, 0], np.int64)
 
     def grow(
         self, samples: Samples, roots: np.ndarray, keys: np.ndarray, leaves: Leaves
     ) -> list[GrownTree]:
         """Trees with the given roots: int64 (T, 4) first position, rows, gradient, hessian."""
-        grove, work, rooms = self.space.grove, self.space.work, self.rooms
-        problem, n_rows, depth = self.problems[0], int(roots[:, 1].sum()), 0
-        if self.crew.n_threads == 1 or n_rows * samples.n_features <= SHARED_CELLS:
-            rooms[1] = max(n_rows, 1)
-            given = problem, samples, grove, work, leaves, roots, keys, rooms
-            return self._trees(leaves, grow_alone(*given))
-        n_open, n_families, n_chunks = policy.start(problem, grove, work, roots, keys, rooms)
-        while n_families > 0:
-            self._search(samples, n_families, n_chunks, depth, n_rows)
-            n_chunks = policy.choose(problem, grove, work, n_open, rooms)
-            if n_chunks == 0:
-                break
-            self._partition(samples, n_chunks, depth, n_rows)
-            n_families, n_chunks = policy.prepare(problem, grove, work, self._n_open, rooms)
-            n_open = self._n_open
-            depth += 1
-        return self._finish(samples, leaves, n_rows)
-
-    def _search(
-        self, samples: Samples, n_families: int, n_chunks: int, depth: int, n_rows: int
-    ) -> None:
-        """Histograms and best splits of a level."""
-        grove, work, problems = self.space.grove, self.space.work, self.problems
-        tiles = work.found.shape[1]
+        space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
+        n_rows = int(roots[:, 1].sum())
+        together = n_rows * samples.n_features > SHARED_CELLS
+        per_chunk = space.shape.rows_per_chunk if together else max(n_rows, 1)
+        rooms = np.array([space.shape.room, per_chunk], np.int64)
+        given = samples, space.grove, space.work, leaves, roots, keys
         self.crew.share(
-            lambda _, next: histograms(samples, grove, work, n_chunks * tiles, depth, next),
-            n_rows * samples.n_features > SHARED_CELLS,
-        )
-        n_tasks = n_families * tiles
-        self.crew.share(
-            lambda i, next: search(problems[i], samples, grove, work, n_tasks, depth, next),
-            n_tasks > 1 and n_families * samples.n_features > SHARED_SCANS,
-        )
-
-    def _partition(self, samples: Samples, n_chunks: int, depth: int, n_rows: int) -> None:
-        """Rows of a level to the children."""
-        grove, work, problem = self.space.grove, self.space.work, self.problems[0]
-        missing, together = problem.matrix.missing_code, n_rows > SHARED_ROWS
-        self.crew.share(
-            lambda _, next: decide(samples, grove, work, missing, n_chunks, depth, next),
+            lambda i, team: grow_together(
+                problems[i], *given, space.partial[i], level, rooms, team
+            ),
             together,
         )
-        self._n_open = policy.descend(problem, grove, work, n_chunks, self.rooms)
-        self.crew.share(lambda _, next: move(grove, work, n_chunks, depth, next), together)
-
-    def _finish(self, samples: Samples, leaves: Leaves, n_rows: int) -> list[GrownTree]:
-        """Sums of leaves, and the trees."""
-        grove, work, problem = self.space.grove, self.space.work, self.problems[0]
-        n_chunks = policy.ends(problem, grove, work, self.rooms)
-        places = (problem.matrix.missing_code, int(self.rooms[0]))
-        self.crew.share(
-            lambda _, next: leaf_sums(samples, grove, work, leaves, places, n_chunks, next),
-            n_rows > SHARED_ROWS,
-        )
-        return self._trees(leaves, n_chunks)
+        return self._trees(leaves, int(level[CHUNKS]))
 
     def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:
         """Trees of the nodes, and of the sums of so many chunks."""
         grove, work, trees = self.space.grove, self.space.work, []
         for tree in range(grove.n_nodes.size):
-            columns, sums = policy.collect(grove, work, leaves, tree, self.rooms[0], n_chunks)
+            columns, sums = collect(grove, work, leaves, tree, self.space.shape.room, n_chunks)
             trees.append(GrownTree(*(*columns, sums)))
         return trees

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
-from gpuboost.backends.numba.machine import claim, prefetch
+from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba.machine import prefetch
+from gpuboost.backends.numba.team import claim
 
 BINS = 256  # cells of a feature
 # Features whose partial sums are added up together: 48 KiB, the first cache or a little more. 64
@@ -150,18 +151,14 @@ def sum_chunk(samples, grove, work, partial, task, n_tiles, depth):
         count_rows(samples, family.tree, rows, tile, partial, totals)
 
 
-@allocating
-def sum_chunks(samples, grove, work, n_tasks, depth, counter):
-    """Histograms of chunks and tiles, as many as this thread gets hold of."""
-    n_tiles = (samples.n_features + TILE - 1) // TILE
-    partial = np.zeros(min(TILE, samples.n_features) * BINS, np.int64)
-    task = claim(counter)
+@helper
+def sum_chunks(samples, grove, work, partial, n_tasks, depth, team):
+    """Histograms of chunks and tiles, as many as this thread gets hold of.
+
+    ``partial`` has room for a tile, and is left as it is found: zero.
+    """
+    n_tiles = work.found.shape[1]
+    task = claim(team)
     while task < n_tasks:
         sum_chunk(samples, grove, work, partial, task, n_tiles, depth)
-        task = claim(counter)
-
-
-@entry
-def histograms(samples, grove, work, n_tasks, depth, counter):
-    """`sum_chunks` for Python."""
-    sum_chunks(samples, grove, work, n_tasks, depth, counter)
+        task = claim(team)

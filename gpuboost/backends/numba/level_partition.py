@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, helper, inlined
-from gpuboost.backends.numba.machine import claim, prefetch
+from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba.machine import prefetch
+from gpuboost.backends.numba.team import claim
 from gpuboost.engine.spec import MISSING_LEFT
 
 AHEAD = 32  # rows between asking for what a row needs and using it
@@ -86,14 +87,14 @@ def decide_rows(samples, grove, node, missing_code, chunk, parity):
 
 
 @helper
-def decide_chunks(samples, grove, work, missing_code, n_chunks, depth, counter):
+def decide_chunks(samples, grove, work, missing_code, n_chunks, depth, team):
     """First pass, over as many chunks as this thread gets hold of."""
-    at = claim(counter)
+    at = claim(team)
     while at < n_chunks:
         chunk = work.chunks[at]
         node = grove.nodes[chunk.owner]
         chunk.n_left = decide_rows(samples, grove, node, missing_code, chunk, depth & 1)
-        at = claim(counter)
+        at = claim(team)
 
 
 @inlined
@@ -107,16 +108,16 @@ def _move(row, goes_left, to, left, right):
 
 
 @helper
-def move_chunks(grove, work, n_chunks, depth, counter):
+def move_chunks(grove, work, n_chunks, depth, team):
     """Second pass."""
-    at = claim(counter)
+    at = claim(team)
     while at < n_chunks:
         chunk = work.chunks[at]
         row = grove.row[depth & 1, chunk.start : chunk.stop]
         goes_left = grove.goes_left[chunk.start : chunk.stop]
         places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
         _move(row, goes_left, grove.row[(depth + 1) & 1], places[0], places[1])
-        at = claim(counter)
+        at = claim(team)
 
 
 @helper
@@ -143,28 +144,10 @@ def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
 
 
 @helper
-def sum_ends(samples, grove, work, leaves, places, n_chunks, counter):
+def sum_ends(samples, grove, work, leaves, places, n_chunks, team):
     """Sums of all chunks of leaves; ``places``: missing code, room of a tree."""
-    at = claim(counter)
+    at = claim(team)
     while at < n_chunks:
         chunk, sums = work.chunks[at], leaves.sums[at]
         sum_end(samples, grove, leaves, places[0], places[1], chunk, sums)
-        at = claim(counter)
-
-
-@entry
-def decide(samples, grove, work, missing_code, n_chunks, depth, counter):
-    """`decide_chunks` for Python."""
-    decide_chunks(samples, grove, work, missing_code, n_chunks, depth, counter)
-
-
-@entry
-def move(grove, work, n_chunks, depth, counter):
-    """`move_chunks` for Python."""
-    move_chunks(grove, work, n_chunks, depth, counter)
-
-
-@entry
-def leaf_sums(samples, grove, work, leaves, places, n_chunks, counter):
-    """`sum_ends` for Python."""
-    sum_ends(samples, grove, work, leaves, places, n_chunks, counter)
+        at = claim(team)

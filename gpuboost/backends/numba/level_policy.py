@@ -195,37 +195,6 @@ def gather(grove, work, leaves, tree, room, n_chunks):
 
 
 @entry
-def start(problem, grove, work, roots, keys, rooms):
-    """Roots, and what their histograms need: numbers of open nodes, families and chunks."""
-    n_open = plant(problem, grove, roots, keys, rooms[0])
-    return n_open, *plan(problem, grove, work, n_open, rooms)
-
-
-@entry
-def choose(problem, grove, work, n_open, rooms):
-    """`settle` for Python."""
-    return settle(problem, grove, work, n_open, rooms)
-
-
-@entry
-def descend(problem, grove, work, n_chunks, rooms):
-    """`place` for Python."""
-    return place(problem, grove, work, n_chunks, rooms[0])
-
-
-@entry
-def prepare(problem, grove, work, n_open, rooms):
-    """`plan` for Python."""
-    return plan(problem, grove, work, n_open, rooms)
-
-
-@entry
-def ends(problem, grove, work, rooms):
-    """`list_ends` for Python."""
-    return list_ends(problem, grove, work, rooms)
-
-
-@entry
 def collect(grove, work, leaves, tree, room, n_chunks):
     """`gather` for Python."""
     return gather(grove, work, leaves, tree, room, n_chunks)

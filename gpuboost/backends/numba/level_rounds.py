@@ -169,12 +169,12 @@ class LevelRounds:
             seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
             keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
             given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
-            self.crew.share(lambda _, next: round_words.pack_rounded(*given, next), together)
+            self.crew.share(lambda _, team: round_words.pack_rounded(*given, team), together)
         else:
             largest = (1 << VALUE_BITS, int(whole.max()))
             bits = hessian_bits(means, largest)
             self.crew.share(
-                lambda _, next: round_words.pack_whole(gradient, scales, whole, bits, word, next),
+                lambda _, team: round_words.pack_whole(gradient, scales, whole, bits, word, team),
                 together,
             )
         codes, n_features = self._matrix.codes, self._matrix.n_bins.size
@@ -185,7 +185,7 @@ class LevelRounds:
         word, bits, row = samples.word, samples.hessian_bits, self._space.grove.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
         self.crew.share(
-            lambda _, next: round_words.place_rows(word, bits, rows, row, sums, next),
+            lambda _, team: round_words.place_rows(word, bits, rows, row, sums, team),
             word.size > SHARED_ROWS,
         )
         n_trees = len(word)

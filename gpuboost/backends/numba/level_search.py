@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, helper, inlined
+from gpuboost.backends.numba._shared import helper, inlined
 from gpuboost.backends.numba.categories import offer_category_sums
 from gpuboost.backends.numba.choice import SMALLEST_RANK
 from gpuboost.backends.numba.level_histograms import BINS, TILE, tile_cells
-from gpuboost.backends.numba.machine import claim
 from gpuboost.backends.numba.scan import beats, best_of_sums, keep
+from gpuboost.backends.numba.team import claim
 from gpuboost.backends.numba.thresholds import rank_of
 from gpuboost.engine.spec import LEAF, MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -151,15 +151,9 @@ def search_task(problem, samples, grove, work, task, depth):
 
 
 @helper
-def search_tasks(problem, samples, grove, work, n_tasks, depth, counter):
+def search_tasks(problem, samples, grove, work, n_tasks, depth, team):
     """Families and tiles, as many as this thread gets hold of."""
-    task = claim(counter)
+    task = claim(team)
     while task < n_tasks:
         search_task(problem, samples, grove, work, task, depth)
-        task = claim(counter)
-
-
-@entry
-def search(problem, samples, grove, work, n_tasks, depth, counter):
-    """`search_tasks` for Python."""
-    search_tasks(problem, samples, grove, work, n_tasks, depth, counter)
+        task = claim(team)

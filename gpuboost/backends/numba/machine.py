@@ -1,9 +1,15 @@
-"""Two machine instructions that Python has no word for: memory fetched ahead, a shared counter."""
+"""Machine instructions that Python has no word for: memory fetched ahead, words of threads.
+
+What a thread wrote before `release` of a word is there for those who `acquire` it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -33,12 +39,53 @@ def prefetch(typing_context, array, row, column):
     return types.void(array, types.int64, types.int64), generate
 
 
+def _own_symbol(name: str) -> str:
+    """A name for compiled code of the system's call that lets other threads run."""
+    system = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
+    call = system.SwitchToThread if sys.platform == "win32" else system.sched_yield
+    llvm.add_symbol(name, ctypes.cast(call, ctypes.c_void_p).value)
+    return name
+
+
+let_others_run = types.ExternalFunction(_own_symbol("gpuboost_yield"), types.int32())
+
+
+def _word(context, builder, signature, arguments):
+    """Pointer to ``array[i]``, without a look at the bounds."""
+    kind = signature.args[0]
+    view = context.make_array(kind)(context, builder, arguments[0])
+    return cgutils.get_item_pointer(context, builder, kind, view, [arguments[1]], wraparound=False)
+
+
 @_instruction
-def claim(typing_context, counter):
-    """The number in ``counter``, int64 (1,), raised by one: no two threads get the same."""
+def raise_by_one(typing_context, words, i):
+    """The number in ``words[i]``, int64, which is raised: no two threads get the same."""
 
     def generate(context, builder, signature, arguments):
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", view.data, ir.Constant(ir.IntType(64), 1), "monotonic")
+        at = _word(context, builder, signature, arguments)
+        return builder.atomic_rmw("add", at, ir.Constant(ir.IntType(64), 1), "acq_rel")
 
-    return types.int64(counter), generate
+    return types.int64(words, types.int64), generate
+
+
+@_instruction
+def acquire(typing_context, words, i):
+    """The number in ``words[i]``, int64, as it is now."""
+
+    def generate(context, builder, signature, arguments):
+        at = _word(context, builder, signature, arguments)
+        return builder.load_atomic(at, "acquire", align=8)
+
+    return types.int64(words, types.int64), generate
+
+
+@_instruction
+def release(typing_context, words, i, number):
+    """Put a number into ``words[i]``, int64."""
+
+    def generate(context, builder, signature, arguments):
+        at = _word(context, builder, signature, arguments)
+        builder.store_atomic(arguments[2], at, "release", align=8)
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.int64), generate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba._shared import entry, inlined, randomness
-from gpuboost.backends.numba.machine import claim
+from gpuboost.backends.numba.team import claim
 from gpuboost.backends.numba.threads import contiguous
 from gpuboost.engine.spec import TreeRows
 
@@ -28,14 +28,14 @@ _UNIT = 2.0**-32
 
 
 @entry
-def pack_rounded(gradient, hessian, scales, keys, bits, word, counter):
+def pack_rounded(gradient, hessian, scales, keys, bits, word, team):
     """Words of all rows and trees, rounded up or down by a hash of the row.
 
     ``gradient`` (T, n), ``hessian`` (T, n) or (1, n); ``scales``: two factors for each of them.
     """
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
-    task = claim(counter)
+    task = claim(team)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         own_g, own_h = gradient[tree], hessian[tree if hessian.shape[0] > 1 else 0]
@@ -46,32 +46,32 @@ def pack_rounded(gradient, hessian, scales, keys, bits, word, counter):
             g = np.floor(own_g[i] * scales[0] * scales[1] + up)
             h = np.floor(own_h[i] * scales[2] * scales[3] + down)
             word[tree, i] = (np.int64(g) << bits) + max(np.int64(h), np.int64(1))
-        task = claim(counter)
+        task = claim(team)
 
 
 @entry
-def pack_whole(gradient, scales, whole, bits, word, counter):
+def pack_whole(gradient, scales, whole, bits, word, team):
     """Words where hessians are whole: gradients to the nearest integer."""
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
-    task = claim(counter)
+    task = claim(team)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         for i in range(first, min(first + CHUNK, n)):
             g = np.rint(gradient[tree, i] * scales[0] * scales[1])
             word[tree, i] = (np.int64(g) << bits) + np.int64(whole[i])
-        task = claim(counter)
+        task = claim(team)
 
 
 @entry
-def place_rows(word, bits, inside, row, sums, counter):
+def place_rows(word, bits, inside, row, sums, team):
     """First positions of all rows of all trees, and sums of each chunk.
 
     ``inside``: uint32 rows in the trees, or empty for all. ``sums`` int64 (T * chunks, 2).
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + CHUNK - 1) // CHUNK, (np.int64(1) << bits) - np.int64(1)
-    task = claim(counter)
+    task = claim(team)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         gradient, hessian, at = np.int64(0), np.int64(0), tree * n
@@ -82,7 +82,7 @@ def place_rows(word, bits, inside, row, sums, counter):
             hessian += own & mask
             row[at + j] = i
         sums[task, 0], sums[task, 1] = gradient, hessian
-        task = claim(counter)
+        task = claim(team)
 
 
 @inlined
@@ -97,14 +97,14 @@ def _largest_and_sum(values, first, last):
 
 
 @entry
-def by_column(given, given_hessian, gradient, hessian, found, counter):
+def by_column(given, given_hessian, gradient, hessian, found, team):
     """Gradients times -1 (K, n), and hessians, from those of the loss (n, K).
 
     ``found``: of every chunk of rows, the largest and the sum of the sizes of gradients, and of
     hessians: (chunks, 4).
     """
     n = gradient.shape[1]
-    task = claim(counter)
+    task = claim(team)
     while task * CHUNK < n:
         first, last = task * CHUNK, min((task + 1) * CHUNK, n)
         found[task] = 0.0
@@ -120,18 +120,18 @@ def by_column(given, given_hessian, gradient, hessian, found, counter):
             own = _largest_and_sum(hessian[k], first, last)
             found[task, 2] = max(found[task, 2], own[0])
             found[task, 3] += own[1]
-        task = claim(counter)
+        task = claim(team)
 
 
 @entry
-def add_values(value, leaf, raw, counter):
+def add_values(value, leaf, raw, team):
     """Add the value of each row's leaf to a column of raw predictions, (n,)."""
     n = leaf.size
-    task = claim(counter)
+    task = claim(team)
     while task * CHUNK < n:
         for i in range(task * CHUNK, min((task + 1) * CHUNK, n)):
             raw[i] += value[leaf[i]]
-        task = claim(counter)
+        task = claim(team)
 
 
 @entry

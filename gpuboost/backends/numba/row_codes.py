@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba._shared import entry, inlined
-from gpuboost.backends.numba.machine import claim
+from gpuboost.backends.numba.team import claim
 from gpuboost.backends.numba.threads import contiguous
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ STEP = np.dtype(
 
 
 @entry
-def transpose_codes(codes, by_row, counter):
+def transpose_codes(codes, by_row, team):
     """Fill ``by_row`` (n, width) from ``codes`` (F, n)."""
     n_features, n = codes.shape
-    chunk = claim(counter)
+    chunk = claim(team)
     while chunk * ROWS_PER_CHUNK < n:
         last = min((chunk + 1) * ROWS_PER_CHUNK, n)
         for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
@@ -46,7 +46,7 @@ def transpose_codes(codes, by_row, counter):
             for feature in range(n_features):
                 for row in range(start, stop):
                     by_row[row, feature] = codes[feature, row]
-        chunk = claim(counter)
+        chunk = claim(team)
 
 
 def row_major(codes: np.ndarray, crew: Crew) -> np.ndarray:
@@ -57,7 +57,7 @@ def row_major(codes: np.ndarray, crew: Crew) -> np.ndarray:
     first = -space.ctypes.data % LINE
     by_row = space[first : first + n * width].reshape(n, width)
     codes = contiguous(codes, np.uint8)
-    crew.share(lambda _, next: transpose_codes(codes, by_row, next), n > ROWS_PER_CHUNK)
+    crew.share(lambda _, team: transpose_codes(codes, by_row, team), n > ROWS_PER_CHUNK)
     return by_row
 
 
@@ -93,7 +93,7 @@ def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
 
 
 @entry
-def walk(columns, masks, missing_code, depth, by_row, rows, leaf, counter):
+def walk(columns, masks, missing_code, depth, by_row, rows, leaf, team):
     """Node of a tree that each of ``rows`` (uint32, or empty for all) ends in: ``leaf`` (n,).
 
     ``columns``: feature, code, left, category, missing_left of `engine.tree.Tree`.
@@ -103,7 +103,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, counter):
     _fill_steps(steps, feature, code, left, category, missing_left)
     n = rows.size if rows.size else by_row.shape[0]
     every = np.empty(BLOCK, np.uint32)
-    chunk = claim(counter)
+    chunk = claim(team)
     while chunk * ROWS_PER_CHUNK < n:
         last = min((chunk + 1) * ROWS_PER_CHUNK, n)
         for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
@@ -115,7 +115,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, counter):
                 for i in range(own.size):
                     own[i] = start + i
             _walk_block(steps, masks, missing_code, depth, by_row, own, leaf)
-        chunk = claim(counter)
+        chunk = claim(team)
 
 
 def find_leaves(
@@ -137,6 +137,6 @@ def find_leaves(
     masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
     n = len(rows) or len(by_row)
     crew.share(
-        lambda _, next: walk(columns, masks, missing_code, depth, by_row, rows, leaf, next),
+        lambda _, team: walk(columns, masks, missing_code, depth, by_row, rows, leaf, team),
         n > ROWS_PER_CHUNK,
     )

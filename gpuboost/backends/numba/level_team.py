@@ -1,0 +1,87 @@
+"""All levels of the trees of a round in one compiled call, by all threads of a team.
+
+    until no node is left:
+        histograms of the smaller siblings     chunks of rows and tiles of features
+        best splits                            families and tiles
+        which are taken                        one thread
+        which rows go left                     chunks of rows
+        places and children                    one thread
+        rows to their children                 chunks of rows
+    sums of leaves                             chunks of rows
+
+What a pass leaves to a later one lies in the arrays of `level_layout`.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from gpuboost.backends.numba._shared import entry, helper
+from gpuboost.backends.numba.level_histograms import sum_chunks
+from gpuboost.backends.numba.level_partition import decide_chunks, move_chunks, sum_ends
+from gpuboost.backends.numba.level_policy import list_ends, place, plan, plant, settle
+from gpuboost.backends.numba.level_search import search_tasks
+from gpuboost.backends.numba.team import go_on, is_last, meet
+
+# Words of ``level``: its open nodes, families and chunks.
+OPEN, FAMILIES, CHUNKS = range(3)
+
+
+@helper
+def find_splits(problem, samples, grove, work, partial, depth, level, team):
+    """Histograms and best splits of a level."""
+    n_tiles = work.found.shape[1]
+    sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, depth, team)
+    meet(team)
+    search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, depth, team)
+
+
+@helper
+def part_rows(problem, samples, grove, work, depth, level, rooms, team):
+    """Rows of a level to the children."""
+    missing_code = problem.matrix.missing_code
+    decide_chunks(samples, grove, work, missing_code, level[CHUNKS], depth, team)
+    if is_last(team):
+        level[OPEN] = place(problem, grove, work, level[CHUNKS], rooms[0])
+        go_on(team)
+    move_chunks(grove, work, level[CHUNKS], depth, team)
+
+
+@helper
+def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
+    """Grow trees whose roots are planned, until no node is left."""
+    depth = 0
+    while level[FAMILIES] > 0:
+        find_splits(problem, samples, grove, work, partial, depth, level, team)
+        if is_last(team):
+            level[CHUNKS] = settle(problem, grove, work, level[OPEN], rooms)
+            go_on(team)
+        if level[CHUNKS] == 0:
+            return
+        part_rows(problem, samples, grove, work, depth, level, rooms, team)
+        if is_last(team):
+            level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
+            go_on(team)
+        depth += 1
+
+
+@entry
+def grow_together(problem, samples, grove, work, leaves, roots, keys, partial, level, rooms, team):
+    """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
+
+    Called by every thread, with a problem and partial sums of its own. ``rooms``: nodes of a tree,
+    rows per chunk.
+    """
+    if not meet(team):
+        return
+    if is_last(team):
+        level[OPEN] = plant(problem, grove, roots, keys, rooms[0])
+        level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
+        go_on(team)
+    grow_levels(problem, samples, grove, work, partial, level, rooms, team)
+    if is_last(team):
+        level[CHUNKS] = list_ends(problem, grove, work, rooms)
+        go_on(team)
+    places = (problem.matrix.missing_code, rooms[0])
+    sum_ends(samples, grove, work, leaves, places, level[CHUNKS], team)
