@@ -15,7 +15,6 @@ from gpuboost.backends.numba import NumbaBackend, level_grow, level_rounds
 from gpuboost.backends.numba.booster import NumbaBooster
 from gpuboost.backends.numba.crew import Crew
 from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns
-from gpuboost.backends.numba.row_codes import row_major
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.boosting import Scale
@@ -69,7 +68,7 @@ def test_levels_grow_what_numpy_grows(problem: Problem, depth: int, n_threads: i
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
     task = task_of(problem, asked, scale, n_threads)
     crew = Crew(n_threads)
-    rounds = LevelRounds(task, row_major(matrix.codes, crew), crew)
+    rounds = LevelRounds(task, crew)
     rows = np.zeros(0, np.uint32)
     if made.inside is not None:
         rows = np.flatnonzero(made.inside).astype(np.uint32)

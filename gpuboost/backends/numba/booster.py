@@ -43,10 +43,10 @@ class NumbaBooster(HostBooster):
         super().__init__(backend, task)
         self._crew = Crew(task.n_threads)
         self.order = CompiledOrder(self._crew)
-        self._by_row = [_rows_of(rows.data, self._crew) for rows in self._sets]
-        self._levels: LevelRounds | None = None
-        if grows_by_levels(task):
-            self._levels = LevelRounds(task, self._by_row[0], self._crew)
+        self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
+        self._by_row: dict[int, np.ndarray] = {}
+        if self._levels is not None and self._levels.are_features:
+            self._by_row[0] = self._levels.by_row
 
     @property
     def grows_by_levels(self) -> bool:
@@ -117,6 +117,8 @@ class NumbaBooster(HostBooster):
             rows = np.flatnonzero(~inside).astype(np.uint32)
             if not len(rows):
                 return leaf
+        if place not in self._by_row:
+            self._by_row[place] = row_major(data.codes, self._crew)
         find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._crew)
         return leaf
 
@@ -129,10 +131,3 @@ class NumbaBooster(HostBooster):
         self._crew.share(
             lambda _, team: round_words.add_values(value, leaf, own, team), len(raw) > SHARED_ROWS
         )
-
-
-def _rows_of(data: BinnedMatrix | np.ndarray, crew: Crew) -> np.ndarray:
-    """Codes of a row side by side; none of rows that are not binned."""
-    if isinstance(data, np.ndarray):
-        return np.zeros((0, 8), np.uint8)
-    return row_major(data.codes, crew)

@@ -139,7 +139,8 @@ class Scratch(NamedTuple):
     features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
     the features that the node may look at, where these are not all, else 0. ``own`` and
     ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
-    categories that go where missing values go.
+    categories that go where missing values go. ``joint``: cells of a column, whose features are
+    taken out one by one.
     """
 
     totals: np.ndarray
@@ -150,6 +151,7 @@ class Scratch(NamedTuple):
     patterns: np.ndarray
     wide: np.ndarray
     sums: np.ndarray
+    joint: np.ndarray
     missing: np.ndarray
     per_bin: np.ndarray
     keys: np.ndarray

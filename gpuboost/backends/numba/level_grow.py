@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba.layout import NODE, SPLIT
-from gpuboost.backends.numba.level_histograms import BINS, TILE
+from gpuboost.backends.numba.level_columns import BINS
+from gpuboost.backends.numba.level_histograms import STEP, TILE
 from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Work
 from gpuboost.backends.numba.level_policy import collect
+from gpuboost.backends.numba.level_roots import LANES, LEAST_TREES
 from gpuboost.backends.numba.level_team import CHUNKS, grow_together
 from gpuboost.engine.spec import GrownTree
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
-SHARED_CELLS = 1 << 16  # rows times features; fewer are done sooner by one thread (measured)
+SHARED_CELLS = 1 << 16  # rows times columns; fewer are done sooner by one thread (measured)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Shape:
 
     Attributes
     ----------
-    n_samples, n_features, n_trees, depth : int
+    n_samples, n_features, n_columns, n_trees, depth : int
+        Features, and columns that they share.
     fields : int
         Of a histogram: gradient, hessian, and the number of rows where it is asked for.
     n_threads : int
@@ -43,11 +46,27 @@ class Shape:
 
     n_samples: int
     n_features: int
+    n_columns: int
     n_trees: int
     depth: int
     fields: int
     n_threads: int
     categorical: bool
+
+    @property
+    def n_tiles(self) -> int:
+        """Tiles of columns, of nearly equal width."""
+        return -(-self.n_columns // TILE)
+
+    @property
+    def tile(self) -> int:
+        """Columns of a tile: whole words of codes."""
+        return -(-self.n_columns // (8 * self.n_tiles)) * 8
+
+    @property
+    def lanes(self) -> int:
+        """Words that the trees of a row take side by side; 0 if they are not laid so."""
+        return -(-self.n_trees // LANES) * LANES if self.n_trees >= LEAST_TREES else 0
 
     @property
     def room(self) -> int:
@@ -75,8 +94,15 @@ class Shape:
     @property
     def histogram_bytes(self) -> int:
         """Memory of the histograms of two levels, and of chunks."""
-        cells = self.fields * self.n_features * BINS * 8
+        cells = self.fields * self.n_columns * BINS * 8
         return (2 * 2 * self.widest + self.n_parts) * cells
+
+
+def on_cache_lines(n: int, width: int) -> np.ndarray:
+    """Zeros, int64 (n, width), of which every eight lie on a cache line if ``width`` allows it."""
+    words = np.zeros(n * width + 8, np.int64)
+    first = -words.ctypes.data // 8 % 8
+    return words[first : first + n * width].reshape(n, width)
 
 
 class Space:
@@ -85,8 +111,8 @@ class Space:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         n, t, f = shape.n_samples, shape.n_trees, shape.n_features
-        nodes, slots, cells = t * shape.room, 2 * shape.widest, f * BINS
-        tiles = -(-f // TILE)
+        nodes, slots, cells = t * shape.room, 2 * shape.widest, shape.n_columns * BINS
+        tiles = shape.n_tiles
         self.grove = Grove(
             nodes=np.zeros(nodes, NODE),
             n_nodes=np.zeros(t, np.int64),
@@ -99,15 +125,20 @@ class Space:
             least_category=np.zeros(t, np.int64),
         )
         self.n_chunks = nodes + shape.n_parts + 1
+        tables = np.empty((2 * slots + shape.n_parts, shape.fields, cells), np.int64)
         self.work = Work(
             families=np.zeros(max(slots, 1), FAMILY),
             chunks=np.zeros(self.n_chunks, CHUNK),
-            cells=np.empty((2, slots, shape.fields, cells), np.int64),
-            parts=np.empty((shape.n_parts, shape.fields, cells), np.int64),
+            tables=tables,
+            cells=tables[: 2 * slots].reshape(2, slots, shape.fields, cells),
+            parts=tables[2 * slots :],
             found=np.zeros((slots, tiles), SPLIT),
             found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
         )
-        self.partial = np.zeros((shape.n_threads, min(TILE, f) * BINS), np.int64)
+        partial = shape.tile * BINS * (LANES if shape.lanes else 1)
+        self.partial = on_cache_lines(shape.n_threads, partial)
+        self.across = on_cache_lines(n if shape.lanes else 0, max(shape.lanes, LANES))
+        self.steps = np.empty((t, -(-n // STEP), 2), np.int64)
 
 
 class LevelGrower:
@@ -122,7 +153,7 @@ class LevelGrower:
         """Trees with the given roots: int64 (T, 4) first position, rows, gradient, hessian."""
         space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
         n_rows = int(roots[:, 1].sum())
-        together = n_rows * samples.n_features > SHARED_CELLS
+        together = n_rows * samples.n_columns > SHARED_CELLS
         per_chunk = space.shape.rows_per_chunk if together else max(n_rows, 1)
         rooms = np.array([space.shape.room, per_chunk], np.int64)
         given = samples, space.grove, space.work, leaves, roots, keys

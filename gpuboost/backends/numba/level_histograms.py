@@ -1,11 +1,11 @@
 """Histograms of the smaller siblings of a level, from rows.
 
-Words of rows are added up in partial sums of one tile of features that stay in the first caches;
+Words of rows are added up in partial sums of one tile of columns that stay in the first caches;
 before a field of a word could overflow they are emptied into the int64 totals of the chunk:
 
     row  word   codes                  partial sums           totals
-    17   g | h  3 200 7 ...     ->     [feature][bin] g | h   -> gradient [feature][bin]
-    19   g | h  9   0 7 ...                                      hessian  [feature][bin]
+    17   g | h  3 200 7 ...     ->     [column][bin] g | h   -> gradient [column][bin]
+    19   g | h  9   0 7 ...                                      hessian  [column][bin]
 
 Rows of a deep node lie far apart, so their codes are fetched some rows ahead.
 """
@@ -18,34 +18,34 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba.level_columns import BINS
 from gpuboost.backends.numba.machine import prefetch
 from gpuboost.backends.numba.team import claim
 
-BINS = 256  # cells of a feature
-# Features whose partial sums are added up together: 48 KiB, the first cache or a little more. 64
-# took 1.4 times as long with 54 features, 16 and 24 are alike (measured).
-TILE = 24
+# Columns whose partial sums are added up together, at most: 64 KiB, a little more than the first
+# cache. Where that has 48 KiB, 24 and 56 are alike, a row read twice costs 1.15 (measured).
+TILE = 32
 AHEAD = 16  # rows between asking for codes and using them (8 to 32 are alike, measured)
 STEP = 256  # rows between two looks at whether partial sums may overflow
 
-_LOW_BYTE = np.uint64(255)
+LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
 
 
 @inlined
 def _add_eight(partial, at, codes, word):
-    """Add a word to the cells of eight features, whose codes are the bytes of ``codes``."""
+    """Add a word to the cells of eight columns, whose codes are the bytes of ``codes``."""
     for byte in range(8):
-        code = (codes >> np.uint64(8 * byte)) & _LOW_BYTE
+        code = (codes >> np.uint64(8 * byte)) & LOW_BYTE
         partial[at + np.uint64(BINS * byte) + code] += word
 
 
 @inlined
 def _add_rows(samples, tree, rows, tile, partial, counted):
     """Add the rows' words, or with ``counted`` ones, to the partial sums of a tile."""
-    by_row, words, n_features = samples.by_row, samples.word, np.uint64(samples.n_features)
-    first = np.uint64(tile * TILE)
-    last = min(first + np.uint64(TILE), n_features)
+    by_row, words, n_columns = samples.by_row, samples.word, np.uint64(samples.n_columns)
+    first = np.uint64(tile * samples.tile)
+    last = min(first + np.uint64(samples.tile), n_columns)
     group, end = first // _EIGHT, last // _EIGHT
     rest = np.uint64(BINS) * (end * _EIGHT - first), last - end * _EIGHT
     n, word = np.uint64(rows.size), np.int64(1)
@@ -63,7 +63,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
         if rest[1] > 0:
             codes, at = by_row[row, end], rest[0]
             for _ in range(rest[1]):
-                partial[at + (codes & _LOW_BYTE)] += word
+                partial[at + (codes & LOW_BYTE)] += word
                 codes >>= _EIGHT
                 at += np.uint64(BINS)
 
@@ -130,22 +130,29 @@ def count_rows(samples, tree, rows, tile, partial, totals):
 @inlined
 def tile_cells(samples, tile):
     """First cell of a tile and the end."""
-    last = min((tile + 1) * TILE, samples.n_features)
-    return tile * TILE * BINS, last * BINS
+    last = min((tile + 1) * samples.tile, samples.n_columns)
+    return tile * samples.tile * BINS, last * BINS
+
+
+@inlined
+def table_of(work, owner, piece, parity):
+    """The table of a family's chunk, of `Work.tables`: of a node in one chunk, that of the node."""
+    family = work.families[owner]
+    n_slots = work.cells.shape[1]
+    if family.n_chunks == 1:
+        return parity * n_slots + 2 * owner
+    return 2 * n_slots + family.first_part + piece
 
 
 @helper
-def sum_chunk(samples, grove, work, partial, task, n_tiles, depth):
-    """Histogram of a chunk, where it belongs: of a node in one chunk, that of the node."""
-    chunk, tile = work.chunks[task // n_tiles], task % n_tiles
+def sum_chunk(samples, grove, work, partial, at, tile, depth):
+    """Histogram of a chunk, in the cells of a tile."""
+    chunk = work.chunks[at]
     family = work.families[chunk.owner]
     rows = grove.row[depth & 1, chunk.start : chunk.stop]
-    first, last = tile_cells(samples, tile)
-    if family.n_chunks == 1:
-        totals = work.cells[depth & 1, 2 * chunk.owner, :, first:last]
-    else:
-        part = family.first_part + task // n_tiles - family.first_chunk
-        totals = work.parts[part, :, first:last]
+    cells = tile_cells(samples, tile)
+    table = table_of(work, chunk.owner, at - family.first_chunk, depth & 1)
+    totals = work.tables[table, :, cells[0] : cells[1]]
     sum_words(samples, family.tree, rows, tile, partial, totals)
     if totals.shape[0] > 2:
         count_rows(samples, family.tree, rows, tile, partial, totals)
@@ -160,5 +167,5 @@ def sum_chunks(samples, grove, work, partial, n_tasks, depth, team):
     n_tiles = work.found.shape[1]
     task = claim(team)
     while task < n_tasks:
-        sum_chunk(samples, grove, work, partial, task, n_tiles, depth)
+        sum_chunk(samples, grove, work, partial, task // n_tiles, task % n_tiles, depth)
         task = claim(team)

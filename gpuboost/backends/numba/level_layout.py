@@ -7,9 +7,12 @@ reads one half and writes the other, and the rows of a leaf stay where they were
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.level_columns import Columns
 
 CHUNK = np.dtype(
     [
@@ -45,22 +48,34 @@ class Samples(NamedTuple):
     ----------
     codes : uint8 (F, n)
     by_row : uint64 (n, G)
-        The codes of a row side by side, eight to a word, the last one filled up.
-    n_features : int
+        The codes of a row side by side, eight to a word, the last one filled up; of columns.
+    n_columns : int
+    columns : Columns
+        Which features they are.
     word : int64 (T, n)
         Of each tree, gradient and hessian of a row: gradient * 2**hessian_bits + hessian.
     hessian_bits : int
     most_gradient, most_hessian : int
         Bounds of a row's.
+    tile : int
+        Columns whose histograms are summed together.
+    across : int64 (n, 8 * groups)
+        Words of all trees side by side, for their roots; (0, 8) where they are summed one by one.
+    steps : int64 (T, s, 2)
+        What the rows of a step add to the fields of words, sizes of gradients.
     """
 
     codes: np.ndarray
     by_row: np.ndarray
-    n_features: int
+    n_columns: int
+    columns: Columns
     word: np.ndarray
     hessian_bits: int
     most_gradient: int
     most_hessian: int
+    tile: int
+    across: np.ndarray
+    steps: np.ndarray
 
 
 class Grove(NamedTuple):
@@ -103,17 +118,20 @@ class Work(NamedTuple):
     ----------
     families : FAMILY (m,)
     chunks : CHUNK (c,)
-    cells : int64 (2, slots, fields, F * 256)
-        Histograms of the levels of even and of odd depth; fields gradient, hessian, count.
-    parts : int64 (p, fields, F * 256)
-        Histograms of chunks.
+    tables : int64 (2 * slots + p, fields, C * 256)
+        All histograms; fields gradient, hessian, count.
+    cells : int64 (2, slots, fields, C * 256)
+        Those of the levels of even and of odd depth, the first tables.
+    parts : int64 (p, fields, C * 256)
+        Those of chunks, the other tables.
     found : SPLIT (slots, tiles)
-        Best split of a node by the features of a tile.
+        Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
     """
 
     families: np.ndarray
     chunks: np.ndarray
+    tables: np.ndarray
     cells: np.ndarray
     parts: np.ndarray
     found: np.ndarray

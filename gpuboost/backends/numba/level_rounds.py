@@ -9,11 +9,13 @@ import numpy as np
 
 from gpuboost.backends.numba import round_words
 from gpuboost.backends.numba.layout import Problem
+from gpuboost.backends.numba.level_columns import join_codes, plan_columns
 from gpuboost.backends.numba.level_grow import LevelGrower, Shape, Space
 from gpuboost.backends.numba.level_histograms import STEP
 from gpuboost.backends.numba.level_layout import Samples
 from gpuboost.backends.numba.level_partition import Leaves
 from gpuboost.backends.numba.round_words import CHUNK, SHARED_ROWS, two_factors
+from gpuboost.backends.numba.row_codes import row_major
 from gpuboost.backends.numba.tree_grower import (
     Weights,
     constraints_of,
@@ -64,6 +66,7 @@ def shape_of(task: BoostTask) -> Shape:
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
+        n_columns=len(plan_columns(matrix_of(matrix)).first) - 1,
         n_trees=task.trees_per_round,
         depth=options.max_depth,
         fields=3 if options.min_samples_leaf > 1 else 2,
@@ -109,10 +112,12 @@ class RoundColumns:
 class LevelRounds:
     """Space and steps of a fit whose trees are grown level by level."""
 
-    def __init__(self, task: BoostTask, by_row: np.ndarray, crew: Crew) -> None:
+    def __init__(self, task: BoostTask, crew: Crew) -> None:
         shape = shape_of(task)
-        self.task, self.crew, self._by_row = task, crew, by_row.view(np.uint64)
+        self.task, self.crew = task, crew
         self._space, self._matrix = Space(shape), matrix_of(task.matrix)
+        self._columns = plan_columns(self._matrix)
+        self.by_row = row_major(join_codes(self._matrix, self._columns), crew)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
         self.leaf = np.zeros((n_trees, n), np.int32)
@@ -120,6 +125,11 @@ class LevelRounds:
         self._row_sums = np.zeros((n_trees * -(-n // CHUNK), 2), np.int64)
         threads = range(task.n_threads)
         self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
+
+    @property
+    def are_features(self) -> bool:
+        """Whether `by_row` holds the codes of features, none of which share a column."""
+        return self._space.shape.n_columns == self._space.shape.n_features
 
     def grow(self, columns: RoundColumns, scale: Scale, trees: range) -> list[GrownTree]:
         """Trees of a round, by their numbers; `leaf` then holds where their rows are."""
@@ -177,8 +187,11 @@ class LevelRounds:
                 lambda _, team: round_words.pack_whole(gradient, scales, whole, bits, word, team),
                 together,
             )
-        codes, n_features = self._matrix.codes, self._matrix.n_bins.size
-        return Samples(codes, self._by_row, n_features, word, bits, *largest)
+        codes = self._matrix.codes
+        space = self._space
+        columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
+        sums = space.shape.tile, space.across, space.steps
+        return Samples(codes, *columns, word, bits, *largest, *sums)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""

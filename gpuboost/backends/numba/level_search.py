@@ -1,6 +1,6 @@
 """Best splits of the nodes of a level, from histograms.
 
-A task is a family (a node, or two siblings) and a tile of features: chunks of the smaller sibling
+A task is a family (a node, or two siblings) and a tile of columns: chunks of the smaller sibling
 are added up, the larger one is its parent less it, and the features of both are searched while
 their cells are in the cache.
 """
@@ -15,7 +15,8 @@ import numpy as np
 from gpuboost.backends.numba._shared import helper, inlined
 from gpuboost.backends.numba.categories import offer_category_sums
 from gpuboost.backends.numba.choice import SMALLEST_RANK
-from gpuboost.backends.numba.level_histograms import BINS, TILE, tile_cells
+from gpuboost.backends.numba.level_columns import BINS, take_out
+from gpuboost.backends.numba.level_histograms import tile_cells
 from gpuboost.backends.numba.scan import beats, best_of_sums, keep
 from gpuboost.backends.numba.team import claim
 from gpuboost.backends.numba.thresholds import rank_of
@@ -48,9 +49,9 @@ def _subtract(work, family, slot, parity, first, last):
 
 
 @inlined
-def _sum_up(scratch, cells, feature, width, missing_code):
+def _sum_up(scratch, cells, column, width, missing_code):
     """`Scratch.sums` up to each of ``width`` value bins, and `Scratch.missing`."""
-    sums, missing, at = scratch.sums, scratch.missing, feature * BINS
+    sums, missing, at = scratch.sums, scratch.missing, column * BINS
     missing[2] = 0
     for field in range(cells.shape[0]):
         running, own = np.int64(0), cells[field, at : at + BINS]
@@ -58,6 +59,18 @@ def _sum_up(scratch, cells, feature, width, missing_code):
             running += own[j]
             sums[field, j] = running
         missing[field] = own[missing_code]
+
+
+@inlined
+def _sum_up_joint(scratch, n_fields, columns, feature, width):
+    """The same of the feature that changes slowest in `Scratch.joint`, which is summed out."""
+    sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
+    take_out(scratch.joint, n_fields, columns.stride[feature], values, sums)
+    missing[2] = 0
+    for field in range(n_fields):
+        missing[field] = sums[field, width] if values > width else 0
+        for j in range(1, width):
+            sums[field, j] += sums[field, j - 1]
 
 
 @inlined
@@ -97,28 +110,47 @@ def _list_bins(scratch, matrix, feature, m):
     return m + 1
 
 
+@inlined
+def _offer_sums(problem, node, feature, least):
+    """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far."""
+    matrix, scratch = problem.matrix, problem.scratch
+    n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
+    if not matrix.has_missing[feature]:
+        scratch.missing[:] = 0
+    if matrix.is_categorical[feature]:
+        m = _list_bins(scratch, matrix, feature, n_bins)
+        offer_category_sums(problem, node, feature, rank, m, least)
+    else:
+        offer_numeric_sums(problem, node, feature, rank, n_bins)
+
+
 @helper
-def search_node(problem, node, cells, of_tree, tile):
-    """Leave the best split by the features of a tile in `Scratch.split`.
+def search_node(problem, columns, node, cells, of_tree, tile):
+    """Leave the best split by the columns of a tile in `Scratch.split`.
 
     ``of_tree``: the features it may look at, and the hessian of a category that is not rare.
+    ``tile``: the first column and the end.
     """
     matrix, scratch, (allowed, least) = problem.matrix, problem.scratch, of_tree
     split = scratch.split[0]
     split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
-    for feature in range(tile * TILE, min((tile + 1) * TILE, allowed.size)):
-        n_bins = matrix.n_bins[feature]
-        if not allowed[feature] or ((n_bins == 1) & (not matrix.has_missing[feature])):
-            continue
-        _sum_up(scratch, cells, feature, n_bins, matrix.missing_code)
-        if not matrix.has_missing[feature]:
-            scratch.missing[:] = 0
-        rank = rank_of(problem.limits, node.key, feature)
-        if matrix.is_categorical[feature]:
-            m = _list_bins(scratch, matrix, feature, n_bins)
-            offer_category_sums(problem, node, feature, rank, m, least)
-        else:
-            offer_numeric_sums(problem, node, feature, rank, n_bins)
+    for column in range(tile[0], tile[1]):
+        first, last = columns.first[column], columns.first[column + 1]
+        is_joint = columns.values[columns.order[first]] > 0
+        if is_joint:
+            for field in range(cells.shape[0]):
+                for j in range(BINS):
+                    scratch.joint[field, j] = cells[field, column * BINS + j]
+        for at in range(first, last):
+            feature = columns.order[at]
+            n_bins = matrix.n_bins[feature]
+            if is_joint:
+                _sum_up_joint(scratch, cells.shape[0], columns, feature, n_bins)
+            if not allowed[feature] or ((n_bins == 1) & (not matrix.has_missing[feature])):
+                continue
+            if not is_joint:
+                _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
+            _offer_sums(problem, node, feature, least)
 
 
 @inlined
@@ -140,13 +172,15 @@ def search_task(problem, samples, grove, work, task, depth):
     if family.n_chunks > 1:
         _add_parts(work, family, slot, parity, first, last)
     of_tree = grove.allowed[family.tree], grove.least_category[family.tree]
-    cells = work.cells[parity]
+    cells, own = work.cells[parity], (first // BINS, last // BINS)
     if family.is_open:
-        search_node(problem, grove.nodes[family.summed], cells[slot], of_tree, tile)
+        node = grove.nodes[family.summed]
+        search_node(problem, samples.columns, node, cells[slot], of_tree, own)
         _store(problem, work, slot, tile)
     if family.other >= 0:
         _subtract(work, family, slot, parity, first, last)
-        search_node(problem, grove.nodes[family.other], cells[slot + 1], of_tree, tile)
+        node = grove.nodes[family.other]
+        search_node(problem, samples.columns, node, cells[slot + 1], of_tree, own)
         _store(problem, work, slot + 1, tile)
 
 

@@ -1,5 +1,6 @@
 """All levels of the trees of a round in one compiled call, by all threads of a team.
 
+    words of several trees side by side        blocks of rows
     until no node is left:
         histograms of the smaller siblings     chunks of rows and tiles of features
         best splits                            families and tiles
@@ -21,6 +22,7 @@ from gpuboost.backends.numba._shared import entry, helper
 from gpuboost.backends.numba.level_histograms import sum_chunks
 from gpuboost.backends.numba.level_partition import decide_chunks, move_chunks, sum_ends
 from gpuboost.backends.numba.level_policy import list_ends, place, plan, plant, settle
+from gpuboost.backends.numba.level_roots import lay_across, sum_roots
 from gpuboost.backends.numba.level_search import search_tasks
 from gpuboost.backends.numba.team import go_on, is_last, meet
 
@@ -32,7 +34,10 @@ OPEN, FAMILIES, CHUNKS = range(3)
 def find_splits(problem, samples, grove, work, partial, depth, level, team):
     """Histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
-    sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, depth, team)
+    if depth == 0 and samples.across.size > 0:
+        sum_roots(samples, grove, work, level[FAMILIES], partial, team)
+    else:
+        sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, depth, team)
     meet(team)
     search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, depth, team)
 
@@ -79,6 +84,9 @@ def grow_together(problem, samples, grove, work, leaves, roots, keys, partial, l
         level[OPEN] = plant(problem, grove, roots, keys, rooms[0])
         level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
         go_on(team)
+    if samples.across.size > 0:
+        lay_across(samples, grove, team)
+        meet(team)
     grow_levels(problem, samples, grove, work, partial, level, rooms, team)
     if is_last(team):
         level[CHUNKS] = list_ends(problem, grove, work, rooms)

@@ -164,6 +164,7 @@ def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scra
         patterns=gains.view(np.int64),
         wide=np.zeros((3, 256), np.int64),
         sums=np.zeros((3, SLOTS), np.int64),
+        joint=np.zeros((3, 256), np.int64),
         missing=np.zeros(3, np.int64),
         per_bin=np.zeros((3, 256), np.int64),
         keys=np.zeros(256),
