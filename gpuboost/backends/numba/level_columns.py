@@ -55,9 +55,9 @@ def plan_columns(matrix: Matrix) -> Columns:
     few = np.flatnonzero(n_values <= MOST_VALUES)
     columns: list[list[int]] = []
     stride, values = np.ones_like(n_values), np.zeros_like(n_values)
-    full = BINS
+    full = 1
     for feature in few[np.argsort(n_values[few], kind="stable")]:
-        if full * n_values[feature] > BINS:
+        if not columns or full * n_values[feature] > BINS:
             columns.append([])
             full = 1
         columns[-1].append(feature)
