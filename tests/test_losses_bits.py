@@ -9,6 +9,7 @@ import pytest
 
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.numba import gradients as compiled
+from gpuboost.backends.numba import losses
 from gpuboost.backends.numba.crew import Crew
 from gpuboost.engine import gradients as formulas
 from gpuboost.engine.losses import LOSSES, Predicted, make_loss
@@ -51,13 +52,15 @@ def test_numba_finds_the_same_bits(
     expected = gradients(loss, y, raw, w, parameter)
     for order in ("C", "F"):
         given = Predicted(y, np.asarray(raw, order=order), w)
-        found = compiled.gradients(loss, given, parameter, crew)
-        for own, other in zip(found, expected, strict=True):
-            assert own.shape == raw.shape
-            assert_same_bits(own, other)
+        found = compiled.directions(loss, given, parameter, crew)
+        hessian = np.broadcast_to(found.hessian, raw.T.shape)
+        for own, other in zip((-found.gradient, hessian), expected, strict=True):
+            assert_same_bits(own.T, other)
+        for own, of_chunks in ((found.gradient, found.sizes[:, :2]), (hessian, found.sizes[:, 2:])):
+            assert abs(own).max() == of_chunks[:, 0].max()
     rows = row_losses(loss, y, raw, parameter)
-    assert_same_bits(compiled.row_losses(loss, given, parameter, crew), rows)
-    mean = compiled.mean_loss(loss, given, parameter, crew)
+    assert_same_bits(losses.row_losses(loss, given, parameter, crew), rows)
+    mean = losses.mean_loss(loss, given, parameter, crew)
     crew.dismiss()
     assert mean == mean_loss(loss, y, raw, w, parameter)
     assert np.isfinite(expected[0]).all() and np.isfinite(expected[1]).all()
@@ -68,11 +71,11 @@ def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
     y = np.array([0.0, 0.0, 1e-160])
     for raw in (np.full((3, 1), 1e-155), np.full((3, 1), 1e-140), np.full((3, 1), 1e150)):
         expected = mean_loss(loss, y, raw)
-        assert compiled.mean_loss(loss, Predicted(y, raw), np.zeros(1), Crew(1)) == expected > 0
+        assert losses.mean_loss(loss, Predicted(y, raw), np.zeros(1), Crew(1)) == expected > 0
     with np.errstate(over="ignore"):
         assert mean_loss(loss, y, np.full((3, 1), 1e200)) == np.inf
     far = Predicted(y, np.full((3, 1), 1e200))
-    assert compiled.mean_loss(loss, far, np.zeros(1), Crew(1)) == np.inf
+    assert losses.mean_loss(loss, far, np.zeros(1), Crew(1)) == np.inf
 
 
 KERNELS = """

@@ -14,11 +14,11 @@ import numpy as np
 
 from gpuboost.backends.boosting import HostBooster
 from gpuboost.backends.numba import gradients as compiled_loss
-from gpuboost.backends.numba import round_words
+from gpuboost.backends.numba import losses, round_words
 from gpuboost.backends.numba.crew import Crew
 from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns, grows_by_levels
 from gpuboost.backends.numba.order_statistics import CompiledOrder
-from gpuboost.backends.numba.round_words import CHUNK, SHARED_ROWS
+from gpuboost.backends.numba.round_words import SHARED_ROWS
 from gpuboost.backends.numba.row_codes import find_leaves, row_major
 from gpuboost.backends.numba.threads import contiguous
 from gpuboost.engine.boosting import Gradients, Scale
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuboost.backends.host import HostBackend
+    from gpuboost.backends.numba.gradients import Directions
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree, TreeRows
@@ -44,6 +45,7 @@ class NumbaBooster(HostBooster):
         self._crew = Crew(task.n_threads)
         self.order = CompiledOrder(self._crew)
         self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
+        self._made: tuple[Directions, np.ndarray] | None = None  # of the raw predictions as they are
         self._by_row: dict[int, np.ndarray] = {}
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
@@ -62,23 +64,28 @@ class NumbaBooster(HostBooster):
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
         loss, rows = self.task.loss, self._predicted()
-        own = compiled_loss.gradients(loss, rows, self.parameter, self._crew)
-        given = own[0], own[1][:, :1] if loss.constant_hessian else own[1]
-        negative, hessian = (np.empty(values.shape[::-1]) for values in given)
-        found = np.empty((-(-len(own[0]) // CHUNK), 4))
-        self._crew.share(
-            lambda _, team: round_words.by_column(*given, negative, hessian, found, team),
-            len(own[0]) > SHARED_ROWS,
-        )
-        self._largest = found[:, 0].max(), found[:, 2].max()
-        sizes = negative.size, hessian.size
-        self._means = found[:, 1].sum() / sizes[0], found[:, 3].sum() / sizes[1]
-        return Gradients(negative.T, hessian.T, self._whole, self.rows_of_round(number))
+        if loss.formula == compiled_loss.SOFTMAX:
+            made = self._of_classes()[0]
+        else:
+            made = compiled_loss.directions(loss, rows, self.parameter, self._crew)
+        self._largest, self._means = made.sizes.max(axis=0)[::2], made.sizes.mean(axis=0)[1::2]
+        inside = self.rows_of_round(number)
+        return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
-        predicted = self._predicted(rows, weights)
-        return compiled_loss.mean_loss(self.task.loss, predicted, self.parameter, self._crew)
+        loss, predicted = self.task.loss, self._predicted(rows, weights)
+        if loss.formula != compiled_loss.SOFTMAX or rows > 0:
+            return losses.mean_loss(loss, predicted, self.parameter, self._crew)
+        weights = compiled_loss.weights_of(predicted)
+        return losses.mean_of(self._of_classes()[1], weights, self._crew)
+
+    def _of_classes(self) -> tuple[Directions, np.ndarray]:
+        """Directions of several classes, and losses of the training rows: made together."""
+        if self._made is None:
+            own = self._predicted()
+            self._made = compiled_loss.class_directions(own, self.parameter, self._crew)
+        return self._made
 
     def scale(self, made: Gradients) -> Scale:
         """Exponents of the round's integers."""
@@ -124,6 +131,7 @@ class NumbaBooster(HostBooster):
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
         """Add the values of the rows' leaves to raw predictions, in place."""
+        self._made = None
         if tree.value.shape[1] > 1:
             super().update(raw, tree, leaf, column)
             return

@@ -1,4 +1,4 @@
-"""Gradients and losses of every formula, compiled: the numbers of `engine.losses`, bit for bit.
+"""Gradients of every formula, compiled: the numbers of `engine.losses`, bit for bit.
 
 Rows are cut into chunks for threads and chunks into blocks that stay in the first cache, so that
 what a block needs twice is read from memory once. The functions of `engine.gradients` are free of
@@ -10,15 +10,21 @@ branches; with arrays of one column the compiler makes several rows of them at a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, formulas, helper, inlined, numerics
+from gpuboost.backends.numba._shared import (
+    bits_of,
+    entry,
+    float_of,
+    formulas,
+    helper,
+    inlined,
+    numerics,
+)
 from gpuboost.backends.numba.threads import contiguous, row_chunks
-from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.losses import USER
-from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +37,26 @@ SOFTMAX = formulas.SOFTMAX
 CHUNK = 1 << 13  # rows of one task
 SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)
 BLOCK = 1 << 11  # rows that are looked at twice in a row
+SAMPLED = 8  # of so many rows one tells the mean size
+
+
+class Directions(NamedTuple):
+    """Where the loss wants raw predictions to go, one column after the other.
+
+    Attributes
+    ----------
+    gradient : float64 (K, n)
+        Times -1.
+    hessian : float64 (K, n)
+        Or (1, n), where it is the weight.
+    sizes : float64 (chunks, 4)
+        Of the rows of each chunk the largest size, and about the mean size: of gradients, of
+        hessians.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    sizes: np.ndarray
 
 
 # ---- loops over one column ---------------------------------------------------------------------
@@ -58,17 +84,6 @@ def _pair_loop(pair: Any) -> Any:
             h[i] = hessian
 
     return fill
-
-
-def _value_loop(value: Any) -> Any:
-    """Losses of a formula, added to ``total``."""
-
-    @helper
-    def add(y, raw, parameter, total):
-        for i in range(raw.size):
-            total[i] += value(np.float64(y[i]), raw[i], parameter)
-
-    return add
 
 
 @inlined
@@ -104,7 +119,7 @@ def _this_or(number: int, loop: Any, others: Any) -> Any:
     return run
 
 
-def _by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -> Any:
+def loops_by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -> Any:
     """Loops of several formulas as one function, which is told the number first."""
     *some, last = [(getattr(formulas, name.upper()), name + suffix) for name in names]
     chosen = _only(make(getattr(formulas, last[1])))
@@ -113,26 +128,46 @@ def _by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -
     return chosen
 
 
-_PLAIN = ["squared_error", "absolute_error", "huber", "quantile"]
-_POSITIVE = ["poisson", "gamma", "tweedie"]
-_CLASSES = ["log_loss", "exponential"]
+PLAIN = ["squared_error", "absolute_error", "huber", "quantile"]
+POSITIVE = ["poisson", "gamma", "tweedie"]
+CLASSES = ["log_loss", "exponential"]
 
-_plain_column = _by_number(_gradient_loop, _PLAIN)
-_mean_column = _by_number(_pair_loop, _POSITIVE)
-_class_column = _by_number(_pair_loop, _CLASSES)
-_add_target_losses = _by_number(_value_loop, _PLAIN + _POSITIVE, "_loss")
-_add_class_losses = _by_number(_value_loop, _CLASSES, "_loss")
+_plain_column = loops_by_number(_gradient_loop, PLAIN)
+_mean_column = loops_by_number(_pair_loop, POSITIVE)
+_class_column = loops_by_number(_pair_loop, CLASSES)
 
 
 # ---- what Python calls, for a chunk of rows ----------------------------------------------------
 #
 # Arrays hold one column after the other, y (Y, n) and raw (K, n): with one column that is the order
-# of the rows too. For softmax they hold one row after the other, y being (n,). No weights are ones.
+# of the rows too. For softmax y is (n,), and raw holds one row after the other. No weights are
+# ones. ``sizes`` is one row of `Directions.sizes`, zero before.
+
+
+@inlined
+def _note_sizes(values, rows, n_columns, sizes):
+    """Largest size, and the mean of some; as integers, of which several are compared at a time."""
+    largest, total, sampled = bits_of(sizes[0]), 0.0, 0
+    for i in range(values.size):
+        largest = max(largest, bits_of(abs(values[i])))
+    for i in range(0, values.size, SAMPLED):
+        total += abs(values[i])
+        sampled += 1
+    sizes[0] = float_of(largest)
+    share = np.float64(values.size) / np.float64((rows[1] - rows[0]) * n_columns)
+    sizes[1] += total / np.float64(sampled) * share
+
+
+@inlined
+def _turn_round(values):
+    """Gradients to directions."""
+    for i in range(values.size):
+        values[i] = -values[i]
 
 
 @entry
-def plain_gradients(formula, y, raw, weights, parameter, g, rows):
-    """Gradients where the hessian is the weight; column k belongs to output k modulo Y."""
+def plain_gradients(formula, y, raw, weights, parameter, g, sizes, rows):
+    """Directions where the hessian is the weight; column k belongs to output k modulo Y."""
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
         for k in range(raw.shape[0]):
@@ -140,13 +175,15 @@ def plain_gradients(formula, y, raw, weights, parameter, g, rows):
             target = y[k % y.shape[0], start:stop]
             _plain_column(formula, target, raw[k, start:stop], parameter[k], out)
             _times(weights[start:stop], out)
+            _turn_round(out)
+            _note_sizes(out, rows, raw.shape[0], sizes)
 
 
 def _pairs(column: Any) -> Any:
-    """Gradients and hessians of all columns."""
+    """Directions and hessians of all columns."""
 
     @helper
-    def fill(formula, y, raw, weights, parameter, g, h, rows):
+    def fill(formula, y, raw, weights, parameter, g, h, sizes, rows):
         for start in range(rows[0], rows[1], BLOCK):
             stop = min(start + BLOCK, rows[1])
             for k in range(raw.shape[0]):
@@ -155,6 +192,9 @@ def _pairs(column: Any) -> Any:
                 column(formula, target, raw[k, start:stop], parameter[k], out, curve)
                 _times(weights[start:stop], out)
                 _times(weights[start:stop], curve)
+                _turn_round(out)
+                _note_sizes(out, rows, raw.shape[0], sizes[:2])
+                _note_sizes(curve, rows, raw.shape[0], sizes[2:])
 
     return fill
 
@@ -163,125 +203,68 @@ _mean_pairs, _class_pairs = _pairs(_mean_column), _pairs(_class_column)
 
 
 @entry
-def mean_gradients(formula, y, raw, weights, parameter, g, h, rows):
-    """Gradients and hessians of poisson, gamma and tweedie."""
-    _mean_pairs(formula, y, raw, weights, parameter, g, h, rows)
+def mean_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians of poisson, gamma and tweedie."""
+    _mean_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
 
 
 @entry
-def class_gradients(formula, y, raw, weights, parameter, g, h, rows):
-    """Gradients and hessians of two classes."""
-    _class_pairs(formula, y, raw, weights, parameter, g, h, rows)
+def class_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians of two classes."""
+    _class_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
 
 
 @inlined
-def _softmax_weights(raw, out):
-    """What the probabilities of each row are proportional to; both (rows, K)."""
+def _class_weights(raw, out, total, largest):
+    """What the probabilities of each row are proportional to (rows, K), and what adds up."""
     n, n_classes = raw.shape
     for i in range(n):
-        largest = raw[i, 0]
+        highest = raw[i, 0]
         for k in range(1, n_classes):
-            largest = max(largest, raw[i, k])
+            highest = max(highest, raw[i, k])
         for k in range(n_classes):
-            out[i, k] = raw[i, k] - largest
+            out[i, k] = raw[i, k] - highest
+        largest[i] = highest
     flat = out.reshape(-1)
     for j in range(flat.size):  # of all rows and classes, several at a time
         flat[j] = numerics.exp(flat[j])
+    for i in range(n):
+        added = out[i, 0]
+        for k in range(1, n_classes):
+            added += out[i, k]
+        total[i] = added
+
+
+@inlined
+def _class_directions(classes, own, total, weights, parameter, g, h):
+    """Directions and hessians of one class, whose weights of rows are ``own``."""
+    for i in range(classes[0].size):
+        y = 1.0 if classes[0][i] == classes[1] else 0.0
+        gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
+        g[i], h[i] = -gradient, hessian
+    for i in range(weights.size):
+        g[i] *= weights[i]
+        h[i] *= weights[i]
 
 
 @entry
-def softmax_gradients(formula, classes, raw, weights, parameter, g, h, rows):
-    """Gradients and hessians of several classes, arrays (n, K)."""
-    n_classes, factor = raw.shape[1], parameter[0]
+def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
+    """Directions and hessians of several classes, (K, n), and the loss of each row."""
+    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
+    space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
-        _softmax_weights(raw[start:stop], g[start:stop])
+        n = stop - start
+        _class_weights(raw[start:stop], space[:n], total, largest)
+        by = weights[start:stop]
+        for k in range(n_classes):
+            out, curve, own = g[k, start:stop], h[k, start:stop], (classes[start:stop], k)
+            _class_directions(own, space[:n, k], total, by, factor, out, curve)
+            _note_sizes(out, rows, n_classes, sizes[:2])
+            _note_sizes(curve, rows, n_classes, sizes[2:])
         for i in range(start, stop):
-            total = g[i, 0]
-            for k in range(1, n_classes):
-                total += g[i, k]
-            weight = weights[i] if weights.size else 1.0
-            own = classes[i]
-            for k in range(n_classes):
-                y = 1.0 if own == k else 0.0
-                gradient, hessian = formulas.softmax(y, g[i, k] / total, factor)
-                g[i, k] = gradient * weight
-                h[i, k] = hessian * weight
-
-
-def _means(add_column: Any) -> Any:
-    """The mean over columns of the loss of each row."""
-
-    @helper
-    def fill(formula, y, raw, parameter, total, rows):
-        for start in range(rows[0], rows[1], BLOCK):
-            stop = min(start + BLOCK, rows[1])
-            total[start:stop] = 0.0
-            for k in range(raw.shape[0]):
-                target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
-                add_column(formula, target, column, parameter[k], total[start:stop])
-            for i in range(start, stop):
-                total[i] /= np.float64(raw.shape[0])
-
-    return fill
-
-
-_target_means, _class_means = _means(_add_target_losses), _means(_add_class_losses)
-
-
-@entry
-def target_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row, the mean over columns."""
-    _target_means(formula, y, raw, parameter, total, rows)
-
-
-@entry
-def class_losses(formula, y, raw, parameter, total, rows):
-    """Loss of each row, of two classes."""
-    _class_means(formula, y, raw, parameter, total, rows)
-
-
-@entry
-def softmax_losses(formula, classes, raw, parameter, total, rows):
-    """Loss of each row, of several classes; arrays (n, K)."""
-    n_classes = raw.shape[1]
-    space = np.empty((BLOCK, n_classes))
-    for start in range(rows[0], rows[1], BLOCK):
-        stop = min(start + BLOCK, rows[1])
-        _softmax_weights(raw[start:stop], space[: stop - start])
-        for i in range(start, stop):
-            largest, added = raw[i, 0], space[i - start, 0]
-            for k in range(1, n_classes):
-                largest = max(largest, raw[i, k])
-                added += space[i - start, k]
-            total[i] = formulas.softmax_loss(raw[i, classes[i]], largest, added)
-
-
-@entry
-def largest_product(values, weights, rows):
-    """Largest absolute value times weight; infinite if one is not finite."""
-    largest, is_finite = 0.0, True
-    for i in range(rows[0], rows[1]):
-        size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
-        is_finite &= size < np.inf
-        largest = size if size > largest else largest
-    return largest if is_finite else np.inf
-
-
-@entry
-def plane_sums(values, weights, scales, rows):
-    """Sums of the two planes of value times weight (`engine.statistics.two_planes`).
-
-    ``scales`` (3,) are those of `engine.averages.plane_scales`.
-    """
-    high_sum, low_sum = np.int64(0), np.int64(0)
-    for i in range(rows[0], rows[1]):
-        x = values[i] * weights[i] if weights.size else values[i]
-        scaled = x * scales[0] * scales[1]
-        high = np.rint(scaled)
-        high_sum += np.int64(high)
-        low_sum += np.int64(np.rint((scaled - high) * scales[2]))
-    return high_sum, low_sum
+            at = i - start
+            losses[i] = formulas.softmax_loss(raw[i, classes[i]], largest[at], total[at])
 
 
 # ---- drivers -----------------------------------------------------------------------------------
@@ -289,98 +272,71 @@ def plane_sums(values, weights, scales, rows):
 _NO_WEIGHTS = np.zeros(0)
 
 
-def gradients(
-    loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew
-) -> tuple[np.ndarray, np.ndarray]:
-    """What `Loss.gradients` returns, (n, columns) each, in any memory order.
+def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> Directions:
+    """`Loss.gradients` for the trees of a round.
 
     ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
     targets; else it is copied.
     """
     if loss.formula == USER:
-        return loss.gradients(predicted, parameter)
-    raw, weights = predicted.raw, predicted.weights
-    fill, _ = _compiled(loss)
-    target, columns = _arrays(loss, predicted)
-    w = _NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
+        return _directions_of(*loss.gradients(predicted, parameter))
+    if loss.formula == SOFTMAX:
+        return class_directions(predicted, parameter, crew)[0]
+    w = weights_of(predicted)
+    fill = class_gradients if loss.is_classifier else mean_gradients
+    fill = plain_gradients if loss.constant_hessian else fill
+    target, columns = arrays_of(loss, predicted)
     given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
+    g, sizes = np.empty_like(columns), _no_sizes(len(predicted.raw))
     if loss.constant_hessian:
-        g = np.empty_like(columns)
-        _by_chunks(lambda rows: fill(*given, g, rows), len(raw), crew)
-        of_row = np.ones(1) if weights is None else w
-        return g.T, np.broadcast_to(of_row[:, None], raw.shape)
-    g, h = np.empty_like(columns), np.empty_like(columns)
-    _by_chunks(lambda rows: fill(*given, g, h, rows), len(raw), crew)
-    return (g, h) if loss.formula == SOFTMAX else (g.T, h.T)
+        own: tuple[np.ndarray, ...] = (g,)
+        h = (w if len(w) else np.ones(g.shape[1]))[None]
+        sizes[:, 2], sizes[:, 3] = h.max(), h.mean()
+    else:
+        h = np.empty_like(columns)
+        own = g, h
+    by_chunks(lambda rows: fill(*given, *own, sizes[rows[0] // CHUNK], rows), g.shape[1], crew)
+    return Directions(g, h, sizes)
 
 
-def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> np.ndarray:
-    """What `Loss.row_losses` returns."""
-    if loss.formula == USER:
-        return loss.row_losses(predicted, parameter)
-    return _losses(loss, predicted, parameter, _NO_WEIGHTS, crew)[0]
+def class_directions(
+    predicted: Predicted, parameter: np.ndarray, crew: Crew
+) -> tuple[Directions, np.ndarray]:
+    """Directions of several classes, and the loss of each row."""
+    classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
+    w, n = weights_of(predicted), len(raw)
+    g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
+    given, sizes = (classes, raw, w, float(parameter[0]), g, h, losses), _no_sizes(n)
+    by_chunks(lambda rows: softmax_gradients(*given, sizes[rows[0] // CHUNK], rows), n, crew)
+    return Directions(g, h, sizes), losses
 
 
-def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> float:
-    """What `Loss.mean_loss` returns."""
-    if loss.formula == USER:
-        return loss.mean_loss(predicted, parameter)
-    if predicted.weights is None:
-        values, largest = _losses(loss, predicted, parameter, _NO_WEIGHTS, crew)
-        return _sum(values, _NO_WEIGHTS, largest, crew) / float(len(values))
-    w = contiguous(predicted.weights, np.float64)
-    values, largest = _losses(loss, predicted, parameter, w, crew)
-    heaviest = max(_by_chunks(lambda rows: largest_product(w, _NO_WEIGHTS, rows), len(w), crew))
-    return _sum(values, w, largest, crew) / _sum(w, _NO_WEIGHTS, heaviest, crew)
+def _directions_of(gradient: np.ndarray, hessian: np.ndarray) -> Directions:
+    """Of gradients and hessians (n, K) that somebody else made."""
+    g, h = np.ascontiguousarray(-gradient.T), np.ascontiguousarray(hessian.T)
+    sizes = [f(values) for values in (abs(g), h) for f in (np.max, np.mean)]
+    return Directions(g, h, np.array([sizes]))
 
 
-def _losses(
-    loss: Loss, predicted: Predicted, parameter: np.ndarray, weights: np.ndarray, crew: Crew
-) -> tuple[np.ndarray, float]:
-    """Loss of each row, and the largest one times its weight."""
-    _, add = _compiled(loss)
-    given = (np.int64(loss.formula), *_arrays(loss, predicted), contiguous(parameter, np.float64))
-    total = np.empty(len(predicted.raw))
-
-    def fill(rows: tuple[int, int]) -> float:
-        add(*given, total, rows)
-        return largest_product(total, weights, rows)
-
-    return total, max(_by_chunks(fill, len(total), crew))
+def _no_sizes(n: int) -> np.ndarray:
+    return np.zeros((-(-n // CHUNK), 4))
 
 
-def _sum(values: np.ndarray, weights: np.ndarray, largest: float, crew: Crew) -> float:
-    """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
-    if largest == np.inf:
-        return float("inf")
-    n = len(values)
-    scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
-    scales = scales[:, 0].copy()
-    parts = _by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, crew)
-    sums = np.array(parts, dtype=np.int64).sum(axis=0)
-    return float(planes_to_float(sums, exponents[:, 0])[0])
+def weights_of(predicted: Predicted) -> np.ndarray:
+    """Weights of the rows, none being ones."""
+    weights = predicted.weights
+    return _NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
 
 
-def _by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:
+def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:
     """``work`` of the first row and the end of every chunk, by threads."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
     return crew.results(work, chunks, n > SHARED_ROWS)
 
 
-def _compiled(loss: Loss) -> tuple[Any, Any]:
-    """Compiled gradients and row losses."""
-    if loss.formula == SOFTMAX:
-        return softmax_gradients, softmax_losses
-    if loss.is_classifier:
-        return class_gradients, class_losses
-    return (plain_gradients if loss.constant_hessian else mean_gradients), target_losses
-
-
-def _arrays(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
+def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
     """Target and raw predictions as compiled code takes them."""
     y, raw = predicted.y, predicted.raw
-    if loss.formula == SOFTMAX:
-        return contiguous(y, np.int32), contiguous(raw, np.float64)
     y = y.reshape(len(y), -1).T
     target = contiguous(y, np.int32 if loss.is_classifier else np.float64)
     return target, contiguous(raw.T, np.float64)

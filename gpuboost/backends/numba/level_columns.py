@@ -56,7 +56,7 @@ def plan_columns(matrix: Matrix) -> Columns:
     columns: list[list[int]] = []
     stride, values = np.ones_like(n_values), np.zeros_like(n_values)
     full = 1
-    for feature in few[np.argsort(n_values[few], kind="stable")]:
+    for feature in few[np.argsort(n_values[few], kind="stable")].tolist():
         if not columns or full * n_values[feature] > BINS:
             columns.append([])
             full = 1
@@ -67,7 +67,7 @@ def plan_columns(matrix: Matrix) -> Columns:
     for column in columns:
         if len(column) == 1:
             values[column] = 0
-    columns += [[feature] for feature in np.flatnonzero(n_values > MOST_VALUES)]
+    columns += [[feature] for feature in np.flatnonzero(n_values > MOST_VALUES).tolist()]
     columns.sort(key=min)  # nearly as the features are
     first = np.cumsum([0, *(len(column) for column in columns)])
     order = np.array([feature for column in columns for feature in column], np.int64)

@@ -189,9 +189,9 @@ class LevelRounds:
             )
         codes = self._matrix.codes
         space = self._space
-        columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
+        of_columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
         sums = space.shape.tile, space.across, space.steps
-        return Samples(codes, *columns, word, bits, *largest, *sums)
+        return Samples(codes, *of_columns, word, bits, largest[0], largest[1], *sums)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, inlined, randomness
+from gpuboost.backends.numba._shared import entry, randomness
 from gpuboost.backends.numba.team import claim
 from gpuboost.backends.numba.threads import contiguous
 from gpuboost.engine.spec import TreeRows
@@ -82,44 +82,6 @@ def place_rows(word, bits, inside, row, sums, team):
             hessian += own & mask
             row[at + j] = i
         sums[task, 0], sums[task, 1] = gradient, hessian
-        task = claim(team)
-
-
-@inlined
-def _largest_and_sum(values, first, last):
-    """Largest size of some numbers, and the sum of their sizes."""
-    largest, total = 0.0, 0.0
-    for i in range(first, last):
-        own = abs(values[i])
-        largest = max(largest, own)
-        total += own
-    return largest, total
-
-
-@entry
-def by_column(given, given_hessian, gradient, hessian, found, team):
-    """Gradients times -1 (K, n), and hessians, from those of the loss (n, K).
-
-    ``found``: of every chunk of rows, the largest and the sum of the sizes of gradients, and of
-    hessians: (chunks, 4).
-    """
-    n = gradient.shape[1]
-    task = claim(team)
-    while task * CHUNK < n:
-        first, last = task * CHUNK, min((task + 1) * CHUNK, n)
-        found[task] = 0.0
-        for k in range(gradient.shape[0]):
-            for i in range(first, last):
-                gradient[k, i] = -given[i, k]
-            own = _largest_and_sum(gradient[k], first, last)
-            found[task, 0] = max(found[task, 0], own[0])
-            found[task, 1] += own[1]
-        for k in range(hessian.shape[0]):
-            for i in range(first, last):
-                hessian[k, i] = given_hessian[i, k]
-            own = _largest_and_sum(hessian[k], first, last)
-            found[task, 2] = max(found[task, 2], own[0])
-            found[task, 3] += own[1]
         task = claim(team)
 
 

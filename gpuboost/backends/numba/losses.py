@@ -1,0 +1,147 @@
+"""Losses of rows and their means, compiled: the numbers of `engine.losses`, bit for bit."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.numba._shared import entry, helper
+from gpuboost.backends.numba.gradients import (
+    BLOCK,
+    CLASSES,
+    PLAIN,
+    POSITIVE,
+    SOFTMAX,
+    arrays_of,
+    by_chunks,
+    class_directions,
+    loops_by_number,
+    weights_of,
+)
+from gpuboost.backends.numba.threads import contiguous
+from gpuboost.engine.averages import plane_scales
+from gpuboost.engine.losses import USER
+from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.crew import Crew
+    from gpuboost.engine.losses import Loss, Predicted
+
+_NO_WEIGHTS = np.zeros(0)
+
+
+def _value_loop(value: Any) -> Any:
+    """Losses of a formula, added to ``total``."""
+
+    @helper
+    def add(y, raw, parameter, total):
+        for i in range(raw.size):
+            total[i] += value(np.float64(y[i]), raw[i], parameter)
+
+    return add
+
+
+_add_target_losses = loops_by_number(_value_loop, PLAIN + POSITIVE, "_loss")
+_add_class_losses = loops_by_number(_value_loop, CLASSES, "_loss")
+
+
+def _means(add_column: Any) -> Any:
+    """The mean over columns of the loss of each row."""
+
+    @helper
+    def fill(formula, y, raw, parameter, total, rows):
+        for start in range(rows[0], rows[1], BLOCK):
+            stop = min(start + BLOCK, rows[1])
+            total[start:stop] = 0.0
+            for k in range(raw.shape[0]):
+                target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
+                add_column(formula, target, column, parameter[k], total[start:stop])
+            for i in range(start, stop):
+                total[i] /= np.float64(raw.shape[0])
+
+    return fill
+
+
+_target_means, _class_means = _means(_add_target_losses), _means(_add_class_losses)
+
+
+@entry
+def target_losses(formula, y, raw, parameter, total, rows):
+    """Loss of each row, the mean over columns."""
+    _target_means(formula, y, raw, parameter, total, rows)
+
+
+@entry
+def class_losses(formula, y, raw, parameter, total, rows):
+    """Loss of each row, of two classes."""
+    _class_means(formula, y, raw, parameter, total, rows)
+
+
+@entry
+def largest_product(values, weights, rows):
+    """Largest absolute value times weight; infinite if one is not finite."""
+    largest, is_finite = 0.0, True
+    for i in range(rows[0], rows[1]):
+        size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
+        is_finite &= size < np.inf
+        largest = size if size > largest else largest
+    return largest if is_finite else np.inf
+
+
+@entry
+def plane_sums(values, weights, scales, rows):
+    """Sums of the two planes of value times weight (`engine.statistics.two_planes`).
+
+    ``scales`` (3,) are those of `engine.averages.plane_scales`.
+    """
+    high_sum, low_sum = np.int64(0), np.int64(0)
+    for i in range(rows[0], rows[1]):
+        x = values[i] * weights[i] if weights.size else values[i]
+        scaled = x * scales[0] * scales[1]
+        high = np.rint(scaled)
+        high_sum += np.int64(high)
+        low_sum += np.int64(np.rint((scaled - high) * scales[2]))
+    return high_sum, low_sum
+
+
+def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> np.ndarray:
+    """What `Loss.row_losses` returns."""
+    if loss.formula == USER:
+        return loss.row_losses(predicted, parameter)
+    if loss.formula == SOFTMAX:
+        return class_directions(predicted, parameter, crew)[1]
+    add = class_losses if loss.is_classifier else target_losses
+    given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
+    total = np.empty(len(predicted.raw))
+    by_chunks(lambda rows: add(*given, total, rows), len(total), crew)
+    return total
+
+
+def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> float:
+    """What `Loss.mean_loss` returns."""
+    if loss.formula == USER:
+        return loss.mean_loss(predicted, parameter)
+    return mean_of(row_losses(loss, predicted, parameter, crew), weights_of(predicted), crew)
+
+
+def mean_of(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
+    """What `engine.averages.weighted_mean` returns; no weights are ones."""
+    total = _sum(values, weights, crew)
+    return total / (_sum(weights, _NO_WEIGHTS, crew) if len(weights) else float(len(values)))
+
+
+def _sum(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
+    """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
+    n = len(values)
+    largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, crew))
+    if largest == np.inf:
+        return float("inf")
+    scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
+    scales = scales[:, 0].copy()
+    parts = by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, crew)
+    sums = np.array(parts, dtype=np.int64).sum(axis=0)
+    return float(planes_to_float(sums, exponents[:, 0])[0])
