@@ -219,10 +219,14 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """Many chunks, partial sums that fill up, more features than one tile holds."""
+    """Many chunks, partial sums that fill up, more features than one tile holds, some of which
+    share columns.
+    """
     rng = np.random.default_rng(3)
     n, n_features = 30_000, 70 if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
+    few = X[:, 4::2]
+    few[:] = np.floor(few * rng.uniform(0.5, 3.0, few.shape[1]))
     X[rng.random(X.shape) < 0.1] = np.nan
     loss, y = loss_and_target(rng, X, name)
     matrix = binned(X, np.zeros(n_features, bool), None, 255)

@@ -1,0 +1,118 @@
+"""Columns that features of few values share, and threads that meet between passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from gpuboost.backends.numba import level_columns as joint
+from gpuboost.backends.numba.crew import Crew
+from gpuboost.backends.numba.team import claim, go_on, is_last, meet
+from gpuboost.backends.numba.tree_grower import matrix_of
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
+
+N_ROWS = 400
+
+
+def matrix_with(levels: list[int], missing: list[bool]) -> Any:
+    """Features of so many values each, some of them with missing ones."""
+    rng = np.random.default_rng(len(levels))
+    columns = [rng.integers(0, n, N_ROWS).astype(np.float64) for n in levels]
+    for own, has in zip(columns, missing, strict=True):
+        own[:: 7 if has else N_ROWS + 1] = np.nan if has else 0.0
+    X = np.stack(columns, axis=1)
+    mapper = fit_bin_mapper(X, np.zeros(len(levels), bool))
+    return matrix_of(bin_columns(X, mapper, 1))
+
+
+kinds = st.lists(
+    st.tuples(st.sampled_from([1, 2, 3, 5, 15, 16, 17, 200]), st.booleans()), min_size=1
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(kinds)
+def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) -> None:
+    levels, missing = (list(kind) for kind in zip(*features, strict=True))
+    matrix = matrix_with(levels, missing)
+    columns = joint.plan_columns(matrix)
+    assert sorted(columns.order) == list(range(len(levels)))
+    codes = joint.join_codes(matrix, columns)
+    assert codes.shape == (len(columns.first) - 1, N_ROWS)
+    weight = np.random.default_rng(1).integers(-(2**40), 2**40, N_ROWS)
+    for column, own in enumerate(codes):
+        cells = np.zeros((1, 256), np.int64)
+        np.add.at(cells[0], own, weight)
+        for feature in columns.order[columns.first[column] : columns.first[column + 1]]:
+            expected = np.zeros(256, np.int64)
+            np.add.at(expected, matrix.codes[feature], weight)
+            values, n_bins = int(columns.values[feature]), int(matrix.n_bins[feature])
+            found = np.zeros((1, 256), np.int64)
+            if values == 0:
+                found[:] = cells
+            else:
+                joint.take_out(cells, 1, columns.stride[feature], values, found)
+                if matrix.has_missing[feature]:
+                    code = matrix.missing_code
+                    expected[n_bins], expected[code] = expected[code], expected[n_bins]
+            assert np.array_equal(found[0], expected)
+
+
+def test_features_of_few_values_share_columns() -> None:
+    matrix = matrix_with([2] * 20 + [200, 3, 16, 16], [False] * 24)
+    columns = joint.plan_columns(matrix)
+    assert len(columns.first) - 1 == 3 + 1 + 1  # 8 + 8 + 4 of two with 3 and 16, 16, 200
+    alone = joint.plan_columns(matrix_with([200, 16, 30], [False] * 3))
+    assert (alone.values == 0).all() and list(alone.order) == [0, 1, 2]
+
+
+# ---- teams -------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def _add_in_turns(team: Any, sums: Any, n_turns: int, n_tasks: int) -> None:
+    for turn in range(n_turns):
+        task = claim(team)
+        while task < n_tasks:
+            sums[turn + 1, task] += sums[turn, (task + 1) % n_tasks] + 1
+            task = claim(team)
+        if is_last(team):
+            sums[turn + 1, 0] += turn
+            go_on(team)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads: int) -> None:
+    n_turns, n_tasks, crew = 200, 7, Crew(n_threads)
+    found, expected = np.zeros((2, n_turns + 1, n_tasks), np.int64)
+    crew.share(lambda _, team: _add_in_turns(team, found, n_turns, n_tasks))
+    crew.dismiss()
+    for turn in range(n_turns):
+        expected[turn + 1] = np.roll(expected[turn], -1) + 1
+        expected[turn + 1, 0] += turn
+    assert np.array_equal(found, expected)
+
+
+@njit(nogil=True)
+def _come(team: Any) -> bool:
+    return meet(team)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_nobody_waits_for_a_thread_that_fails(missing: int) -> None:
+    crew, came = Crew(3), {}
+
+    def work(thread: int, team: np.ndarray) -> None:
+        if thread == missing:
+            raise ZeroDivisionError(thread)
+        came[thread] = _come(team)
+
+    with pytest.raises(ZeroDivisionError):
+        crew.share(work)
+    crew.dismiss()
+    assert len(came) == 2 and not any(came.values())
