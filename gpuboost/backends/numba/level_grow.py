@@ -17,7 +17,7 @@ from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Work
 from gpuboost.backends.numba.level_policy import collect
 from gpuboost.backends.numba.level_roots import LANES, LEAST_TREES
 from gpuboost.backends.numba.level_team import CHUNKS, grow_together
-from gpuboost.engine.spec import GrownTree
+from gpuboost.engine.spec import NO_LIMIT, GrownTree
 
 if TYPE_CHECKING:
     from gpuboost.backends.numba.crew import Crew
@@ -36,8 +36,10 @@ class Shape:
 
     Attributes
     ----------
-    n_samples, n_features, n_columns, n_trees, depth : int
+    n_samples, n_features, n_columns, n_trees : int
         Features, and columns that they share.
+    depth, max_leaf_nodes : int
+        Limits of a tree, one of them far away.
     fields : int
         Of a histogram: gradient, hessian, and the number of rows where it is asked for.
     n_threads : int
@@ -49,6 +51,7 @@ class Shape:
     n_columns: int
     n_trees: int
     depth: int
+    max_leaf_nodes: int
     fields: int
     n_threads: int
     categorical: bool
@@ -69,33 +72,41 @@ class Shape:
         return -(-self.n_trees // LANES) * LANES if self.n_trees >= LEAST_TREES else 0
 
     @property
+    def best_first(self) -> bool:
+        """Whether trees grow a node at a time, each."""
+        return self.max_leaf_nodes != NO_LIMIT
+
+    @property
     def room(self) -> int:
         """Nodes of a tree."""
-        return min(2 ** (self.depth + 1) - 1, 2 * self.n_samples)
+        most = 2 * self.max_leaf_nodes if self.best_first else 2 ** (self.depth + 1)
+        return min(most, 2 * self.n_samples) - 1
+
+    @property
+    def n_tables(self) -> int:
+        """Histograms of nodes: a split asks for one more, if its children are searched."""
+        most = self.max_leaf_nodes if self.best_first else 2 ** max(self.depth - 1, 0)
+        return self.n_trees * min(most, self.n_samples)
 
     @property
     def widest(self) -> int:
-        """Nodes of all trees in a level that is searched."""
-        return self.n_trees * min(2 ** max(self.depth - 1, 0), self.n_samples)
+        """Nodes, with their siblings, that are searched together."""
+        return 2 * self.n_trees if self.best_first else 2 * self.n_tables
 
     @property
-    def rows_per_chunk(self) -> int:
-        """Rows that a thread takes at a time."""
-        share = -(-self.n_trees * self.n_samples // (CHUNKS_PER_THREAD * self.n_threads))
-        return self.n_samples if self.n_threads == 1 else max(LEAST_ROWS, share)
+    def pieces(self) -> int:
+        """Chunks that the rows of a level are cut into, so that threads end together."""
+        return 1 if self.n_threads == 1 else CHUNKS_PER_THREAD * self.n_threads
 
     @property
     def n_parts(self) -> int:
         """Histograms of chunks, of nodes that have several."""
-        if self.n_threads == 1:
-            return 0
-        return 2 * -(-self.n_trees * self.n_samples // self.rows_per_chunk)
+        return 0 if self.n_threads == 1 else 2 * self.pieces
 
     @property
     def histogram_bytes(self) -> int:
-        """Memory of the histograms of two levels, and of chunks."""
-        cells = self.fields * self.n_columns * BINS * 8
-        return (2 * 2 * self.widest + self.n_parts) * cells
+        """Memory of the histograms of nodes and of chunks."""
+        return (self.n_tables + self.n_parts) * self.fields * self.n_columns * BINS * 8
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
@@ -111,12 +122,18 @@ class Space:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         n, t, f = shape.n_samples, shape.n_trees, shape.n_features
-        nodes, slots, cells = t * shape.room, 2 * shape.widest, shape.n_columns * BINS
+        nodes, slots, cells = t * shape.room, shape.widest, shape.n_columns * BINS
         tiles = shape.n_tiles
         self.grove = Grove(
             nodes=np.zeros(nodes, NODE),
             n_nodes=np.zeros(t, np.int64),
             slot=np.zeros(nodes, np.int32),
+            table=np.zeros(nodes, np.int32),
+            n_tables=np.zeros(1, np.int64),
+            waiting=np.zeros((t, shape.room), np.int32),
+            number=np.zeros(nodes, np.int32),
+            n_waiting=np.zeros(t, np.int64),
+            n_leaves=np.zeros(t, np.int64),
             masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
             open=np.zeros(max(slots, t) + 2, np.int64),
             row=np.empty((2, t * n), np.uint32),
@@ -125,13 +142,11 @@ class Space:
             least_category=np.zeros(t, np.int64),
         )
         self.n_chunks = nodes + shape.n_parts + 1
-        tables = np.empty((2 * slots + shape.n_parts, shape.fields, cells), np.int64)
         self.work = Work(
             families=np.zeros(max(slots, 1), FAMILY),
             chunks=np.zeros(self.n_chunks, CHUNK),
-            tables=tables,
-            cells=tables[: 2 * slots].reshape(2, slots, shape.fields, cells),
-            parts=tables[2 * slots :],
+            tables=np.empty((shape.n_tables + shape.n_parts, shape.fields, cells), np.int64),
+            first_part=shape.n_tables,
             found=np.zeros((slots, tiles), SPLIT),
             found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
         )
@@ -154,8 +169,8 @@ class LevelGrower:
         space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
         n_rows = int(roots[:, 1].sum())
         together = n_rows * samples.n_columns > SHARED_CELLS
-        per_chunk = space.shape.rows_per_chunk if together else max(n_rows, 1)
-        rooms = np.array([space.shape.room, per_chunk], np.int64)
+        pieces = space.shape.pieces if together else 1
+        rooms = np.array([space.shape.room, pieces, LEAST_ROWS], np.int64)
         given = samples, space.grove, space.work, leaves, roots, keys
         self.crew.share(
             lambda i, team: grow_together(

@@ -135,23 +135,20 @@ def tile_cells(samples, tile):
 
 
 @inlined
-def table_of(work, owner, piece, parity):
-    """The table of a family's chunk, of `Work.tables`: of a node in one chunk, that of the node."""
+def table_of(work, owner, piece):
+    """The table of a family's chunk: of a node in one chunk, that of the node."""
     family = work.families[owner]
-    n_slots = work.cells.shape[1]
-    if family.n_chunks == 1:
-        return parity * n_slots + 2 * owner
-    return 2 * n_slots + family.first_part + piece
+    return family.summed_table if family.n_chunks == 1 else family.first_part + piece
 
 
 @helper
-def sum_chunk(samples, grove, work, partial, at, tile, depth):
+def sum_chunk(samples, grove, work, partial, at, tile):
     """Histogram of a chunk, in the cells of a tile."""
     chunk = work.chunks[at]
     family = work.families[chunk.owner]
-    rows = grove.row[depth & 1, chunk.start : chunk.stop]
+    rows = grove.row[grove.nodes[family.summed].depth & 1, chunk.start : chunk.stop]
     cells = tile_cells(samples, tile)
-    table = table_of(work, chunk.owner, at - family.first_chunk, depth & 1)
+    table = table_of(work, chunk.owner, at - family.first_chunk)
     totals = work.tables[table, :, cells[0] : cells[1]]
     sum_words(samples, family.tree, rows, tile, partial, totals)
     if totals.shape[0] > 2:
@@ -159,7 +156,7 @@ def sum_chunk(samples, grove, work, partial, at, tile, depth):
 
 
 @helper
-def sum_chunks(samples, grove, work, partial, n_tasks, depth, team):
+def sum_chunks(samples, grove, work, partial, n_tasks, team):
     """Histograms of chunks and tiles, as many as this thread gets hold of.
 
     ``partial`` has room for a tile, and is left as it is found: zero.
@@ -167,5 +164,5 @@ def sum_chunks(samples, grove, work, partial, n_tasks, depth, team):
     n_tiles = work.found.shape[1]
     task = claim(team)
     while task < n_tasks:
-        sum_chunk(samples, grove, work, partial, task // n_tiles, task % n_tiles, depth)
+        sum_chunk(samples, grove, work, partial, task // n_tiles, task % n_tiles)
         task = claim(team)

@@ -32,7 +32,11 @@ FAMILY = np.dtype(
         ("summed", np.int64),  # node whose histogram is added up from its rows
         ("other", np.int64),  # its larger sibling, by subtraction; -1 if there is none to search
         ("is_open", np.int64),  # whether ``summed`` is searched itself
-        ("parent", np.int64),  # slot of the parent's histogram
+        ("summed_table", np.int64),  # of the histogram of ``summed``
+        (
+            "other_table",
+            np.int64,
+        ),  # of that of ``other``: its parent's, which it takes the place of
         ("first_chunk", np.int64),
         ("n_chunks", np.int64),
         ("first_part", np.int64),  # first histogram of its chunks, if they are several
@@ -86,7 +90,17 @@ class Grove(NamedTuple):
     nodes : NODE (T * room,)
     n_nodes : int64 (T,)
     slot : int32 (T * room,)
-        Place of a node's histogram in its level.
+        Place of what was found for a node that was searched last; -1: it is not searched.
+    table : int32 (T * room,)
+        Of a node's histogram.
+    n_tables : int64 (1,)
+        Tables in use.
+    waiting : int32 (T, room)
+        Of best-first growth, a heap of the nodes that may be split, numbered in their tree; of
+        trees that are grown, all nodes breadth first.
+    number : int32 (T * room,)
+        Of a node in the grown tree.
+    n_waiting, n_leaves : int64 (T,)
     masks : uint32 (T * room, 16)
         Categories of a node's split; (0, 16) where no feature is categorical.
     open : int64 (m,)
@@ -103,6 +117,12 @@ class Grove(NamedTuple):
     nodes: np.ndarray
     n_nodes: np.ndarray
     slot: np.ndarray
+    table: np.ndarray
+    n_tables: np.ndarray
+    waiting: np.ndarray
+    number: np.ndarray
+    n_waiting: np.ndarray
+    n_leaves: np.ndarray
     masks: np.ndarray
     open: np.ndarray
     row: np.ndarray
@@ -118,12 +138,11 @@ class Work(NamedTuple):
     ----------
     families : FAMILY (m,)
     chunks : CHUNK (c,)
-    tables : int64 (2 * slots + p, fields, C * 256)
-        All histograms; fields gradient, hessian, count.
-    cells : int64 (2, slots, fields, C * 256)
-        Those of the levels of even and of odd depth, the first tables.
-    parts : int64 (p, fields, C * 256)
-        Those of chunks, the other tables.
+    tables : int64 (t + p, fields, C * 256)
+        Histograms of nodes, and of chunks of nodes that have several; fields gradient, hessian,
+        count.
+    first_part : int
+        The first one of a chunk.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -132,7 +151,6 @@ class Work(NamedTuple):
     families: np.ndarray
     chunks: np.ndarray
     tables: np.ndarray
-    cells: np.ndarray
-    parts: np.ndarray
+    first_part: int
     found: np.ndarray
     found_mask: np.ndarray

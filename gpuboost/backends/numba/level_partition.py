@@ -73,9 +73,9 @@ def _by_category(codes, row, feature, mask, also_left, goes_left):
 
 
 @helper
-def decide_rows(samples, grove, node, missing_code, chunk, parity):
+def decide_rows(samples, grove, node, missing_code, chunk):
     """Fill `Grove.goes_left` for a chunk of a node that is split; how many go left."""
-    row = grove.row[parity, chunk.start : chunk.stop]
+    row = grove.row[node.depth & 1, chunk.start : chunk.stop]
     goes_left = grove.goes_left[chunk.start : chunk.stop]
     feature = np.int64(node.feature)
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
@@ -87,13 +87,13 @@ def decide_rows(samples, grove, node, missing_code, chunk, parity):
 
 
 @helper
-def decide_chunks(samples, grove, work, missing_code, n_chunks, depth, team):
+def decide_chunks(samples, grove, work, missing_code, n_chunks, team):
     """First pass, over as many chunks as this thread gets hold of."""
     at = claim(team)
     while at < n_chunks:
         chunk = work.chunks[at]
         node = grove.nodes[chunk.owner]
-        chunk.n_left = decide_rows(samples, grove, node, missing_code, chunk, depth & 1)
+        chunk.n_left = decide_rows(samples, grove, node, missing_code, chunk)
         at = claim(team)
 
 
@@ -108,11 +108,12 @@ def _move(row, goes_left, to, left, right):
 
 
 @helper
-def move_chunks(grove, work, n_chunks, depth, team):
+def move_chunks(grove, work, n_chunks, team):
     """Second pass."""
     at = claim(team)
     while at < n_chunks:
         chunk = work.chunks[at]
+        depth = grove.nodes[chunk.owner].depth
         row = grove.row[depth & 1, chunk.start : chunk.stop]
         goes_left = grove.goes_left[chunk.start : chunk.stop]
         places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
@@ -126,18 +127,18 @@ def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
     node, tree = grove.nodes[chunk.owner], chunk.owner // room
     row = grove.row[node.depth & 1, chunk.start : chunk.stop]
     goes_left = grove.goes_left[chunk.start : chunk.stop]
-    first, scales = np.int32(chunk.owner - tree * room), leaves.scales
+    numbers, scales = grove.number[chunk.owner : chunk.owner + 2], leaves.scales
     gradient, leaf = leaves.gradient[tree], leaves.leaf[tree]
     hessian = leaves.hessian[tree if leaves.hessian.shape[0] > 1 else 0]
     sums[:] = 0
     if node.left > 0:
-        decide_rows(samples, grove, node, missing_code, chunk, node.depth & 1)
-        first = node.left
+        decide_rows(samples, grove, node, missing_code, chunk)
+        numbers = grove.number[tree * room + node.left : tree * room + node.left + 2]
     else:
         goes_left[:] = 1
     for i in range(np.uint64(row.size)):
         at, side = np.uint64(row[i]), np.uint64(1) - np.uint64(goes_left[i])
-        leaf[at] = first + np.int32(side)
+        leaf[at] = numbers[side]
         sums[side, 0] += 1
         sums[side, 1] += np.int64(np.rint(gradient[at] * scales[0] * scales[1]))
         sums[side, 2] += np.int64(np.rint(hessian[at] * scales[2] * scales[3]))

@@ -19,13 +19,24 @@ import numpy as np
 from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
 from gpuboost.backends.numba.grow import accept, is_leaf, make_children, set_node
 from gpuboost.backends.numba.numbering import number_nodes
+from gpuboost.backends.numba.queue import pop_heap, push_heap
 from gpuboost.backends.numba.scan import beats
+from gpuboost.engine.spec import NO_LIMIT
+
+# Words of ``rooms``: nodes of a tree, pieces that all rows are cut into, rows of a piece at least.
+ROOM, PIECES, LEAST = range(3)
 
 
 @inlined
-def _cut(chunks, n_chunks, owner, node, rows_per_chunk):
+def _per_chunk(n_rows, rooms):
+    """Rows of a chunk, if so many are to be shared."""
+    return max((n_rows + rooms[PIECES] - 1) // rooms[PIECES], rooms[LEAST])
+
+
+@inlined
+def _cut(chunks, n_chunks, owner, node, per_chunk):
     """Append the chunks of a node's rows, of nearly equal size; the number of all chunks."""
-    pieces = max((node.count + rows_per_chunk - 1) // rows_per_chunk, np.int64(1))
+    pieces = max((node.count + per_chunk - 1) // per_chunk, np.int64(1))
     for p in range(pieces):
         chunk = chunks[n_chunks + p]
         chunk.owner = owner
@@ -44,48 +55,61 @@ def plant(problem, grove, roots, keys, room):
         set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], 0)
         node.lower, node.upper = -largest, largest
         grove.n_nodes[tree], grove.open[tree] = 1, tree * room
-        grove.slot[tree * room] = -1
+        grove.table[tree * room] = -1
+        grove.n_waiting[tree], grove.n_leaves[tree] = 0, 1
+    grove.n_tables[0] = 0
     return roots.shape[0]
 
 
 @inlined
 def _may_split(problem, grove, at):
     """Whether a node is searched; else it has no histogram."""
-    if is_leaf(problem.limits, grove.nodes[at]):
-        grove.slot[at] = -1
-        return False
-    return True
+    grove.slot[at] = -1
+    return not is_leaf(problem.limits, grove.nodes[at])
+
+
+@inlined
+def _add_family(problem, grove, work, n_families, first, second):
+    """List a node and its sibling, if there is one, the one with fewer rows to be summed."""
+    if grove.nodes[second].count < grove.nodes[first].count:
+        first, second = second, first
+    is_open = _may_split(problem, grove, first)
+    other_open = second != first and _may_split(problem, grove, second)
+    if not (is_open or other_open):
+        return n_families
+    family, parent_table = work.families[n_families], grove.table[first]
+    family.is_open, family.summed, family.other = is_open, first, second if other_open else -1
+    family.summed_table = grove.table[first] = grove.n_tables[0]
+    family.other_table = parent_table
+    grove.n_tables[0] += 1
+    if is_open:
+        grove.slot[first] = 2 * n_families
+    if other_open:
+        grove.slot[second] = 2 * n_families + 1
+    return n_families + 1
 
 
 @helper
 def plan(problem, grove, work, n_open, rooms):
-    """List families and chunks of a level; their numbers. ``rooms``: of a tree, rows per chunk."""
-    n_families, n_chunks, n_parts, i = 0, 0, 0, 0
+    """List families and chunks of a level; their numbers."""
+    n_families, n_chunks, n_rows, i = 0, 0, np.int64(0), 0
     while i < n_open:
         first = second = grove.open[i]
         if grove.nodes[first].depth > 0:
             second = grove.open[i + 1]
         i += 1 + np.int64(second != first)
-        if grove.nodes[second].count < grove.nodes[first].count:
-            first, second = second, first
-        parent = np.int64(grove.slot[first])
-        is_open, other_open = _may_split(problem, grove, first), False
-        if second != first:
-            other_open = _may_split(problem, grove, second)
-        if not (is_open or other_open):
-            continue
-        family = work.families[n_families]
-        family.tree, family.parent, family.is_open = first // rooms[0], parent, is_open
-        family.summed, family.other = first, second if other_open else -1
-        grove.slot[first] = 2 * n_families if is_open else -1
-        if other_open:
-            grove.slot[second] = 2 * n_families + 1
-        family.first_chunk, family.first_part = n_chunks, n_parts
-        n_chunks = _cut(work.chunks, n_chunks, n_families, grove.nodes[first], rooms[1])
+        n_families = _add_family(problem, grove, work, n_families, first, second)
+    for f in range(n_families):
+        n_rows += grove.nodes[work.families[f].summed].count
+    per_chunk, part = _per_chunk(n_rows, rooms), work.first_part
+    for f in range(n_families):
+        family = work.families[f]
+        family.tree, family.first_chunk = family.summed // rooms[ROOM], n_chunks
+        n_chunks = _cut(work.chunks, n_chunks, f, grove.nodes[family.summed], per_chunk)
         family.n_chunks = n_chunks - family.first_chunk
+        family.first_part = part
         if family.n_chunks > 1:
-            n_parts += family.n_chunks
-        n_families += 1
+            part += family.n_chunks
     return n_families, n_chunks
 
 
@@ -101,30 +125,76 @@ def _take_best(scratch, work, slot):
     return best
 
 
+@inlined
+def _take_split(problem, grove, work, at):
+    """Keep the best split of a node that was searched, if it is good enough."""
+    slot = np.int64(grove.slot[at])
+    if slot < 0:
+        return False
+    best = _take_best(problem.scratch, work, slot)
+    if not accept(problem.limits, problem.scratch, grove.nodes[at]):
+        return False
+    if problem.scratch.split[0].categorical:
+        grove.nodes[at].category = at
+        for word in range(16):
+            grove.masks[at, word] = work.found_mask[slot, best, word]
+    return True
+
+
+@inlined
+def _go_down(problem, grove, at, n_going, room):
+    """Split a node: list it in `Grove.open`, or if its children are leaves by depth make them."""
+    node, tree = grove.nodes[at], at // room
+    if node.depth + 1 < problem.limits.max_depth:
+        grove.open[n_going] = at
+        return n_going + 1
+    nodes, child = grove.nodes[tree * room : (tree + 1) * room], grove.n_nodes[tree]
+    make_children(problem, nodes, at - tree * room, child, 0)
+    nodes[child + 1].count = 0  # `gather` counts
+    grove.n_nodes[tree] += 2
+    return n_going
+
+
+@inlined
+def _best_waiting(problem, grove, tree, n_going, room):
+    """Split waiting nodes of a tree, the best first, up to one whose children may be searched."""
+    nodes = grove.nodes[tree * room : (tree + 1) * room]
+    before = n_going
+    while n_going == before:
+        size = grove.n_waiting[tree]
+        if size == 0 or grove.n_leaves[tree] >= problem.limits.max_leaf_nodes:
+            break
+        at = tree * room + np.int64(pop_heap(grove.waiting[tree], size, nodes))
+        grove.n_waiting[tree] -= 1
+        grove.n_leaves[tree] += 1
+        n_going = _go_down(problem, grove, at, n_going, room)
+    return n_going
+
+
 @helper
 def settle(problem, grove, work, n_open, rooms):
-    """Accept splits; list the chunks of the partition, or make children that are leaves at once."""
-    limits, n_chunks = problem.limits, 0
+    """Accept splits; list the chunks of the partition of nodes that are split now."""
+    n_going, n_chunks, n_rows, room = 0, 0, np.int64(0), rooms[ROOM]
+    best_first = problem.limits.max_leaf_nodes != NO_LIMIT
     for i in range(n_open):
         at = grove.open[i]
-        slot, node, tree = np.int64(grove.slot[at]), grove.nodes[at], at // rooms[0]
-        if slot < 0:
+        if not _take_split(problem, grove, work, at):
             continue
-        best = _take_best(problem.scratch, work, slot)
-        if not accept(limits, problem.scratch, node):
+        if not best_first:
+            n_going = _go_down(problem, grove, at, n_going, room)
             continue
-        if problem.scratch.split[0].categorical:
-            node.category = at
-            for word in range(16):
-                grove.masks[at, word] = work.found_mask[slot, best, word]
-        if node.depth + 1 < limits.max_depth:
-            n_chunks = _cut(work.chunks, n_chunks, at, node, rooms[1])
-        else:
-            nodes = grove.nodes[tree * rooms[0] : (tree + 1) * rooms[0]]
-            child = grove.n_nodes[tree]
-            make_children(problem, nodes, at - tree * rooms[0], child, 0)
-            nodes[child + 1].count = 0  # `gather` counts
-            grove.n_nodes[tree] += 2
+        tree = at // room
+        nodes = grove.nodes[tree * room : (tree + 1) * room]
+        push_heap(grove.waiting[tree], grove.n_waiting[tree], nodes, at - tree * room)
+        grove.n_waiting[tree] += 1
+    if best_first:
+        for tree in range(grove.n_nodes.size):
+            n_going = _best_waiting(problem, grove, tree, n_going, room)
+    for i in range(n_going):
+        n_rows += grove.nodes[grove.open[i]].count
+    for i in range(n_going):
+        at = grove.open[i]
+        n_chunks = _cut(work.chunks, n_chunks, at, grove.nodes[at], _per_chunk(n_rows, rooms))
     return n_chunks
 
 
@@ -149,22 +219,39 @@ def place(problem, grove, work, n_chunks, room):
         grove.n_nodes[tree] += 2
         for side in range(2):
             grove.open[n_open + side] = tree * room + child + side
-            grove.slot[tree * room + child + side] = grove.slot[at]
+            grove.table[tree * room + child + side] = grove.table[at]
         n_open, first = n_open + 2, last
     return n_open
+
+
+@inlined
+def _number_nodes(grove, tree, room):
+    """Fill `Grove.number` of a tree that is grown."""
+    order, reached = grove.waiting[tree], 1
+    order[0] = 0
+    for i in range(grove.n_nodes[tree]):
+        grove.number[tree * room + order[i]] = i
+        left = grove.nodes[tree * room + order[i]].left
+        if left > 0:
+            order[reached], order[reached + 1] = left, left + 1
+            reached += 2
 
 
 @helper
 def list_ends(problem, grove, work, rooms):
     """Chunks of the nodes whose rows were never moved on: leaves, and parents of the deepest."""
-    n_chunks, deepest = 0, problem.limits.max_depth
+    n_chunks, n_rows, deepest = 0, np.int64(0), problem.limits.max_depth
+    for tree in range(grove.n_nodes.size):
+        _number_nodes(grove, tree, rooms[ROOM])
+        n_rows += grove.nodes[tree * rooms[ROOM]].count
+    per_chunk = _per_chunk(n_rows, rooms)
     for tree in range(grove.n_nodes.size):
         for own in range(grove.n_nodes[tree]):
-            node = grove.nodes[tree * rooms[0] + own]
+            node = grove.nodes[tree * rooms[ROOM] + own]
             is_end = (node.left == 0) & ((node.depth < deepest) | (node.depth == 0))
             is_end |= (node.left > 0) & (node.depth + 1 == deepest)
             if is_end:
-                n_chunks = _cut(work.chunks, n_chunks, tree * rooms[0] + own, node, rooms[1])
+                n_chunks = _cut(work.chunks, n_chunks, tree * rooms[ROOM] + own, node, per_chunk)
     return n_chunks
 
 
@@ -190,8 +277,8 @@ def gather(grove, work, leaves, tree, room, n_chunks):
         if left > 0:
             for column in range(n_sums):
                 sums[own, column] = sums[left, column] + sums[left + 1, column]
-    columns, _ = number_nodes(nodes, n_nodes, grove.masks)
-    return columns, sums
+    columns, order = number_nodes(nodes, n_nodes, grove.masks)
+    return columns, sums[order]
 
 
 @entry

@@ -112,7 +112,7 @@ def empty_lanes(samples, work, n_families, place, partial, is_first):
     for f in range(n_families):
         tree = work.families[f].tree
         if tree // LANES == group:
-            totals = work.tables[table_of(work, f, piece, 0), :, cells[0] : cells[1]]
+            totals = work.tables[table_of(work, f, piece), :, cells[0] : cells[1]]
             _empty_lane(partial, tree % LANES, bits, totals[0], totals[1], is_first)
     partial[: (cells[1] - cells[0]) * LANES] = 0
 
@@ -151,12 +151,12 @@ def count_lanes(samples, grove, work, n_families, place, partial):
     group, piece, tile = place
     cells = tile_cells(samples, tile)
     chunk = work.chunks[work.families[0].first_chunk + piece]
-    counted = work.tables[table_of(work, 0, piece, 0), :, cells[0] : cells[1]]
+    counted = work.tables[table_of(work, 0, piece), :, cells[0] : cells[1]]
     own = partial[: cells[1] - cells[0]]
     count_rows(samples, 0, grove.row[0, chunk.start : chunk.stop], tile, own, counted)
     for f in range(n_families):
         if work.families[f].tree // LANES == group:
-            table = work.tables[table_of(work, f, piece, 0)]
+            table = work.tables[table_of(work, f, piece)]
             for j in range(cells[0], cells[1]):
                 table[2, j] = counted[2, j - cells[0]]
 
@@ -167,12 +167,14 @@ def sum_roots(samples, grove, work, n_families, partial, team):
 
     ``partial`` has room for a tile of eight trees, and is left as it is found: zero.
     """
+    if n_families == 0:
+        return
     n_tiles, pieces = work.found.shape[1], work.families[0].n_chunks
     n_tasks = samples.across.shape[1] // LANES * pieces * n_tiles
     task = claim(team)
     while task < n_tasks:
         place = task // (n_tiles * pieces), task // n_tiles % pieces, task % n_tiles
         sum_lanes(samples, work, n_families, place, partial)
-        if work.cells.shape[2] > 2:
+        if work.tables.shape[1] > 2:
             count_lanes(samples, grove, work, n_families, place, partial)
         task = claim(team)

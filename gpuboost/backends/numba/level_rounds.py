@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
 
-DEEPEST = 10  # levels of a tree that is grown level by level; below nodes are small
+DEEPEST = 11  # levels of a tree that is grown level by level; below nodes are small
 LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Asked for are one channel, a bounded depth, nodes that look at all features of their tree,
-    limits that are the same for all trees of a round, histograms that fit the memory budget, and
-    rows enough. Everything else goes to the depth-first grower, a tree to a thread.
+    Asked for are one channel, a bounded depth or number of leaves, nodes that look at all features
+    of their tree, limits that are the same for all trees of a round, histograms that fit the memory
+    budget, and rows enough. Everything else goes to the depth-first grower, a tree to a thread.
     """
     options, n_features = task.options, task.matrix.n_features
     one_channel = task.loss.columns == 1 or not task.sums_outputs
     plain = not options.random_thresholds and options.interactions is None
     plain &= min(options.max_features, options.level_features) >= n_features
-    bounded = 0 < options.max_depth <= DEEPEST and options.max_leaf_nodes == NO_LIMIT
+    bounded = 0 < options.max_depth <= DEEPEST or options.max_leaf_nodes != NO_LIMIT
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= LEAST_ROWS
@@ -69,6 +69,7 @@ def shape_of(task: BoostTask) -> Shape:
         n_columns=len(plan_columns(matrix_of(matrix)).first) - 1,
         n_trees=task.trees_per_round,
         depth=options.max_depth,
+        max_leaf_nodes=options.max_leaf_nodes,
         fields=3 if options.min_samples_leaf > 1 else 2,
         n_threads=task.n_threads,
         categorical=bool(matrix.mapper.is_categorical.any()),

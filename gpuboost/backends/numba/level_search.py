@@ -24,28 +24,27 @@ from gpuboost.engine.spec import LEAF, MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSIN
 
 
 @inlined
-def _add_parts(work, family, slot, parity, first, last):
+def _add_parts(work, family, first, last):
     """The histogram of a node from those of its chunks."""
-    for field in range(work.cells.shape[2]):
-        total = work.cells[parity, slot, field, first:last]
-        part = work.parts[family.first_part, field, first:last]
+    for field in range(work.tables.shape[1]):
+        total = work.tables[family.summed_table, field, first:last]
+        part = work.tables[family.first_part, field, first:last]
         for j in range(total.size):
             total[j] = part[j]
         for p in range(family.first_part + 1, family.first_part + family.n_chunks):
-            part = work.parts[p, field, first:last]
+            part = work.tables[p, field, first:last]
             for j in range(total.size):
                 total[j] += part[j]
 
 
 @inlined
-def _subtract(work, family, slot, parity, first, last):
-    """The histogram of the larger sibling, ``slot`` + 1."""
-    for field in range(work.cells.shape[2]):
-        parent = work.cells[1 - parity, family.parent, field, first:last]
-        own = work.cells[parity, slot, field, first:last]
-        other = work.cells[parity, slot + 1, field, first:last]
+def _subtract(work, family, first, last):
+    """The histogram of the larger sibling, in place of its parent's."""
+    for field in range(work.tables.shape[1]):
+        own = work.tables[family.summed_table, field, first:last]
+        other = work.tables[family.other_table, field, first:last]
         for j in range(other.size):
-            other[j] = parent[j] - own[j]
+            other[j] -= own[j]
 
 
 @inlined
@@ -163,31 +162,31 @@ def _store(problem, work, slot, tile):
 
 
 @helper
-def search_task(problem, samples, grove, work, task, depth):
+def search_task(problem, samples, grove, work, task):
     """One family and tile."""
-    n_tiles, parity = work.found.shape[1], depth & 1
+    n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
     family, slot = work.families[at], 2 * at
     first, last = tile_cells(samples, tile)
     if family.n_chunks > 1:
-        _add_parts(work, family, slot, parity, first, last)
+        _add_parts(work, family, first, last)
     of_tree = grove.allowed[family.tree], grove.least_category[family.tree]
-    cells, own = work.cells[parity], (first // BINS, last // BINS)
+    own = first // BINS, last // BINS
     if family.is_open:
-        node = grove.nodes[family.summed]
-        search_node(problem, samples.columns, node, cells[slot], of_tree, own)
+        node, cells = grove.nodes[family.summed], work.tables[family.summed_table]
+        search_node(problem, samples.columns, node, cells, of_tree, own)
         _store(problem, work, slot, tile)
     if family.other >= 0:
-        _subtract(work, family, slot, parity, first, last)
-        node = grove.nodes[family.other]
-        search_node(problem, samples.columns, node, cells[slot + 1], of_tree, own)
+        _subtract(work, family, first, last)
+        node, cells = grove.nodes[family.other], work.tables[family.other_table]
+        search_node(problem, samples.columns, node, cells, of_tree, own)
         _store(problem, work, slot + 1, tile)
 
 
 @helper
-def search_tasks(problem, samples, grove, work, n_tasks, depth, team):
+def search_tasks(problem, samples, grove, work, n_tasks, team):
     """Families and tiles, as many as this thread gets hold of."""
     task = claim(team)
     while task < n_tasks:
-        search_task(problem, samples, grove, work, task, depth)
+        search_task(problem, samples, grove, work, task)
         task = claim(team)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from gpuboost.backends.numba._shared import entry, helper
 from gpuboost.backends.numba.level_histograms import sum_chunks
 from gpuboost.backends.numba.level_partition import decide_chunks, move_chunks, sum_ends
-from gpuboost.backends.numba.level_policy import list_ends, place, plan, plant, settle
+from gpuboost.backends.numba.level_policy import ROOM, list_ends, place, plan, plant, settle
 from gpuboost.backends.numba.level_roots import lay_across, sum_roots
 from gpuboost.backends.numba.level_search import search_tasks
 from gpuboost.backends.numba.team import go_on, is_last, meet
@@ -31,57 +31,59 @@ OPEN, FAMILIES, CHUNKS = range(3)
 
 
 @helper
-def find_splits(problem, samples, grove, work, partial, depth, level, team):
+def find_splits(problem, samples, grove, work, partial, level, is_first, team):
     """Histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
-    if depth == 0 and samples.across.size > 0:
+    if is_first and samples.across.size > 0:
         sum_roots(samples, grove, work, level[FAMILIES], partial, team)
     else:
-        sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, depth, team)
+        sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, team)
     meet(team)
-    search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, depth, team)
+    search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, team)
 
 
 @helper
-def part_rows(problem, samples, grove, work, depth, level, rooms, team):
+def part_rows(problem, samples, grove, work, level, rooms, team):
     """Rows of a level to the children."""
     missing_code = problem.matrix.missing_code
-    decide_chunks(samples, grove, work, missing_code, level[CHUNKS], depth, team)
+    decide_chunks(samples, grove, work, missing_code, level[CHUNKS], team)
     if is_last(team):
-        level[OPEN] = place(problem, grove, work, level[CHUNKS], rooms[0])
+        level[OPEN] = place(problem, grove, work, level[CHUNKS], rooms[ROOM])
         go_on(team)
-    move_chunks(grove, work, level[CHUNKS], depth, team)
+    move_chunks(grove, work, level[CHUNKS], team)
 
 
 @helper
 def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
-    """Grow trees whose roots are planned, until no node is left."""
-    depth = 0
-    while level[FAMILIES] > 0:
-        find_splits(problem, samples, grove, work, partial, depth, level, team)
+    """Grow trees whose roots are planned, until no node is split.
+
+    Best-first growth splits one node of each tree at a time.
+    """
+    is_first = True
+    while True:
+        find_splits(problem, samples, grove, work, partial, level, is_first, team)
         if is_last(team):
             level[CHUNKS] = settle(problem, grove, work, level[OPEN], rooms)
             go_on(team)
         if level[CHUNKS] == 0:
             return
-        part_rows(problem, samples, grove, work, depth, level, rooms, team)
+        part_rows(problem, samples, grove, work, level, rooms, team)
         if is_last(team):
             level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
             go_on(team)
-        depth += 1
+        is_first = False
 
 
 @entry
 def grow_together(problem, samples, grove, work, leaves, roots, keys, partial, level, rooms, team):
     """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
 
-    Called by every thread, with a problem and partial sums of its own. ``rooms``: nodes of a tree,
-    rows per chunk.
+    Called by every thread, with a problem and partial sums of its own.
     """
     if not meet(team):
         return
     if is_last(team):
-        level[OPEN] = plant(problem, grove, roots, keys, rooms[0])
+        level[OPEN] = plant(problem, grove, roots, keys, rooms[ROOM])
         level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
         go_on(team)
     if samples.across.size > 0:
@@ -91,5 +93,5 @@ def grow_together(problem, samples, grove, work, leaves, roots, keys, partial, l
     if is_last(team):
         level[CHUNKS] = list_ends(problem, grove, work, rooms)
         go_on(team)
-    places = (problem.matrix.missing_code, rooms[0])
+    places = (problem.matrix.missing_code, rooms[ROOM])
     sum_ends(samples, grove, work, leaves, places, level[CHUNKS], team)
