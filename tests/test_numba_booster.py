@@ -29,6 +29,7 @@ from tests.strategies import boosting_problems
 PROPERTY = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+LEAVES = (NO_LIMIT, NO_LIMIT, 2, 5, 12)
 CLASSES = ("log_loss", "exponential")
 LOSSES = (*CLASSES, "softmax", "squared_error", "poisson", "absolute_error", "huber", "quantile")
 
@@ -56,9 +57,11 @@ def assert_equal_fields(found: Any, expected: Any) -> None:
 
 
 @settings(PROPERTY, max_examples=150)
-@given(boosting_problems(), st.integers(1, 5), st.integers(1, 3))
-def test_levels_grow_what_numpy_grows(problem: Problem, depth: int, n_threads: int) -> None:
-    options = {"max_depth": depth, "max_leaf_nodes": NO_LIMIT, "random_thresholds": False}
+@given(boosting_problems(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(LEAVES))
+def test_levels_grow_what_numpy_grows(
+    problem: Problem, depth: int, n_threads: int, leaves: int
+) -> None:
+    options = {"max_depth": depth, "max_leaf_nodes": leaves, "random_thresholds": False}
     options |= {"interactions": None, "max_features": NO_LIMIT, "level_features": NO_LIMIT}
     problem = replace(problem.with_options(**options), n_trees=1)
     assume(problem.y.ndim == 1)
@@ -164,6 +167,7 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
     return TreeOptions(
         SQUARES if regular == Regularisation() else NEWTON,
         max_depth=draw(st.sampled_from((1, 3, 6, NO_LIMIT))),
+        max_leaf_nodes=draw(st.sampled_from(LEAVES)),
         min_samples_leaf=draw(st.sampled_from((1, 1, 4))),
         min_samples_split=draw(st.sampled_from((2, 20))),
         min_weight_fraction_leaf=draw(st.sampled_from((0.0, 0.0, 0.1))),
