@@ -17,10 +17,11 @@ from benchmarks.gpu.cases import CASES
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
-from benchmarks.settings import BOOSTING
+from benchmarks.settings import ADABOOST, BOOSTING
 
 RESULT = FOLDER / "gpu_predicted.json"
 WIDTH, TILE, PIECE_ROWS, LEVEL_LAUNCHES = 256, 32, 1024, 14
+ADABOOST_LAUNCHES = 33  # of a round of stumps
 CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
 ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
 ROUND_ADDITIONS = 3.0  # of boosting: a hessian, and the two halves of a gradient
@@ -220,6 +221,32 @@ def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages
     }
 
 
+def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
+    """Work of AdaBoost with stumps: one node a round, and its two leaves judge all rows.
+
+    A row's weight is read and written, its integer and its place in the list of rows written; then
+    its code, its class and its weight tell the error.
+    """
+    cells = features * WIDTH
+    of_round = {
+        "weights and rows": Work(bytes=rows * (8.0 + 8 + 4 + 4 + 4), launches=10),
+        "histograms": histogram_of_level(rows, 1, 1, features),
+        "splits": Work(
+            bytes=cells * CELL_BYTES,
+            operations=cells * CANDIDATE_OPERATIONS,
+            blocks=features,
+            launches=3,
+        ),
+        "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
+        "policy": Work(nodes=4.0 + rows / PIECE_ROWS, launches=ADABOOST_LAUNCHES - 21),
+        "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
+        "copy to the host": Work(host_bytes=3 * 64.0),
+        "trees on the host": Work(host_nodes=3.0),
+    }
+    whole = {name: _times(work, rounds) for name, work in of_round.items()}
+    return {"binning": binning(rows, features), **whole}
+
+
 def _times(work: Work, often: int) -> Work:
     return Work(**{f.name: often * getattr(work, f.name) for f in fields(Work)})
 
@@ -280,15 +307,16 @@ def predictions() -> list[Prediction]:
         ),
         Prediction("prediction of 10M x 28 by 500 trees of depth 8", walk),
     ]
-    for case, shape, trees in fits:
+    for name, shape, trees in fits:
         stages = fit_stages(SHAPES[shape], trees, million, features)
-        found.append(Prediction(case, stages))
-    for boosted in CASES:
-        setting = boosted.setting
+        found.append(Prediction(name, stages))
+    for case in CASES:
+        setting, size = case.setting, (case.rows, case.features)
         if setting.family == BOOSTING:
-            size = boosted.rows, boosted.features
             stages = boosting_stages(*size, setting.n_estimators, setting.max_depth or 0)
-            found.append(Prediction(boosted.name, stages))
+            found.append(Prediction(case.name, stages))
+        if setting.family == ADABOOST:
+            found.append(Prediction(case.name, adaboost_stages(*size, setting.n_estimators)))
     return found
 
 
