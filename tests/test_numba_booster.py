@@ -83,7 +83,7 @@ def test_levels_grow_what_numpy_grows(
 
 
 def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> BoostTask:
-    """A fit whose round grows what is asked for; its loss does not matter."""
+    """A fit whose round grows what is asked for; of its loss, that hessians may be any."""
     n, regular = asked.matrix.n_samples, problem.options.regularisation
     of_loss = replace(
         regular,
@@ -95,7 +95,7 @@ def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> 
         asked.matrix,
         RowSet(asked.matrix, np.zeros(n), None, np.zeros((n, 1))),
         (),
-        make_loss("squared_error"),
+        make_loss("log_loss", n_classes=2),
         replace(problem.options, regularisation=of_loss),
         float(np.ldexp(problem.options.min_hessian, -scale.hessian)),
         False,
@@ -258,3 +258,42 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
     )
     found = assert_same_rounds(task, rounds=2)
     assert found.grows_by_levels
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize(("n_classes", "subsample"), [(3, False), (9, True), (17, False)])
+def test_roots_of_many_trees(n_classes: int, n_threads: int, subsample: bool) -> None:
+    """Whole groups of eight trees and parts of one, a last block of few rows, rows counted."""
+    rng, n = np.random.default_rng(n_classes), 1100
+    X = rng.standard_normal((n, 5)).astype(np.float32)
+    X[:, 3:] = np.floor(X[:, 3:])
+    y = np.argmax(
+        X[:, :1] * np.linspace(-2, 2, n_classes) + rng.gumbel(size=(n, n_classes)), axis=1
+    )
+    y[:n_classes] = np.arange(n_classes)
+    matrix, loss = (
+        binned(X, np.zeros(5, bool), None, 255),
+        make_loss("log_loss", n_classes=n_classes),
+    )
+    method, n_draws = (WITHOUT_REPLACEMENT, n // 2) if subsample else (ALL_ROWS, n)
+    task = BoostTask(
+        matrix,
+        RowSet(matrix, y.astype(np.int32), None, np.zeros((n, n_classes))),
+        (),
+        loss,
+        TreeOptions(
+            NEWTON,
+            max_depth=3,
+            min_samples_leaf=4,
+            hashed_order=False,
+            needs_gain=True,
+            regularisation=Regularisation(l2=1.0),
+        ),
+        1e-3,
+        False,
+        RowSampler(method, n, n_draws, 1),
+        0,
+        n_threads=n_threads,
+        memory_budget=2**30,
+    )
+    assert assert_same_rounds(task, rounds=2).grows_by_levels

@@ -45,9 +45,8 @@ class NumbaBooster(HostBooster):
         self._crew = Crew(task.n_threads)
         self.order = CompiledOrder(self._crew)
         self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
-        self._made: tuple[Directions, np.ndarray] | None = (
-            None  # of the raw predictions as they are
-        )
+        # Of several classes, by the raw predictions as they are.
+        self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row

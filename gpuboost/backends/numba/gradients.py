@@ -215,7 +215,7 @@ def class_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
 
 
 @inlined
-def _class_weights(raw, out, total, largest):
+def class_weights(raw, out, total, largest):
     """What the probabilities of each row are proportional to (rows, K), and what adds up."""
     n, n_classes = raw.shape
     for i in range(n):
@@ -255,7 +255,7 @@ def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
     for start in range(rows[0], rows[1], BLOCK):
         stop = min(start + BLOCK, rows[1])
         n = stop - start
-        _class_weights(raw[start:stop], space[:n], total, largest)
+        class_weights(raw[start:stop], space[:n], total, largest)
         by = weights[start:stop]
         for k in range(n_classes):
             out, curve, own = g[k, start:stop], h[k, start:stop], (classes[start:stop], k)
@@ -269,11 +269,11 @@ def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
 
 # ---- drivers -----------------------------------------------------------------------------------
 
-_NO_WEIGHTS = np.zeros(0)
+NO_WEIGHTS = np.zeros(0)
 
 
 def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> Directions:
-    """`Loss.gradients` for the trees of a round.
+    """Where the loss wants raw predictions to go: `Loss.gradients` times -1, and hessians.
 
     ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
     targets; else it is copied.
@@ -325,7 +325,7 @@ def _no_sizes(n: int) -> np.ndarray:
 def weights_of(predicted: Predicted) -> np.ndarray:
     """Weights of the rows, none being ones."""
     weights = predicted.weights
-    return _NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
+    return NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
 
 
 def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
-SHARED_CELLS = 1 << 16  # rows times columns; fewer are done sooner by one thread (measured)
+SHARED_CELLS = 1 << 16  # rows times columns; fewer are not worth another thread (measured)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Shape:
         Of a histogram: gradient, hessian, and the number of rows where it is asked for.
     n_threads : int
     categorical : bool
+    memory_budget : int
+        In bytes: what only saves time takes a quarter of it at most.
     """
 
     n_samples: int
@@ -55,6 +57,7 @@ class Shape:
     fields: int
     n_threads: int
     categorical: bool
+    memory_budget: int
 
     @property
     def n_tiles(self) -> int:
@@ -69,7 +72,9 @@ class Shape:
     @property
     def lanes(self) -> int:
         """Words that the trees of a row take side by side; 0 if they are not laid so."""
-        return -(-self.n_trees // LANES) * LANES if self.n_trees >= LEAST_TREES else 0
+        lanes = -(-self.n_trees // LANES) * LANES
+        fits = self.n_samples * lanes * 8 <= self.memory_budget // 4
+        return lanes if self.n_trees >= LEAST_TREES and fits else 0
 
     @property
     def best_first(self) -> bool:
@@ -96,17 +101,34 @@ class Shape:
     @property
     def pieces(self) -> int:
         """Chunks that the rows of a level are cut into, so that threads end together."""
-        return 1 if self.n_threads == 1 else CHUNKS_PER_THREAD * self.n_threads
+        return max(min(CHUNKS_PER_THREAD * self.n_threads, self._most_parts // 2), 1)
+
+    @property
+    def root_pieces(self) -> int:
+        """Chunks of each root, where several are summed side by side: two tasks for a thread."""
+        if not self.lanes:
+            return 0
+        wanted = -(-2 * self.n_threads // (self.lanes // LANES * self.n_tiles))
+        return max(min(wanted, self._most_parts // self.n_trees), 1)
 
     @property
     def n_parts(self) -> int:
         """Histograms of chunks, of nodes that have several."""
-        return 0 if self.n_threads == 1 else 2 * self.pieces
+        of_roots = self.n_trees * self.root_pieces if self.root_pieces > 1 else 0
+        return max(2 * self.pieces if self.pieces > 1 else 0, of_roots)
+
+    @property
+    def _most_parts(self) -> int:
+        return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._table_bytes
+
+    @property
+    def _table_bytes(self) -> int:
+        return self.fields * self.n_columns * BINS * 8
 
     @property
     def histogram_bytes(self) -> int:
         """Memory of the histograms of nodes and of chunks."""
-        return (self.n_tables + self.n_parts) * self.fields * self.n_columns * BINS * 8
+        return (self.n_tables + self.n_parts) * self._table_bytes
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
@@ -167,17 +189,19 @@ class LevelGrower:
     ) -> list[GrownTree]:
         """Trees with the given roots: int64 (T, 4) first position, rows, gradient, hessian."""
         space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
-        n_rows = int(roots[:, 1].sum())
-        together = n_rows * samples.n_columns > SHARED_CELLS
-        pieces = space.shape.pieces if together else 1
-        rooms = np.array([space.shape.room, pieces, LEAST_ROWS], np.int64)
+        shape, n_cells = space.shape, int(roots[:, 1].sum()) * samples.n_columns
+        n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
+        pieces = (1, min(shape.root_pieces, 1))
+        if n_threads > 1:
+            pieces = shape.pieces, shape.root_pieces
+        rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1]], np.int64)
         given = samples, space.grove, space.work, leaves, roots, keys
-        self.crew.share(
-            lambda i, team: grow_together(
-                problems[i], *given, space.partial[i], level, rooms, team
-            ),
-            together,
-        )
+
+        def grow(thread: int, team: np.ndarray) -> None:
+            own = space.partial[thread]
+            grow_together(problems[thread], *given, own, level, rooms, team)
+
+        self.crew.share(grow, n_threads > 1, n_threads)
         return self._trees(leaves, int(level[CHUNKS]))
 
     def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:

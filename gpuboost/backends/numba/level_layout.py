@@ -33,10 +33,7 @@ FAMILY = np.dtype(
         ("other", np.int64),  # its larger sibling, by subtraction; -1 if there is none to search
         ("is_open", np.int64),  # whether ``summed`` is searched itself
         ("summed_table", np.int64),  # of the histogram of ``summed``
-        (
-            "other_table",
-            np.int64,
-        ),  # of that of ``other``: its parent's, which it takes the place of
+        ("other_table", np.int64),  # of that of ``other``: its parent's until then
         ("first_chunk", np.int64),
         ("n_chunks", np.int64),
         ("first_part", np.int64),  # first histogram of its chunks, if they are several
@@ -104,7 +101,7 @@ class Grove(NamedTuple):
     masks : uint32 (T * room, 16)
         Categories of a node's split; (0, 16) where no feature is categorical.
     open : int64 (m,)
-        The nodes of the level, by tree, then left to right.
+        The nodes that are searched next, by tree, then left to right.
     row : uint32 (2, T * n)
     goes_left : uint8 (T * n,)
         Of each position.

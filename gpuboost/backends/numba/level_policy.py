@@ -23,8 +23,9 @@ from gpuboost.backends.numba.queue import pop_heap, push_heap
 from gpuboost.backends.numba.scan import beats
 from gpuboost.engine.spec import NO_LIMIT
 
-# Words of ``rooms``: nodes of a tree, pieces that all rows are cut into, rows of a piece at least.
-ROOM, PIECES, LEAST = range(3)
+# Words of ``rooms``: nodes of a tree, pieces that all rows are cut into, rows of a piece at least,
+# pieces of each root where these are summed side by side, else 0.
+ROOM, PIECES, LEAST, ROOT_PIECES = range(4)
 
 
 @inlined
@@ -102,6 +103,10 @@ def plan(problem, grove, work, n_open, rooms):
     for f in range(n_families):
         n_rows += grove.nodes[work.families[f].summed].count
     per_chunk, part = _per_chunk(n_rows, rooms), work.first_part
+    if n_families > 0 and rooms[ROOT_PIECES] > 0:
+        node = grove.nodes[work.families[0].summed]
+        if node.depth == 0:
+            per_chunk = max((node.count + rooms[ROOT_PIECES] - 1) // rooms[ROOT_PIECES], 1)
     for f in range(n_families):
         family = work.families[f]
         family.tree, family.first_chunk = family.summed // rooms[ROOM], n_chunks

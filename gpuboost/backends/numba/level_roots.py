@@ -146,19 +146,18 @@ def sum_lanes(samples, work, n_families, place, partial):
 
 
 @helper
-def count_lanes(samples, grove, work, n_families, place, partial):
-    """Numbers of rows in the cells of a tile: the same for all trees."""
-    group, piece, tile = place
+def count_rows_once(samples, grove, work, n_families, place, partial):
+    """Numbers of rows in the cells of a tile: the same for all trees, of all groups."""
+    _, piece, tile = place
     cells = tile_cells(samples, tile)
     chunk = work.chunks[work.families[0].first_chunk + piece]
     counted = work.tables[table_of(work, 0, piece), :, cells[0] : cells[1]]
     own = partial[: cells[1] - cells[0]]
     count_rows(samples, 0, grove.row[0, chunk.start : chunk.stop], tile, own, counted)
-    for f in range(n_families):
-        if work.families[f].tree // LANES == group:
-            table = work.tables[table_of(work, f, piece)]
-            for j in range(cells[0], cells[1]):
-                table[2, j] = counted[2, j - cells[0]]
+    for f in range(1, n_families):
+        table = work.tables[table_of(work, f, piece)]
+        for j in range(cells[0], cells[1]):
+            table[2, j] = counted[2, j - cells[0]]
 
 
 @helper
@@ -175,6 +174,6 @@ def sum_roots(samples, grove, work, n_families, partial, team):
     while task < n_tasks:
         place = task // (n_tiles * pieces), task // n_tiles % pieces, task % n_tiles
         sum_lanes(samples, work, n_families, place, partial)
-        if work.tables.shape[1] > 2:
-            count_lanes(samples, grove, work, n_families, place, partial)
+        if work.tables.shape[1] > 2 and place[0] == 0:
+            count_rows_once(samples, grove, work, n_families, place, partial)
         task = claim(team)

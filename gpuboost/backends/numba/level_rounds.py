@@ -63,6 +63,7 @@ def grows_by_levels(task: BoostTask) -> bool:
 def shape_of(task: BoostTask) -> Shape:
     """Sizes of what the grower of a fit works on."""
     options, matrix = task.options, task.matrix
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # of each row, 1
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
@@ -70,9 +71,10 @@ def shape_of(task: BoostTask) -> Shape:
         n_trees=task.trees_per_round,
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
-        fields=3 if options.min_samples_leaf > 1 else 2,
+        fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
         categorical=bool(matrix.mapper.is_categorical.any()),
+        memory_budget=task.memory_budget,
     )
 
 
@@ -85,6 +87,7 @@ def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     least = (STEP * largest[1]).bit_length() + 1
     most = 62 - (STEP * largest[0]).bit_length()
     ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
+    ratio = ratio if np.isfinite(ratio) else 0.0  # of sums beyond float64
     return int(min(max(round((63 + ratio) / 2), least), most))
 
 

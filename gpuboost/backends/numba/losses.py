@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, helper
+from gpuboost.backends.numba._shared import entry, formulas, helper
 from gpuboost.backends.numba.gradients import (
     BLOCK,
     CLASSES,
+    NO_WEIGHTS,
     PLAIN,
     POSITIVE,
     SOFTMAX,
     arrays_of,
     by_chunks,
-    class_directions,
+    class_weights,
     loops_by_number,
     weights_of,
 )
@@ -30,8 +31,6 @@ from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
 if TYPE_CHECKING:
     from gpuboost.backends.numba.crew import Crew
     from gpuboost.engine.losses import Loss, Predicted
-
-_NO_WEIGHTS = np.zeros(0)
 
 
 def _value_loop(value: Any) -> Any:
@@ -82,6 +81,19 @@ def class_losses(formula, y, raw, parameter, total, rows):
 
 
 @entry
+def softmax_losses(classes, raw, total, rows):
+    """Loss of each row, of several classes; ``raw`` (n, K)."""
+    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
+    space, added, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        class_weights(raw[start:stop], space[: stop - start], added, largest)
+        for i in range(start, stop):
+            at = i - start
+            total[i] = formulas.softmax_loss(raw[i, classes[i]], largest[at], added[at])
+
+
+@entry
 def largest_product(values, weights, rows):
     """Largest absolute value times weight; infinite if one is not finite."""
     largest, is_finite = 0.0, True
@@ -112,11 +124,13 @@ def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Cr
     """What `Loss.row_losses` returns."""
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
+    total = np.empty(len(predicted.raw))
     if loss.formula == SOFTMAX:
-        return class_directions(predicted, parameter, crew)[1]
+        classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
+        by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), crew)
+        return total
     add = class_losses if loss.is_classifier else target_losses
     given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
-    total = np.empty(len(predicted.raw))
     by_chunks(lambda rows: add(*given, total, rows), len(total), crew)
     return total
 
@@ -131,7 +145,7 @@ def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Cre
 def mean_of(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
     """What `engine.averages.weighted_mean` returns; no weights are ones."""
     total = _sum(values, weights, crew)
-    return total / (_sum(weights, _NO_WEIGHTS, crew) if len(weights) else float(len(values)))
+    return total / (_sum(weights, NO_WEIGHTS, crew) if len(weights) else float(len(values)))
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:

@@ -38,6 +38,11 @@ def call_off(team: np.ndarray) -> None:
     team[CALLED_OFF] = 1
 
 
+def is_called_off(team: np.ndarray) -> bool:
+    """Whether somebody said so."""
+    return bool(team[CALLED_OFF])
+
+
 @inlined
 def claim(team):
     """The next task of this pass."""
