@@ -39,6 +39,8 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _NOT_COUNTED: dict[str, Any] = {"_nrt": False}
 # The compiler puts it into its caller.
 inlined: Any = njit(**_OPTIONS, **_NOT_COUNTED, forceinline=True)
+# A step of the one function that calls it: not optimised alone first, and then with its caller.
+spliced: Any = njit(**_OPTIONS, **_NOT_COUNTED, inline="always")
 # Stays a function of its own: large, or called once per node at most.
 helper: Any = njit(**_OPTIONS, **_NOT_COUNTED)
 # A helper that makes arrays.

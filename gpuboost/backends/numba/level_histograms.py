@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.level_columns import BINS
 from gpuboost.backends.numba.machine import prefetch
 from gpuboost.backends.numba.team import claim
@@ -141,7 +141,7 @@ def table_of(work, owner, piece):
     return family.summed_table if family.n_chunks == 1 else family.first_part + piece
 
 
-@helper
+@spliced
 def sum_chunk(samples, grove, work, partial, at, tile):
     """Histogram of a chunk, in the cells of a tile."""
     chunk = work.chunks[at]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.machine import prefetch
 from gpuboost.backends.numba.team import claim
 from gpuboost.engine.spec import MISSING_LEFT
@@ -121,7 +121,7 @@ def move_chunks(grove, work, n_chunks, team):
         at = claim(team)
 
 
-@helper
+@spliced
 def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
     """Sums of a chunk of a leaf, or of both children of a node whose rows were not moved."""
     node, tree = grove.nodes[chunk.owner], chunk.owner // room

@@ -93,7 +93,7 @@ def _add_family(problem, grove, work, n_families, first, second):
 @helper
 def plan(problem, grove, work, n_open, rooms):
     """List families and chunks of a level; their numbers."""
-    n_families, n_chunks, n_rows, i = 0, 0, np.int64(0), 0
+    n_families, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
     while i < n_open:
         first = second = grove.open[i]
         if grove.nodes[first].depth > 0:
@@ -179,7 +179,7 @@ def _best_waiting(problem, grove, tree, n_going, room):
 @helper
 def settle(problem, grove, work, n_open, rooms):
     """Accept splits; list the chunks of the partition of nodes that are split now."""
-    n_going, n_chunks, n_rows, room = 0, 0, np.int64(0), rooms[ROOM]
+    n_going, n_chunks, n_rows, room = np.int64(0), np.int64(0), np.int64(0), rooms[ROOM]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
     for i in range(n_open):
         at = grove.open[i]

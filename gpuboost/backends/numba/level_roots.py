@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.level_columns import BINS
 from gpuboost.backends.numba.level_histograms import (
     LOW_BYTE,
@@ -126,7 +126,7 @@ def _most(samples, group, step, field):
     return most
 
 
-@helper
+@spliced
 def sum_lanes(samples, work, n_families, place, partial):
     """Gradients and hessians of a piece of the rows, in the cells of a tile."""
     group, piece, tile = place
@@ -145,7 +145,7 @@ def sum_lanes(samples, work, n_families, place, partial):
     empty_lanes(samples, work, n_families, place, partial, is_first)
 
 
-@helper
+@spliced
 def count_rows_once(samples, grove, work, n_families, place, partial):
     """Numbers of rows in the cells of a tile: the same for all trees, of all groups."""
     _, piece, tile = place

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import helper, inlined
+from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.categories import offer_category_sums
 from gpuboost.backends.numba.choice import SMALLEST_RANK
 from gpuboost.backends.numba.level_columns import BINS, take_out
@@ -161,7 +161,7 @@ def _store(problem, work, slot, tile):
             work.found_mask[slot, tile, word] = problem.scratch.mask[word]
 
 
-@helper
+@spliced
 def search_task(problem, samples, grove, work, task):
     """One family and tile."""
     n_tiles = work.found.shape[1]

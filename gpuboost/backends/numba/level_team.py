@@ -18,7 +18,7 @@ What a pass leaves to a later one lies in the arrays of `level_layout`.
 
 from __future__ import annotations
 
-from gpuboost.backends.numba._shared import entry, helper
+from gpuboost.backends.numba._shared import entry, spliced
 from gpuboost.backends.numba.level_histograms import sum_chunks
 from gpuboost.backends.numba.level_partition import decide_chunks, move_chunks, sum_ends
 from gpuboost.backends.numba.level_policy import ROOM, list_ends, place, plan, plant, settle
@@ -30,7 +30,7 @@ from gpuboost.backends.numba.team import go_on, is_last, meet
 OPEN, FAMILIES, CHUNKS = range(3)
 
 
-@helper
+@spliced
 def find_splits(problem, samples, grove, work, partial, level, is_first, team):
     """Histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
@@ -42,7 +42,7 @@ def find_splits(problem, samples, grove, work, partial, level, is_first, team):
     search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, team)
 
 
-@helper
+@spliced
 def part_rows(problem, samples, grove, work, level, rooms, team):
     """Rows of a level to the children."""
     missing_code = problem.matrix.missing_code
@@ -53,7 +53,7 @@ def part_rows(problem, samples, grove, work, level, rooms, team):
     move_chunks(grove, work, level[CHUNKS], team)
 
 
-@helper
+@spliced
 def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
     """Grow trees whose roots are planned, until no node is split.
 
