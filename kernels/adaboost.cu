@@ -228,12 +228,6 @@ find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_
     keep_largest(of_warp, largest, most);
 }
 
-// x times 2**exponent, which may lie outside the range of float64.
-__device__ __forceinline__ double scaled(double x, int32 exponent)
-{
-    return x * power_of_two(exponent / 2) * power_of_two(exponent - exponent / 2);
-}
-
 // kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; all of them have so
 // many bits. Launch: a block a part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)

@@ -11,6 +11,7 @@
 // parts of a tree side by side; a part is PART of its rows (or draws). No dynamic shared memory.
 
 #include "listing.cuh"
+#include "powers.cuh"
 
 constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
@@ -238,17 +239,6 @@ count_classes(const uint32* __restrict__ drawn, const int32* __restrict__ code, 
         uint64* sum = (uint64*)in_class + part.tree * n_classes + first_class + c;
         if (count[c] != 0) atomicAdd(sum, (uint64)count[c]);
     }
-}
-
-__device__ __forceinline__ double power_of_two(int32 exponent)
-{
-    return __longlong_as_double((int64)(exponent + 1023) << 52);
-}
-
-// x times 2**exponent, which may lie far outside the range of float64.
-__device__ __forceinline__ double scaled(double x, int32 exponent)
-{
-    return x * power_of_two(exponent / 2) * power_of_two(exponent - exponent / 2);
 }
 
 // ---- The list of a tree's rows -----------------------------------------------------------------

@@ -4,6 +4,7 @@
 // Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part), and
 // what is left after all threads in turn. No dynamic shared memory.
 
+#include "powers.cuh"
 #include "running_sum.cuh"
 
 constexpr int32 ROOTS_THREADS = 1024;
@@ -78,14 +79,6 @@ limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
 }
 
 // ---- Real weights ------------------------------------------------------------------------------
-
-// The power of two below which a float64 above zero lies closest; 0 of zero. Denormals have theirs.
-__device__ __forceinline__ int32 exponent_above(uint64 bits)
-{
-    const int32 field = (int32)(bits >> 52);
-    if (field != 0) return field - 1022;
-    return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
-}
 
 // The power of two that brings the largest weight of each tree just below 2**bits, `most` at most.
 //

@@ -2,6 +2,8 @@
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
+#include "powers.cuh"
+
 constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
 constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 
@@ -38,20 +40,6 @@ __device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, d
     if (warp != 0) return;
     const uint64 most = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
     if (lane == 0 && most != 0) atomicMax(largest, most);
-}
-
-// 2**exponent of a normal float64.
-__device__ __forceinline__ double power_of_two(int32 exponent)
-{
-    return __longlong_as_double((int64)(exponent + 1023) << 52);
-}
-
-// The smallest e with x < 2**e, from the bits of x; 0 of zero.
-__device__ __forceinline__ int32 exponent_above(uint64 bits)
-{
-    const int32 field = (int32)(bits >> 52);
-    if (field != 0) return field - 1022;
-    return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
 }
 
 #endif  // GPUBOOST_ROUNDS_CUH
