@@ -9,7 +9,7 @@ or are pruned, the finished trees are copied back and their values added by walk
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -74,14 +74,12 @@ class CudaBooster:
         asked = self._grow_task = grow_task(task)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
         adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
-        made: list[RoundRows] = []
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            made.append(RoundRows(own, task, codes, adds))
-            return made[-1]
+            return RoundRows(own, task, codes, adds)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
-        self.rounds = made[0]
+        self.rounds = cast("RoundRows", self._grower.rounds)
         self._kernels = self.rounds.kernels
         self._finisher = TreeFinisher(task, self.rounds)
         self._late: LateRound | None = None  # the last round, if it may not be finished

@@ -63,6 +63,8 @@ class TreeGrower:
 
     Attributes
     ----------
+    rounds : RowsOfRounds or None
+        What the maker has made.
     recorded : RecordedBatch or None
         What is replayed for batches of its kind.
     """
@@ -73,6 +75,7 @@ class TreeGrower:
         self._task, self._budget, self._maker = task, budget, maker
         self._runtime = RecordingRuntime(runtime)
         self._ops = CudaLevelOps(self._runtime, task, maker)
+        self.rounds = self._ops.rounds
         self.recorded: RecordedBatch | None = None
         self._not_recorded: set[tuple[int, ...]] = set()  # kinds of batches that cannot be
 

@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
 from gpuboost.backends.cuda.policy import Policy, purity_of
+from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuboost.backends.cuda.kept import KeptMemory
-    from gpuboost.backends.cuda.rows import RowsOfRounds
+    from gpuboost.backends.cuda.rounds import RowsOfRounds
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import Level
@@ -72,7 +73,12 @@ class CudaLevelOps:
     runtime : Runtime
     task : GrowTask
     maker : callable, optional
-        Makes what makes the rows of rounds of boosting, from the runtime and the codes there.
+        Makes what makes the rows of rounds, from the runtime and the codes there.
+
+    Attributes
+    ----------
+    rounds : RowsOfRounds or None
+        What it has made.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
@@ -91,7 +97,7 @@ class CudaLevelOps:
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
-        self._rounds = None if maker is None else maker(runtime, self.matrix.codes)
+        self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
@@ -146,8 +152,8 @@ class CudaLevelOps:
             return self._maker.rows(inputs.keys)
         if isinstance(self._maker, RowUploads):
             return self._maker.rows(host.trees)
-        assert self._rounds is not None
-        return self._rounds.make(inputs)
+        assert self.rounds is not None
+        return self.rounds.make(inputs)
 
     def _policy(self, min_hessian: Array, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
@@ -161,7 +167,7 @@ class CudaLevelOps:
     @property
     def kept(self) -> KeptMemory | None:
         """What the host reads of the batch, where that lies in one piece."""
-        return None if self._rounds is None else self._rounds.kept
+        return None if self.rounds is None else self.rounds.kept
 
     def _least_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
         """Smallest integer weight of a child and of a category that is not rare in each tree.
@@ -299,8 +305,8 @@ class CudaLevelOps:
     ) -> Array | None:
         """Leaf sums of nodes that are not split; None where `to_host` makes them of the classes."""
         sums = self._leaf_sums(rows, frontier, accepted)
-        if self._rounds is not None:
-            self._rounds.keep_level(rows, frontier, accepted, sums, self._inputs)
+        if self.rounds is not None:
+            self.rounds.keep_level(LevelLeaves(rows, frontier, accepted, sums, self._inputs))
         return sums
 
     def _leaf_sums(
@@ -312,13 +318,13 @@ class CudaLevelOps:
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
         given = (leaf, policy.small_rows_at(self._depth), policy.room)
-        summed = accepted if self._rounds is None else self._rounds.summed(frontier, accepted)
+        summed = accepted if self.rounds is None else self.rounds.summed(frontier, accepted)
         return self._kernels.leaf_sums(rows, frontier, summed, *given)
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
-        if self._rounds is not None:
-            self._rounds.add_leaves(self._inputs)
+        if self.rounds is not None:
+            self.rounds.add_leaves(self._inputs)
 
     def partition(
         self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
@@ -334,8 +340,8 @@ class CudaLevelOps:
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
-        if self._rounds is not None:
-            self._rounds.keep_nodes(frontier, splits, left.of_node, places.rank)
+        if self.rounds is not None:
+            self.rounds.keep_nodes(LevelSplits(frontier, splits, left.of_node, places.rank))
         self._asked = self._ask(children)
         return moved, children
 
@@ -362,7 +368,7 @@ class CudaLevelOps:
         accepted = parts["accepted"][:n] != 0
         found["rise"] = np.where(accepted, found["rise"], -1.0)
         found["categorical"] = found["categorical"] != 0
-        refitted = None if self._rounds is None else self._rounds.refitted(level.frontier)
+        refitted = None if self.rounds is None else self.rounds.refitted(level.frontier)
         if refitted is not None:
             found["value"] = refitted[:n]
         if level.sums is not None:

@@ -11,7 +11,7 @@ from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.rounds import LevelSplits
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.data.bins import BinMapper
     from gpuboost.engine.frontier import Array
@@ -98,24 +98,15 @@ class NodeKeeper:
         bins = (mapper.center, mapper.low, mapper.high)
         self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
 
-    def keep(
-        self,
-        frontier: DeviceFrontier,
-        splits: DeviceSplits,
-        n_left: Array,
-        rank: Array,
-        first: int,
-        following: int,
-    ) -> None:
-        """Keep those of a level; they count from ``first`` on, their children from ``following``.
-
-        ``rank`` numbers the nodes that were split.
-        """
+    def keep(self, level: LevelSplits, first: int, following: int) -> None:
+        """Keep those of a level, from number ``first`` on; children begin at ``following``."""
+        frontier, splits = level.frontier, level.splits
         split = (splits.feature, splits.bin, splits.next_bin, splits.draw, splits.missing)
         kinds = (splits.categorical, splits.mask, np.int32(self._has_masks))
         places = (np.int32(self._bins[0].shape[1]), np.int32(first), np.int32(following))
         args = (
-            *(frontier.size, splits.accepted, frontier.count, n_left, rank, *split, *kinds),
+            *(frontier.size, splits.accepted, frontier.count, level.n_left, level.rank),
+            *(*split, *kinds),
             *(*self._bins, *places, *vars(self.nodes).values(), self._by_value),
         )
         threads = constant("rounds.cuh", "BOOST_THREADS")

@@ -14,6 +14,7 @@ from gpuboost.backends.cuda.draw_launches import DrawLauncher
 from gpuboost.backends.cuda.drawing import Guided, listing_order
 from gpuboost.backends.cuda.filling import launch_for_roots, zeros
 from gpuboost.backends.cuda.real_weights import RealWeights
+from gpuboost.backends.cuda.rounds import RowsOfRounds
 from gpuboost.backends.cuda.row_weights import RowWeights
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.said_leaves import SaidLeaves, says_on_device
@@ -25,8 +26,7 @@ from gpuboost.engine.statistics import SUM_BITS, sum_bits
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.draw_launches import TreeKeys
     from gpuboost.backends.cuda.inputs import BatchInputs
-    from gpuboost.backends.cuda.kept import KeptMemory
-    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.adaboost import WeightBits
     from gpuboost.engine.frontier import Array
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ANY_ROWS = 1
 
 
-class ReweightedRows:
+class ReweightedRows(RowsOfRounds):
     """Makes the rows of the tree of a round; what a fit keeps on the device is in here.
 
     Parameters
@@ -61,6 +61,8 @@ class ReweightedRows:
     sums : int64 (2,)
         Of the tree judged last; see adaboost.cu.
     """
+
+    leaves: SaidLeaves | None
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class ReweightedRows:
         else:
             given = (self._launch, self._order, self.weights.values)
             self._rounding = RoundedWeights(*given, by_class, bits)
-        self.leaves: SaidLeaves | None = None
+        self.leaves = None
         if says_on_device(task):
             self.leaves = SaidLeaves(runtime, task, self._most_rows)
         self.exponent = xp.empty(1, dtype=np.int32)
@@ -113,11 +115,6 @@ class ReweightedRows:
 
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
-    @property
-    def kept(self) -> KeptMemory | None:
-        """What the host reads of a round, where it lies in one piece."""
-        return None if self.leaves is None else self.leaves.kept
-
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Rows of the tree, how many, leaf columns, and what a row weighs."""
         xp = self._runtime.xp
@@ -143,32 +140,10 @@ class ReweightedRows:
             drawn = self._resampling.draw(keys)
         return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
 
-    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: those that were split."""
-        return accepted
-
-    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
-        """No leaf has a value that is made of more than its sums."""
-        return None
-
-    def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        sums: Array | None,
-        inputs: BatchInputs,
-    ) -> None:
+    def keep_level(self, level: LevelLeaves) -> None:
         """Keep what the leaves of a level say."""
         if self.leaves is not None:
-            self.leaves.keep_level(frontier, accepted, sums)
-
-    def keep_nodes(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
-    ) -> None:
-        """Keep how the nodes of a level were split."""
-        if self.leaves is not None:
-            self.leaves.keep_nodes(frontier, splits, n_left, rank)
+            self.leaves.keep_level(level.frontier, level.accepted, level.sums)
 
     def add_leaves(self, inputs: BatchInputs) -> None:
         """Judge the tree."""

@@ -69,14 +69,12 @@ class CudaReweighter:
         asked = task.growing(0, _nobodys_rows)
         budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
         asked = self._asked = replace(asked, memory_budget=budget)
-        made: list[ReweightedRows] = []
 
         def maker(own: Runtime, codes: Array) -> ReweightedRows:
-            made.append(ReweightedRows(own, task, asked, codes, start))
-            return made[-1]
+            return ReweightedRows(own, task, asked, codes, start)
 
         self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
-        self.rows = made[0]
+        self.rows = cast("ReweightedRows", self._grower.rounds)
         self._factors = np.ones(2)  # of the next round
         self._late: LateTree | None = None  # of the last round, if it is not finished
 

@@ -23,8 +23,8 @@ from gpuboost.backends.cuda.source import constant
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
     from gpuboost.backends.cuda.row_sets import DeviceRowSet
-    from gpuboost.backends.cuda.rows import DeviceRows
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.losses import OrderStatisticLoss
@@ -171,24 +171,17 @@ class RoundLeaves:
         first = self._first[id(frontier)]
         return self.kept.on_host(self._value)[first : first + frontier.most]
 
-    def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        sums: Array,
-        by: tuple[Array, Array, Array],
-        inputs: BatchInputs,
-    ) -> None:
+    def keep_level(self, level: LevelLeaves, by: tuple[Array, Array, Array]) -> None:
         """Keep which rows are in the leaves of a level, and what these add.
 
         Parameters
         ----------
-        sums : int64 (m, P)
-            Leaf sums of the level.
+        level : LevelLeaves
+            It has sums.
         by : exponents, given, learning rate
             See ``step_leaves`` of leaves.cu.
         """
+        rows, frontier, accepted = level.rows, level.frontier, level.accepted
         pieces, first = frontier.pieces, np.int32(self._next)
         self._first[id(frontier)] = self._next
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
@@ -197,24 +190,23 @@ class RoundLeaves:
             "keep_leaves", (pieces.most,), (rows.row, frontier.tree, accepted, *work, *where)
         )
         if self._refits is not None:
-            self._refits.keep_level(rows.row, frontier, accepted, first, inputs.keys.number)
+            self._refits.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.number)
         sizes = (np.int32(self._n_outputs), np.int32(self._n_hessians), np.int32(self._walks))
         out = (np.int32(self.held), first, self._value, self._nodes.left, *self._bounds.arrays)
-        args = (frontier.size, accepted, sums, *by, *sizes, *out)
+        args = (frontier.size, accepted, level.sums, *by, *sizes, *out)
         self._launch("step_leaves", (_blocks(frontier.most),), args)
         self._next += frontier.most
 
-    def keep_nodes(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
-    ) -> None:
-        """Keep how nodes of the level kept last were split; ``rank`` numbers those that were."""
+    def keep_nodes(self, level: LevelSplits) -> None:
+        """Keep how the nodes of the level kept last were split."""
+        frontier, splits = level.frontier, level.splits
         first, following = np.int32(self._next - frontier.most), np.int32(self._next)
         if self.held:
-            nodes = (frontier.size, splits.accepted, rank, splits.feature, self._bounds.signs)
+            nodes = (frontier.size, splits.accepted, level.rank, splits.feature, self._bounds.signs)
             args = (*nodes, first, following, *self._bounds.arrays)
             self._launch("hand_bounds", (_blocks(frontier.most),), args)
         if self._walks:
-            self._keeper.keep(frontier, splits, n_left, rank, int(first), int(following))
+            self._keeper.keep(level, int(first), int(following))
 
     def add(self, inputs: BatchInputs, parameter: Array, n_rows: Array, rate: Array) -> None:
         """Add the values of leaves to the raw predictions of all rows.

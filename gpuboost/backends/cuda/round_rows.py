@@ -20,6 +20,7 @@ from gpuboost.backends.cuda.level import allocate, cut, one_piece
 from gpuboost.backends.cuda.quantiles import SizesQuantile
 from gpuboost.backends.cuda.round_leaves import RoundLeaves
 from gpuboost.backends.cuda.round_losses import MeanLosses
+from gpuboost.backends.cuda.rounds import RowsOfRounds
 from gpuboost.backends.cuda.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
@@ -33,14 +34,14 @@ from gpuboost.engine.statistics import sum_bits
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.inputs import BatchInputs
-    from gpuboost.backends.cuda.kept import KeptMemory
-    from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.level import Columns, DeviceFrontier
+    from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.rounds import BoostTask, RoundLosses, RowSet
 
 
-class RoundRows:
+class RoundRows(RowsOfRounds):
     """Makes the rows of the trees of a round; what a fit keeps on the device is in here.
 
     Parameters
@@ -69,6 +70,8 @@ class RoundRows:
         Adds the values of leaves to raw predictions; None where that is left to the host.
     """
 
+    leaves: RoundLeaves | None
+
     def __init__(self, runtime: Runtime, task: BoostTask, codes: Array, adds: bool) -> None:
         xp, loss, train = runtime.xp, task.loss, task.train
         self.runtime, self._task = runtime, task
@@ -96,7 +99,7 @@ class RoundRows:
         if self.kernels.has_kernels:
             self.losses = MeanLosses(self.kernels, self.sets, self.draws)
         self._read = allocate(xp, self._columns_read())
-        self.leaves: RoundLeaves | None = None
+        self.leaves = None
         if adds:
             followed = [self.rows, *(rows for rows in self.sets[1:] if self.is_followed(rows))]
             made = RoundLeaves(runtime, task, followed, self.most_rows, self._n_hessians)
@@ -294,39 +297,18 @@ class RoundRows:
 
     # ---- what the trees say --------------------------------------------------------------------
 
-    @property
-    def kept(self) -> KeptMemory | None:
-        """What the host reads of the trees of a round, where it lies in one piece."""
-        return None if self.leaves is None else self.leaves.kept
-
     def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: uint8 (m,), most often those that were split."""
+        """Nodes whose rows need not be summed: uint8 (m,)."""
         return accepted if self.leaves is None else self.leaves.summed(frontier, accepted)
 
     def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
         """Values (m, 1) of the leaves of a level, where the round has made them of residuals."""
         return None if self.leaves is None else self.leaves.refitted(frontier)
 
-    def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        sums: Array | None,
-        inputs: BatchInputs,
-    ) -> None:
+    def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
         if self.leaves is not None:
-            assert sums is not None
-            by = (self._exponents, self._given, self.rate)
-            self.leaves.keep_level(rows, frontier, accepted, sums, by, inputs)
-
-    def keep_nodes(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
-    ) -> None:
-        """Keep how the nodes of a level were split."""
-        if self.leaves is not None:
-            self.leaves.keep_nodes(frontier, splits, n_left, rank)
+            self.leaves.keep_level(level, (self._exponents, self._given, self.rate))
 
     def add_leaves(self, inputs: BatchInputs) -> None:
         """Add the values of leaves to raw predictions, and sum the losses that are left then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.variants import FORESTS, Variant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.inputs import BatchInputs
-    from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.matrix import DeviceMatrix
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
@@ -88,41 +86,6 @@ class LeafColumns:
     def n_sums(self) -> int:
         """Sums of a leaf."""
         return self.n_classes * self.wide.shape[2]
-
-
-class RowsOfRounds(Protocol):
-    """Makes the rows of rounds, and follows what becomes of them while trees grow."""
-
-    @property
-    def kept(self) -> KeptMemory | None:
-        """Where what the host reads of a round is made; None: where all else is."""
-
-    def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
-
-    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: uint8 (m,), most often those that were split."""
-
-    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
-        """Values (m, V) of the leaves of a level, where the round has made them."""
-
-    def keep_level(
-        self,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        accepted: Array,
-        sums: Array | None,
-        inputs: BatchInputs,
-    ) -> None:
-        """Keep the leaves of a level."""
-
-    def keep_nodes(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
-    ) -> None:
-        """Keep how the nodes of the level kept last were split; ``rank`` numbers those."""
-
-    def add_leaves(self, inputs: BatchInputs) -> None:
-        """Make use of the leaves, when all levels are grown."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.rounds import LevelSplits
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.reweighting import ReweightTask
@@ -100,9 +101,6 @@ class SaidLeaves:
         kernel((n_blocks,), (threads,), (*args, at, self.nodes.left, self.says))
         self._next += frontier.most
 
-    def keep_nodes(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, n_left: Array, rank: Array
-    ) -> None:
-        """Keep how nodes of the level kept last were split; ``rank`` numbers those that were."""
-        places = self._next - frontier.most, self._next
-        self._keeper.keep(frontier, splits, n_left, rank, *places)
+    def keep_nodes(self, level: LevelSplits) -> None:
+        """Keep how the nodes of the level kept last were split."""
+        self._keeper.keep(level, self._next - level.frontier.most, self._next)
