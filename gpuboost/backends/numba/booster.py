@@ -48,6 +48,7 @@ class NumbaBooster(HostBooster):
         # Of several classes, by the raw predictions as they are.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
+        self._weight: dict[int, float] = {}  # of row sets by their own weights
         if self._levels is not None and self._levels.are_features:
             self._by_row[0] = self._levels.by_row
 
@@ -76,10 +77,14 @@ class NumbaBooster(HostBooster):
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
         """Mean loss of a row set by its own weights, or by others."""
         loss, predicted = self.task.loss, self._predicted(rows, weights)
+        weight = None
+        if weights is None:
+            if rows not in self._weight:
+                self._weight[rows] = losses.total_weight(predicted, self._crew)
+            weight = self._weight[rows]
         if loss.formula != compiled_loss.SOFTMAX or rows > 0:
-            return losses.mean_loss(loss, predicted, self.parameter, self._crew)
-        weights = compiled_loss.weights_of(predicted)
-        return losses.mean_of(self._of_classes()[1], weights, self._crew)
+            return losses.mean_loss(loss, predicted, self.parameter, self._crew, weight)
+        return losses.mean_of(self._of_classes()[1], predicted, self._crew, weight)
 
     def _of_classes(self) -> tuple[Directions, np.ndarray]:
         """Directions of several classes, and losses of the training rows: made together."""

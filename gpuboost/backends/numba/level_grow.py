@@ -13,7 +13,7 @@ import numpy as np
 from gpuboost.backends.numba.layout import NODE, SPLIT
 from gpuboost.backends.numba.level_columns import BINS
 from gpuboost.backends.numba.level_histograms import STEP, TILE
-from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Work
+from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Growth, Work
 from gpuboost.backends.numba.level_policy import collect
 from gpuboost.backends.numba.level_roots import LANES, LEAST_TREES
 from gpuboost.backends.numba.level_team import CHUNKS, grow_together
@@ -195,11 +195,10 @@ class LevelGrower:
         if n_threads > 1:
             pieces = shape.pieces, shape.root_pieces
         rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1]], np.int64)
-        given = samples, space.grove, space.work, leaves, roots, keys
+        shared = Growth(samples, space.grove, space.work, leaves, roots, keys, level, rooms)
 
         def grow(thread: int, team: np.ndarray) -> None:
-            own = space.partial[thread]
-            grow_together(problems[thread], *given, own, level, rooms, team)
+            grow_together(problems[thread], shared, space.partial[thread], team)
 
         self.crew.share(grow, n_threads > 1, n_threads)
         return self._trees(leaves, int(level[CHUNKS]))

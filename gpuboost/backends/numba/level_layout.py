@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gpuboost.backends.numba.level_columns import Columns
+    from gpuboost.backends.numba.level_partition import Leaves
 
 CHUNK = np.dtype(
     [
@@ -151,3 +152,32 @@ class Work(NamedTuple):
     first_part: int
     found: np.ndarray
     found_mask: np.ndarray
+
+
+class Growth(NamedTuple):
+    """What the threads that grow the trees of a round share.
+
+    Attributes
+    ----------
+    samples : Samples
+    grove : Grove
+    work : Work
+    leaves : Leaves
+    roots : int64 (T, 4)
+        First position, rows, gradient, hessian.
+    keys : uint64 (T,)
+        Of the roots.
+    level : int64 (3,)
+        Words of the level, see `level_team`.
+    rooms : int64 (4,)
+        Sizes, see `level_policy`.
+    """
+
+    samples: Samples
+    grove: Grove
+    work: Work
+    leaves: Leaves
+    roots: np.ndarray
+    keys: np.ndarray
+    level: np.ndarray
+    rooms: np.ndarray

@@ -1,5 +1,6 @@
 """What happens between the passes over the rows of a level: which nodes, which splits, which rows.
 
+    plant     roots -> the first open nodes
     plan      open nodes -> families and chunks of the histograms
     settle    best splits -> accepted ones, chunks of the partition
     place     rows that go left -> where rows go, children, the next open nodes

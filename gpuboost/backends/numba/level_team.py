@@ -75,11 +75,13 @@ def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
 
 
 @entry
-def grow_together(problem, samples, grove, work, leaves, roots, keys, partial, level, rooms, team):
+def grow_together(problem, shared, partial, team):
     """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
 
-    Called by every thread, with a problem and partial sums of its own.
+    Called by every thread with what they share, a `level_layout.Growth`, and a problem and partial
+    sums of its own.
     """
+    samples, grove, work, leaves, roots, keys, level, rooms = shared
     if not meet(team):
         return
     if is_last(team):

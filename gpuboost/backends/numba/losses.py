@@ -135,17 +135,31 @@ def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Cr
     return total
 
 
-def mean_loss(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> float:
-    """What `Loss.mean_loss` returns."""
+def mean_loss(
+    loss: Loss,
+    predicted: Predicted,
+    parameter: np.ndarray,
+    crew: Crew,
+    weight: float | None = None,
+) -> float:
+    """What `Loss.mean_loss` returns; ``weight`` is that of all rows, where it is known."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
-    return mean_of(row_losses(loss, predicted, parameter, crew), weights_of(predicted), crew)
+    return mean_of(row_losses(loss, predicted, parameter, crew), predicted, crew, weight)
 
 
-def mean_of(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
-    """What `engine.averages.weighted_mean` returns; no weights are ones."""
-    total = _sum(values, weights, crew)
-    return total / (_sum(weights, NO_WEIGHTS, crew) if len(weights) else float(len(values)))
+def mean_of(
+    values: np.ndarray, predicted: Predicted, crew: Crew, weight: float | None = None
+) -> float:
+    """What `engine.averages.weighted_mean` returns by the weights of the rows."""
+    total = _sum(values, weights_of(predicted), crew)
+    return total / (total_weight(predicted, crew) if weight is None else weight)
+
+
+def total_weight(predicted: Predicted, crew: Crew) -> float:
+    """Weight of all rows; no weights are ones."""
+    weights = weights_of(predicted)
+    return _sum(weights, NO_WEIGHTS, crew) if len(weights) else float(len(predicted.raw))
 
 
 def _sum(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
