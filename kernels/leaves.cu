@@ -1,4 +1,5 @@
-// Leaves of the trees of a round of boosting, and what they add to raw predictions.
+// Leaves of the trees of a round of boosting, and what they add to raw predictions; `keep_nodes` is
+// for rounds of AdaBoost too.
 //
 //   raw         float64 (K, n)      raw predictions
 //   exponents   int32 (4,)          powers of two of the integers of a round, see scale_round

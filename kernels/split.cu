@@ -18,8 +18,8 @@
 // is that of the parent less that of the sibling, the block writes the difference first.
 //
 // Launch: grid (nodes, features), from entry `first_entry` of the lists on, because a grid has at
-// most 65535 rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out. Static
-// shared memory only.
+// most 65535 rows; nodes whose slots are not among the `n_slots` from `first_slot` on are left out.
+// Static shared memory only.
 
 #include "cells.cuh"
 #include "split.cuh"

@@ -1,4 +1,4 @@
-"""The Numba backend: one compiled call per tree, threads over trees. See `backend.py`."""
+"""The Numba backend: trees depth-first, threads over trees; rounds of boosting by levels."""
 
 from gpuboost.backends.numba.backend import NumbaBackend
 

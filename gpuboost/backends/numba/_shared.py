@@ -1,4 +1,4 @@
-"""Compilation: our two decorators, and the engine's formulas compiled from their one source.
+"""Compilation: our decorators, and the engine's formulas compiled from their one source.
 
 `gpuboost.engine.numerics`, `randomness`, `scores` and `gradients` are written for arrays. Here each
 is loaded a second time with its functions compiled for scalars, callees first, so what NumPy and

@@ -20,10 +20,11 @@ Result = TypeVar("Result")
 
 
 class Crew:
-    """The calling thread and ``n_threads`` - 1 others; none is left running after `dismiss`.
+    """The calling thread and up to ``n_threads`` - 1 others; none is left running after `dismiss`.
 
-    The threads are our own: those that meet in compiled code must all run at once, which a pool
-    that starts threads when it thinks it lacks some does not promise.
+    Others start when there is first work for them. They are our own: those that meet in compiled
+    code must all run at once, which a pool that starts threads when it thinks it lacks some does
+    not promise.
     """
 
     def __init__(self, n_threads: int) -> None:

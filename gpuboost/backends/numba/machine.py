@@ -1,4 +1,4 @@
-"""Machine instructions that Python has no word for: memory fetched ahead, words of threads.
+"""What Python has no word for: memory fetched ahead, words of threads, eight additions in one.
 
 What a thread wrote before `release` of a word is there for those who `acquire` it.
 """
