@@ -38,3 +38,8 @@ def frame_of(kind: str):
     frame = pd.DataFrame({"color": pd.Categorical(color), "size": size})
     frame.loc[::9, "size"] = np.nan
     return (frame if kind == "pandas" else pl.from_pandas(frame)), y
+
+
+def fitted_facts(model) -> list[str]:
+    """Attributes that a fit leaves behind."""
+    return [name for name in vars(model) if name.endswith("_") or name == "_model"]

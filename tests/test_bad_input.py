@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-import subprocess
-import sys
-import textwrap
 from functools import partial
 
 import numpy as np
@@ -19,16 +15,15 @@ import gpuboost
 from gpuboost import (
     AdaBoostClassifier,
     BaggingClassifier,
-    BaggingRegressor,
     Dataset,
     DecisionTreeClassifier,
     DecisionTreeRegressor,
-    ExtraTreesClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from tests.estimator_cases import fitted_facts
 
 NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
 RNG = np.random.default_rng(0)
@@ -50,11 +45,6 @@ def with_value(value: float) -> np.ndarray:
     spoiled = X.copy()
     spoiled[7, 2] = value
     return spoiled
-
-
-def fitted_facts(model) -> list[str]:
-    """Attributes that a fit leaves behind."""
-    return [name for name in vars(model) if name.endswith("_") or name == "_model"]
 
 
 # ---- data --------------------------------------------------------------------------------------
@@ -388,62 +378,3 @@ def test_too_few_rows_to_draw_without_replacement():
         pytest.raises(ValueError, match="asks for 15 rows without replacement, but only 10"),
     ):
         bagging(bootstrap=False, max_samples=15).fit(X, Y, weights)
-
-
-# ---- the machine -------------------------------------------------------------------------------
-
-
-def test_out_of_memory_says_what_to_change(monkeypatch):
-    from gpuboost.backends.numpy import NumpyBackend
-
-    def grow(self, task):
-        raise MemoryError("Unable to allocate 7.45 TiB")
-        yield
-
-    monkeypatch.setattr(NumpyBackend, "grow", grow)
-    estimator = ExtraTreesClassifier(device="numpy")
-    with pytest.raises(MemoryError, match=r"max_depth.*n_estimators.*Unable to allocate 7\.45 TiB"):
-        estimator.fit(X, Y)
-    assert not fitted_facts(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
-def test_real_lack_of_memory_is_told():
-    code = """
-        import resource
-        import numpy as np
-        from gpuboost import RandomForestRegressor
-        X = np.random.default_rng(0).normal(size=(300_000, 20))
-        used = int(open("/proc/self/statm").read().split()[0]) * 4096
-        resource.setrlimit(resource.RLIMIT_AS, (used + 60 * 2**20,) * 2)
-        model = RandomForestRegressor(device="numpy", n_jobs=1)
-        try:
-            model.fit(X, X[:, 0])
-        except MemoryError as error:
-            assert "max_depth" in str(error), error
-            assert not hasattr(model, "estimators_")
-            print("told")
-    """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == "told"
-
-
-def test_an_interrupted_fit_leaves_nothing(monkeypatch):
-    from gpuboost.backends.numpy import NumpyBackend
-
-    whole = NumpyBackend.grow
-
-    def grow(self, task):
-        for count, item in enumerate(whole(self, task)):
-            if count == 2:
-                raise KeyboardInterrupt
-            yield item
-
-    monkeypatch.setattr(NumpyBackend, "grow", grow)
-    estimator = BaggingRegressor(n_estimators=4, device="numpy")
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(X, X[:, 0])
-    assert not fitted_facts(estimator) and pickle.loads(pickle.dumps(estimator)) is not None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem
+from tests.lock_step import assert_same_fields
 from tests.naive import NaiveBackend
 from tests.strategies import boosting_problems, median_problems, problems
 
@@ -36,7 +34,4 @@ def check_contract(problem: Problem) -> None:
     task = problem.task(matrix, sampler, target)
     pairs = zip(NumpyBackend().grow(task), NaiveBackend().grow(task), strict=True)
     for (_, found), (_, expected) in pairs:
-        for column in fields(expected):
-            have, want = getattr(found, column.name), getattr(expected, column.name)
-            assert have.dtype == want.dtype, column.name
-            assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), column.name
+        assert_same_fields(found, expected, "grown tree")

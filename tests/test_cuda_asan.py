@@ -20,7 +20,7 @@ pytestmark = [
 GROW = """
 from gpuboost.backends.cuda import small
 from tests.shim_runtime import ShimRuntime
-from tests.test_cuda_levels import assert_equal_trees, small_problems
+from tests.shim_trees import assert_equal_trees, small_problems
 
 runtime = ShimRuntime(flavour="asan")
 for small.MOST_ROWS in (0, 100):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from gpuboost.backends.cuda import small
 from gpuboost.backends.cuda.constraints import group_words
@@ -19,8 +19,8 @@ from tests import cuda_shim, nvrtc
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.lock_step import LockStepBackend
 from tests.shim_runtime import ShimBackend, ShimRuntime
+from tests.shim_trees import PROPERTY, N, assert_equal_trees
 from tests.strategies import boosting_problems
-from tests.test_cuda_levels import assert_equal_trees
 from tests.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
 
 pytestmark = pytest.mark.skipif(
@@ -28,10 +28,6 @@ pytestmark = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 
-PROPERTY = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-N = 200
 REGULAR = Regularisation(l1=2.0**20, l2=2.0**12, max_value=2.0**8)
 
 

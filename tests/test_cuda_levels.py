@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from gpuboost.backends.cuda import policy, small, split_search
@@ -18,13 +18,19 @@ from gpuboost.backends.cuda.rows import DeviceRows
 from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.cuda.split_search import HistogramBuilder, Looked, choose_tile
 from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
-from gpuboost.engine.spec import GrownTree, GrowTask
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
-from tests.harness import Problem, grow, make_columns, make_target, make_weights
-from tests.lock_step import LockStepBackend, assert_same_fields
+from tests.harness import Problem, grow, make_columns, make_target
+from tests.lock_step import LockStepBackend
 from tests.shim_runtime import ShimBackend, ShimRuntime, with_text
+from tests.shim_trees import (
+    PROPERTY,
+    TARGETS_AND_SCORES,
+    N,
+    assert_equal_trees,
+    problem,
+    small_problems,
+)
 from tests.strategies import median_problems, problems
 
 pytestmark = pytest.mark.skipif(
@@ -32,9 +38,6 @@ pytestmark = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 
-PROPERTY = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
 KERNEL_FILES = (
     *("histogram.cu", "orders.cuh", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu"),
@@ -42,7 +45,6 @@ KERNEL_FILES = (
 )
 INCLUDED_BY = {"orders.cuh": ["split.cu", "walk.cu"], "split.cuh": ["split.cu", "walk.cu"]}
 INCLUDED_BY["running_sum.cuh"] = ["policy.cu"]
-N = 200
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -53,65 +55,12 @@ def no_small_nodes() -> Iterator[None]:
         yield
 
 
-class Recorder:
-    """A backend that keeps what it has grown."""
-
-    def __init__(self, backend: Any) -> None:
-        self.backend = backend
-        self.grown: list[GrownTree] = []
-
-    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        for tree, grown in self.backend.grow(task):
-            self.grown.append(grown)
-            yield tree, grown
-
-
-def problem(target: str, weights: str = "none", seed: int = 0, n: int = N, **given: Any) -> Problem:
-    """Numeric columns and two categorical ones, of few levels and of many, some of it missing."""
-    rng = np.random.default_rng(seed)
-    X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
-    y, classification = make_target(rng, X, target)
-    X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
-    X[rng.random(X.shape) < 0.15] = np.nan
-    defaults: dict[str, Any] = {
-        "weights": make_weights(rng, n, weights),
-        "is_categorical": np.array([0, 0, 0, 1, 1], dtype=bool),
-        "max_bins": 40,
-    }
-    return Problem(X, y, classification, **{**defaults, **given})
-
-
-def assert_equal_trees(asked: Problem, runtime: ShimRuntime, **task: Any) -> int:
-    """Compare the grown trees of the shim with the reference's; the number of nodes."""
-    expected, found = Recorder(NumpyBackend()), Recorder(ShimBackend(runtime))
-    fingerprint = grow(asked, expected)[1]
-    assert grow(asked, found, **task)[1] == fingerprint
-    for own, other in zip(found.grown, expected.grown, strict=True):
-        assert_same_fields(own, other, "grown tree")
-    return sum(len(tree.feature) for tree in found.grown)
-
-
 # Every step ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
 @pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(
-    ("target", "score"),
-    [
-        ("two classes", SQUARES),
-        ("two classes", ENTROPY),
-        ("two classes", MISCLASSIFICATION),
-        ("five classes", SQUARES),
-        ("five classes", ENTROPY),
-        ("five classes", MISCLASSIFICATION),
-        ("values", SQUARES),
-        ("heavy values", SQUARES),
-        ("outputs", SQUARES),
-        ("counts", POISSON),
-        ("amounts", POISSON),
-    ],
-)
+@pytest.mark.parametrize(("target", "score"), TARGETS_AND_SCORES)
 def test_every_step_equals_the_reference(
     target: str, score: int, weights: str, random_thresholds: bool
 ) -> None:
@@ -371,20 +320,6 @@ def test_choice_of_tiles() -> None:
 
 
 # Races --------------------------------------------------------------------------------------
-
-
-def small_problems() -> list[Problem]:
-    """Few rows, but every kind of split, and nodes of more rows than a block has threads."""
-    found = []
-    for target in ("five classes", "outputs"):
-        asked = problem(target, n=290, max_bins=12, n_trees=1)
-        for random_thresholds in (False, True):
-            options = {"max_depth": 2, "random_thresholds": random_thresholds}
-            found.append(asked.with_options(**options, min_samples_leaf=2))
-    # Constant columns: nodes whose first feature cannot split go on to the next ones.
-    X = np.where(np.arange(5) < 3, 0.0, found[0].X).astype(np.float32)
-    found += [replace(asked, X=X).with_options(max_features=1, max_depth=3) for asked in found]
-    return found
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])

@@ -17,15 +17,14 @@ from gpuboost.backends.cuda import small
 from gpuboost.backends.cuda.numbering import Forest, number_nodes
 from gpuboost.backends.cuda.small import most_stored, small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.cuda_shim.source import splice_prelude
 from tests.harness import Problem
 from tests.shim_runtime import ShimRuntime, with_text
+from tests.shim_trees import PROPERTY, TARGETS_AND_SCORES, assert_equal_trees, problem
 from tests.strategies import problems
-from tests.test_cuda_levels import PROPERTY, assert_equal_trees, problem
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -68,22 +67,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
 @pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(
-    ("target", "score"),
-    [
-        ("two classes", SQUARES),
-        ("two classes", ENTROPY),
-        ("two classes", MISCLASSIFICATION),
-        ("five classes", SQUARES),
-        ("five classes", ENTROPY),
-        ("five classes", MISCLASSIFICATION),
-        ("values", SQUARES),
-        ("heavy values", SQUARES),
-        ("outputs", SQUARES),
-        ("counts", POISSON),
-        ("amounts", POISSON),
-    ],
-)
+@pytest.mark.parametrize(("target", "score"), TARGETS_AND_SCORES)
 def test_every_score_and_target(
     target: str,
     score: int,

@@ -22,7 +22,7 @@ from gpuboost.backends.cuda.memory import (
     nodes_at,
     trees_at_once,
 )
-from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
+from gpuboost.backends.cuda.phantoms import Meter
 from gpuboost.data.bins import BinRule
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.scores import ENTROPY
@@ -354,45 +354,6 @@ def test_nonsense_is_refused() -> None:
         estimate_memory(tree, 10, 10, memory_budget=0)
     with pytest.raises(ValueError, match="max_depth"):
         estimate_memory(gpuboost.DecisionTreeClassifier(max_depth=0), 10, 10)
-
-
-def test_phantoms_have_the_shapes_of_arrays() -> None:
-    meter = Meter()
-    xp = PhantomModule(meter)
-    made = xp.zeros((6, 4), dtype=np.int32)
-    real = np.zeros((6, 4), dtype=np.int32)
-    assert meter.now == UNIT
-    for work in (
-        lambda a: a.T,
-        lambda a: a[2:5, 1],
-        lambda a: a[None, ..., 0],
-        lambda a: a.reshape(-1, 8),
-        lambda a: a.ravel()[:8].view(np.int64),
-        lambda a: a.astype(np.uint8),
-        lambda a: a + 1,
-        lambda a: 2 * a - a,
-        lambda a: a / 3,
-        lambda a: a > 3,
-        lambda a: a.sum(axis=1),
-        lambda a: a.sum(axis=-1, keepdims=True),
-        lambda a: a.sum(axis=0, keepdims=True),
-        lambda a: a[:, 0] * a[:, 1].astype(np.float64),
-        lambda a: a[a[:, 0]],
-    ):
-        phantom, array = work(made), work(real)
-        assert (phantom.shape, phantom.dtype) == (array.shape, array.dtype)
-        assert (phantom.size, phantom.nbytes, phantom.ndim) == (
-            array.size,
-            array.nbytes,
-            array.ndim,
-        )
-    view = made[1:]
-    del made, phantom
-    assert meter.now == UNIT
-    del view
-    assert meter.now == 0 and meter.peak >= 2 * UNIT
-    with pytest.raises(AttributeError, match="phantoms have no sort"):
-        xp.sort(xp.ones(3))
 
 
 def test_boosting_of_many_rows_and_features_by_name() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem, grow
+from tests.lock_step import assert_same_fields
 from tests.strategies import boosting_problems, median_problems, problems
 
 PROPERTY = settings(
@@ -38,10 +39,7 @@ def test_numba_grows_rounds_of_boosting_as_numpy(problem: Problem) -> None:
         task = problem.task(matrix, sampler, target, n_threads=n_threads)
         pairs = zip(NumbaBackend().grow(task), NumpyBackend().grow(task), strict=True)
         for (_, found), (_, expected) in pairs:
-            for column in fields(expected):
-                a, b = getattr(found, column.name), getattr(expected, column.name)
-                assert a.dtype == b.dtype, column.name
-                assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), column.name
+            assert_same_fields(found, expected, "grown tree")
 
 
 @PROPERTY

@@ -1,0 +1,47 @@
+"""Arrays that have shapes and no memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
+
+
+def test_phantoms_have_the_shapes_of_arrays() -> None:
+    meter = Meter()
+    xp = PhantomModule(meter)
+    made = xp.zeros((6, 4), dtype=np.int32)
+    real = np.zeros((6, 4), dtype=np.int32)
+    assert meter.now == UNIT
+    for work in (
+        lambda a: a.T,
+        lambda a: a[2:5, 1],
+        lambda a: a[None, ..., 0],
+        lambda a: a.reshape(-1, 8),
+        lambda a: a.ravel()[:8].view(np.int64),
+        lambda a: a.astype(np.uint8),
+        lambda a: a + 1,
+        lambda a: 2 * a - a,
+        lambda a: a / 3,
+        lambda a: a > 3,
+        lambda a: a.sum(axis=1),
+        lambda a: a.sum(axis=-1, keepdims=True),
+        lambda a: a.sum(axis=0, keepdims=True),
+        lambda a: a[:, 0] * a[:, 1].astype(np.float64),
+        lambda a: a[a[:, 0]],
+    ):
+        phantom, array = work(made), work(real)
+        assert (phantom.shape, phantom.dtype) == (array.shape, array.dtype)
+        assert (phantom.size, phantom.nbytes, phantom.ndim) == (
+            array.size,
+            array.nbytes,
+            array.ndim,
+        )
+    view = made[1:]
+    del made, phantom
+    assert meter.now == UNIT
+    del view
+    assert meter.now == 0 and meter.peak >= 2 * UNIT
+    with pytest.raises(AttributeError, match="phantoms have no sort"):
+        xp.sort(xp.ones(3))
