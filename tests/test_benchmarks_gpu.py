@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import types
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,24 +28,21 @@ from benchmarks.gpu.cases import (
     FIT,
     HISTOGRAM,
     PREDICTION,
-    GpuCase,
 )
-from benchmarks.gpu.device import CudaDevice, Device, Served
-from benchmarks.gpu.measure import Plan
+from benchmarks.gpu.device import Device, Served
 from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
 from benchmarks.results import Results
 from benchmarks.settings import ADABOOST, BOOSTING, Setting
 from benchmarks.tables import CLASSIFICATION
-from tests import cuda_shim, fake_cupy, nvrtc
+from tests import cuda_shim
+from tests.gpu_cases import ROWS, arguments, kept, measured, tiny
 from tests.shim_runtime import ShimRuntime
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-
-ROWS = 300
 
 
 class ShimDevice(Device):
@@ -73,23 +69,7 @@ def device() -> Device:
 
 @pytest.fixture
 def keep(tmp_path: Path) -> Kept:
-    return Kept(Results("gpu", tmp_path / "gpu.json"), "full", {"name": "shim"})
-
-
-def tiny(kind: str, position: int = 0) -> GpuCase:
-    """A case of a kind as it is, but small."""
-    case = [case for case in CASES if case.kind == kind][position]
-    deepest = min(case.setting.max_depth or 3, 3)
-    setting = replace(case.setting, n_estimators=2, max_depth=deepest)
-    few = min(case.predict_rows, 700)
-    return replace(case, rows=ROWS, setting=setting, predict_rows=few)
-
-
-def measured(case: GpuCase, device: Device, keep: Kept, seconds: float = 60.0) -> list[str]:
-    """What is said of a case."""
-    said: list[str] = []
-    run.measure_case(case, device, Plan(seconds, repeat=2), keep, said.append)
-    return said
+    return kept(tmp_path)
 
 
 def only(keep: Kept, who: str = OURS) -> dict[str, Any]:
@@ -286,14 +266,6 @@ def test_without_a_gpu_the_reason_is_said(tmp_path: Path) -> None:
     assert "there is no GPU to measure (ModuleNotFoundError" in done.stderr
 
 
-def arguments(tmp_path: Path, *given: str) -> Any:
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    run.add_arguments(parser)
-    return parser.parse_args(["--out", str(tmp_path / "gpu.json"), *given])
-
-
 def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any) -> None:
     fates = iter(["import sys; sys.exit(7)", "import time; time.sleep(60)", ""])
     ended: list[str] = []
@@ -332,105 +304,3 @@ def test_what_does_not_fit_is_left_out(device: Device, keep: Kept, monkeypatch: 
     monkeypatch.setattr(device, "free_bytes", lambda: 1000)
     assert "left out: needs" in measured(tiny(FIT), device, keep)[0]
     assert keep.results.records == []
-
-
-# ---- the device itself -------------------------------------------------------------------------
-
-
-class Hook:
-    """``cupy.cuda.MemoryHook``."""
-
-    def __enter__(self) -> None:
-        self.malloc_postprocess(device_id=0, size=90, mem_size=512, mem_ptr=8, pmem_id=3)
-        self.malloc_postprocess(device_id=0, size=600, mem_size=1024, mem_ptr=9, pmem_id=4)
-        self.free_postprocess(device_id=0, mem_size=512, mem_ptr=8, pmem_id=3)
-        self.free_postprocess(device_id=0, mem_size=512, mem_ptr=7, pmem_id=2)  # from before
-        self.malloc_postprocess(device_id=0, size=90, mem_size=512, mem_ptr=8, pmem_id=3)
-
-    def __exit__(self, *reason: object) -> None:
-        pass
-
-
-@pytest.fixture
-def cupy_device(machine: Any, monkeypatch: Any) -> CudaDevice:
-    """What measures a GPU, over what stands for CuPy."""
-    cupy: Any = sys.modules["cupy"]
-
-    class RawKernel:
-        def __init__(self, text: str, name: str, options: tuple[str, ...]) -> None:
-            self.function = fake_cupy.Function(machine, cuda_shim.Module(text), name)
-
-        def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
-            self.function(grid, block, args, shared_mem)
-
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    properties |= {"name": b"NVIDIA X", "totalGlobalMem": 2**33, "multiProcessorCount": 4}
-    added = {
-        "getDeviceProperties": lambda number: properties,
-        "driverGetVersion": lambda: 13000,
-        "runtimeGetVersion": lambda: 12090,
-        "deviceSynchronize": lambda: None,
-    }
-    for name, value in added.items():
-        monkeypatch.setattr(cupy.cuda.runtime, name, value, raising=False)
-    monkeypatch.setattr(cupy, "RawKernel", RawKernel, raising=False)
-    monkeypatch.setattr(cupy.cuda, "MemoryHook", Hook, raising=False)
-    monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda a, b: 2.0, raising=False)
-    pinned = types.SimpleNamespace(free_all_blocks=lambda: None)
-    monkeypatch.setattr(cupy, "get_default_pinned_memory_pool", lambda: pinned, raising=False)
-    monkeypatch.setattr(device_module, "AHEAD_BYTES", 64)
-    return CudaDevice()
-
-
-def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
-    facts = cupy_device.facts()
-    assert facts["name"] == "NVIDIA X" and facts["cupy"] == "14.2.0" and facts["memory_gb"] == 9
-    assert facts["nvrtc"] == "12.9" and "driver" in facts
-
-
-def test_memory_of_a_gpu_is_followed(cupy_device: CudaDevice) -> None:
-    with cupy_device.peak_memory() as peak:
-        pass
-    assert peak == [1536]
-    assert cupy_device.free_bytes() == 100 << 20
-
-
-def test_kernels_are_timed_by_events(cupy_device: CudaDevice) -> None:
-    calls: list[int] = []
-    assert cupy_device.kernel_seconds(lambda: calls.append(1), 3) == pytest.approx(2e-3)
-    assert len(calls) == 4  # the first one warms up
-
-
-@pytest.mark.parametrize("kind", [EQUALITY, FIT, HISTOGRAM, PREDICTION])
-def test_every_kind_runs_on_arrays_of_the_device(
-    kind: str, cupy_device: CudaDevice, keep: Kept
-) -> None:
-    measured(tiny(kind), cupy_device, keep)
-    records = [r for r in keep.results.records if r["who"].startswith(OURS)]
-    assert records and [r["failed"] for r in records if "failed" in r] == []
-    assert not [name for r in records for name in r if name.startswith("no_")]
-
-
-def test_a_child_measures_its_case(
-    cupy_device: CudaDevice, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    case = tiny(HISTOGRAM)
-    monkeypatch.setattr(run, "choose", lambda only: [case])
-    assert run.run(arguments(tmp_path, "--child", case.name, "--repeat", "1")) == 0
-    records = json.loads((tmp_path / "gpu.json").read_text())["records"]
-    assert {r["gpu"]["name"] for r in records} == {"NVIDIA X"} and len(records) > 4
-    assert "shared memory" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(
-    nvrtc.why_not_available() is not None and not cuda_shim.must_be_available(),
-    reason=str(nvrtc.why_not_available()),
-)
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
-def test_ceilings_are_what_the_machine_can_do(architecture: str) -> None:
-    made = nvrtc.compile_source(device_module.ceilings_text(), architecture)
-    assert made.sass["copy_words"].count("LDG.E.128") >= 5
-    assert made.sass["add_shared"].count("ATOMS.ADD") >= 8
-    assert "ATOMS.POPC" not in made.sass["add_shared"]
-    for used in made.resources.values():
-        assert used.stack == used.spill_stores == used.spill_loads == 0
