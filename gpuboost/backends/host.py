@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.tree import Router
 
 
 class HostBackend(ABC):
     """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
+
+    router: Router | None = None
 
     @abstractmethod
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:

@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask, RoundLosses
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
-    from gpuboost.engine.tree import Tree
+    from gpuboost.engine.tree import Router, Tree
 
 
 class Backend(Protocol):
@@ -113,9 +113,12 @@ class Backend(Protocol):
     of CuPy on the device. What `predict` and `apply` return is where ``X`` is; the codes of a
     `BinnedMatrix` are where the backend needs them. Weights, the arrays of a target and those of a
     sampler are NumPy's, or for CUDA all of them may lie on its device.
+
+    ``router`` finds what `engine.tree.find_routes` does, sooner; None: that is called.
     """
 
     name: str
+    router: Router | None
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""

@@ -35,6 +35,7 @@ from gpuboost.engine.tree import (
 
 if TYPE_CHECKING:
     from gpuboost.data.binning import BinMapper
+    from gpuboost.engine.tree import Router
 
 GRADIENT_BITS, HESSIAN_BITS = 24, 16
 _S32 = np.uint64(32)
@@ -165,14 +166,19 @@ class LeafRule:
 
 
 def finish_boosted(
-    grown: GrownTree, mapper: BinMapper, scale: Scale, n_outputs: int, rule: LeafRule
+    grown: GrownTree,
+    mapper: BinMapper,
+    scale: Scale,
+    n_outputs: int,
+    rule: LeafRule,
+    router: Router | None = None,
 ) -> Tree:
     """Turn the integers of a grown tree into thresholds and Newton steps, and prune it."""
     values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
     unit = gain_unit(SQUARES, scale.target(n_outputs))
-    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit)
+    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, router)
     return pruned(whole, rule.ccp_alpha)
 
 

@@ -109,13 +109,18 @@ def exp(x):
     return select(x == x, result, np.nan)
 
 
-def midpoint(a, b):
-    """Values v with a <= v < b, midway where float64 has one; a < b. float64 arrays or scalars.
+def midway(total, a, b):
+    """Values v with a <= v < b, midway where float64 has one; ``total`` is a + b, if it overflows.
 
     Halving first would round denormals, adding first overflows above 9e307. Never -0.0.
     """
+    middle = select(np.abs(total) < np.inf, total * 0.5, a * 0.5 + b * 0.5)
+    return select(middle < b, middle, a) + 0.0
+
+
+def midpoint(a, b):
+    """`midway` of float64 arrays or scalars, a < b."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     with np.errstate(over="ignore"):
         total = a + b
-    middle = np.where(np.isfinite(total), total * 0.5, a * 0.5 + b * 0.5)
-    return np.where(middle < b, middle, a) + 0.0
+    return midway(total, a, b)

@@ -35,9 +35,11 @@ from gpuboost.engine.spec import (
 from gpuboost.engine.statistics import planes_to_float
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuboost.data.binning import BinMapper
+
+    Router = Callable[["GrownTree", BinMapper], "Routes"]
 
 
 @dataclass(frozen=True)
@@ -132,9 +134,17 @@ def gain_unit(score: int, target: Target) -> float:
 
 
 def finish_tree(
-    grown: GrownTree, mapper: BinMapper, target: Target, rows: TreeRows, options: TreeOptions
+    grown: GrownTree,
+    mapper: BinMapper,
+    target: Target,
+    rows: TreeRows,
+    options: TreeOptions,
+    router: Router | None = None,
 ) -> Tree:
-    """Turn the integers of a grown tree into thresholds, values and impurities."""
+    """Turn the integers of a grown tree into thresholds, values and impurities.
+
+    A backend's own ``router`` takes the place of `find_routes`.
+    """
     value, impurity, weight = node_values(grown, target, rows, options.score)
     directions = options.regularisation.monotonic
     if directions is not None:  # of one output, or of the second of two classes
@@ -143,8 +153,8 @@ def finish_tree(
     values = NodeValues(value, impurity, weight * rows.unit)
     if target.by_median:  # chosen by signs: what splits gain is told by the impurities
         gain = decreases(grown.left, impurity, weight)
-        return replace(with_values(grown, mapper, values, 0.0), gain=gain)
-    return with_values(grown, mapper, values, gain_unit(options.score, target))
+        return replace(with_values(grown, mapper, values, 0.0, router), gain=gain)
+    return with_values(grown, mapper, values, gain_unit(options.score, target), router)
 
 
 @dataclass(frozen=True)
@@ -156,35 +166,47 @@ class NodeValues:
     weight: np.ndarray
 
 
+@dataclass(frozen=True)
+class Routes:
+    """Which values splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
+
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+
+
 def with_values(
-    grown: GrownTree, mapper: BinMapper, values: NodeValues, unit_of_gain: float
+    grown: GrownTree,
+    mapper: BinMapper,
+    values: NodeValues,
+    unit_of_gain: float,
+    router: Router | None = None,
 ) -> Tree:
     """A tree of known values: thresholds, directions of missing values, gains per root weight."""
-    threshold, code = split_thresholds(grown, mapper)
-    larger_left = np.zeros(len(grown.left), dtype=bool)
-    inner = np.flatnonzero(grown.left)
-    left = grown.left[inner]
-    larger_left[inner] = grown.count[left] > grown.count[left + 1]
-    unseen = grown.missing == MISSING_UNSEEN
-    missing_left = np.where(unseen, larger_left, grown.missing == MISSING_LEFT)
-    masks = grown.masks[:, :8].copy()
-    categorical = np.flatnonzero(grown.category >= 0)
-    to_left = grown.category[categorical[missing_left[categorical]]]
-    masks[to_left] |= ~grown.masks[to_left, 8:]  # categories the node has no rows of
+    routes = (router or find_routes)(grown, mapper)
     return Tree(
         feature=grown.feature,
-        threshold=threshold,
-        code=code,
-        missing_left=missing_left,
+        threshold=routes.threshold,
+        code=routes.code,
+        missing_left=routes.missing_left,
         left=grown.left,
         category=grown.category,
-        masks=masks,
+        masks=masks_with_unseen(grown, routes.missing_left),
         value=values.value,
         gain=grown.gain * (unit_of_gain / float(grown.hessian[0])),
         impurity=values.impurity,
         weight=values.weight,
         count=grown.count,
     )
+
+
+def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
+    """Categories that go left; those the node has no rows of go where missing goes."""
+    masks = grown.masks[:, :8].copy()
+    if len(masks):
+        to_left = grown.category[missing_left & (grown.category >= 0)]
+        masks[to_left] |= ~grown.masks[to_left, 8:]
+    return masks
 
 
 def in_monotonic_order(
@@ -210,8 +232,8 @@ def in_monotonic_order(
     return value
 
 
-def split_thresholds(grown: GrownTree, mapper: BinMapper) -> tuple[np.ndarray, np.ndarray]:
-    """Threshold and threshold code of every node.
+def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
+    """Threshold, its code and the direction of missing values of every node.
 
     Between the occupied bins b and b' of the node lie bins it has no rows in. The threshold is
     midway between the largest value of b and the smallest of b', as if values were not binned, and
@@ -243,7 +265,16 @@ def split_thresholds(grown: GrownTree, mapper: BinMapper) -> tuple[np.ndarray, n
     at = np.maximum(at, below)
     threshold[split] = np.where(at >= above, midpoint(below, above), at)
     code[split] = low
-    return threshold, code
+    return Routes(threshold, code, _missing_left(grown))
+
+
+def _missing_left(grown: GrownTree) -> np.ndarray:
+    """Where missing values go: of nodes that had none in training, to the child of more rows."""
+    larger_left = np.zeros(len(grown.left), dtype=bool)
+    inner = np.flatnonzero(grown.left)
+    left = grown.left[inner]
+    larger_left[inner] = grown.count[left] > grown.count[left + 1]
+    return np.where(grown.missing == MISSING_UNSEEN, larger_left, grown.missing == MISSING_LEFT)
 
 
 def node_values(

@@ -74,7 +74,8 @@ def grow_trees(
     def finish(numbered: tuple[int, GrownTree]) -> Tree:
         tree, grown = numbered
         check_weight(sampler, tree, bool(grown.hessian[0]))
-        whole = finish_tree(grown, matrix.mapper, plan.target, sampler.brief, plan.options)
+        known = matrix.mapper, plan.target, sampler.brief, plan.options
+        whole = finish_tree(grown, *known, backend.router)
         return pruned(cut_back(whole, plan.options.least_decrease), plan.options.ccp_alpha)
 
     trees = in_threads(finish, backend.grow(task), machine.n_threads)

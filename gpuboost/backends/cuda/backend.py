@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.tree import Router
 
 
 class CudaBackend:
@@ -31,6 +32,8 @@ class CudaBackend:
     ``n_threads`` says nothing to a device. The device is the current one only while it works, never
     while a caller holds what it was given.
     """
+
+    router: Router | None = None
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

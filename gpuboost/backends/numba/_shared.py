@@ -143,7 +143,7 @@ def select(condition, yes, no):
 
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 _FORMULAS = {
-    "numerics": ("log_series", "log", "half_deviance", "exp"),
+    "numerics": ("log_series", "log", "half_deviance", "exp", "midway"),
     "randomness": (
         *("mix", "hash_index", "uniform", "left_key", "right_key"),
         *("feature_rank", "level_key", "threshold_draw", "missing_goes_left"),

@@ -8,6 +8,7 @@ from gpuboost.backends.host import HostBackend
 from gpuboost.backends.numba import prediction
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.booster import NumbaBooster
+from gpuboost.backends.numba.routes import find_routes
 from gpuboost.backends.numba.tree_grower import TreeGrower
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class NumbaBackend(HostBackend):
     """Compiled for the CPU; see `gpuboost.backends.protocol`."""
 
     name = "numba"
+    router = staticmethod(find_routes)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""

@@ -21,6 +21,7 @@ from gpuboost.backends.numba.order_statistics import CompiledOrder
 from gpuboost.backends.numba.round_words import SHARED_ROWS
 from gpuboost.backends.numba.row_codes import find_leaves, row_major
 from gpuboost.backends.numba.threads import contiguous
+from gpuboost.backends.numba.tree_grower import TreeGrower
 from gpuboost.engine.boosting import Gradients, Scale
 from gpuboost.engine.statistics import exponent_of
 
@@ -45,6 +46,7 @@ class NumbaBooster(HostBooster):
         self._crew = Crew(task.n_threads)
         self.order = CompiledOrder(self._crew)
         self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
+        self._grower: TreeGrower | None = None  # of the round before, depth-first
         # Of several classes, by the raw predictions as they are.
         self._made: tuple[Directions, np.ndarray] | None = None
         self._by_row: dict[int, np.ndarray] = {}
@@ -101,7 +103,8 @@ class NumbaBooster(HostBooster):
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round."""
         if self._levels is None:
-            return super().grow(number, made, scale)
+            self._grower = TreeGrower(self.grow_task(number, made, scale), self._grower)
+            return [grown for _, grown in self._grower.grow_all()]
         rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
         whole = None if made.whole is None else contiguous(made.whole, np.int32)
         columns = RoundColumns(made.gradient.T, made.hessian.T, self._means, whole, rows)

@@ -55,4 +55,6 @@ def contiguous(array: np.ndarray, dtype: Any) -> np.ndarray:
 
     C order, writeable, native byte order; copied only where that is needed.
     """
+    if array.dtype == dtype and array.flags.carray and array.dtype.isnative:
+        return array
     return np.require(array, dtype=np.dtype(dtype).newbyteorder("="), requirements=["C", "W", "A"])

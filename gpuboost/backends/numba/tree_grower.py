@@ -221,13 +221,24 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
 
 
 class TreeGrower:
-    """Grows trees of one task on any thread; space of a thread is kept between its trees."""
+    """Grows trees of one task on any thread; space of a thread is kept between its trees.
 
-    def __init__(self, task: GrowTask) -> None:
+    Parameters
+    ----------
+    task : GrowTask
+    earlier : TreeGrower, optional
+        Of another task with the same matrix and options, whose space this one takes over.
+    """
+
+    def __init__(self, task: GrowTask, earlier: TreeGrower | None = None) -> None:
         self.task = task = by_rank(task)
-        self.matrix = matrix_of(task.matrix)
-        self.constraints = constraints_of(task.options, task.matrix.n_features)
-        self._local = threading.local()
+        if earlier is None:
+            self.matrix = matrix_of(task.matrix)
+            self.constraints = constraints_of(task.options, task.matrix.n_features)
+            self._local = threading.local()
+        else:
+            self.matrix, self.constraints = earlier.matrix, earlier.constraints
+            self._local = earlier._local
         values = None if task.target.by_median else task.target.values
         self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
 
