@@ -135,13 +135,20 @@ class Problem:
 
         return rows_of
 
-    def finish(self, grown: Any, mapper: BinMapper, sampler: RowSampler, target: Target) -> Any:
+    def finish(
+        self,
+        grown: Any,
+        mapper: BinMapper,
+        sampler: RowSampler,
+        target: Target,
+        router: Any = None,
+    ) -> Any:
         """The tree of a grown one."""
         if not self.boosting:
-            return finish_tree(grown, mapper, target, sampler.brief, self.options)
+            return finish_tree(grown, mapper, target, sampler.brief, self.options, router)
         scale = self.scale(sampler)
         rule = LeafRule(self.options.regularisation, 0.5)
-        return finish_boosted(grown, mapper, scale, target.n_outputs, rule)
+        return finish_boosted(grown, mapper, scale, target.n_outputs, rule, router)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""
@@ -152,7 +159,8 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
-    trees = [problem.finish(grown, mapper, sampler, target) for _, grown in backend.grow(asked)]
+    known = mapper, sampler, target, backend.router
+    trees = [problem.finish(grown, *known) for _, grown in backend.grow(asked)]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)
 

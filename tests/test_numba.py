@@ -24,9 +24,10 @@ from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import numerics, randomness, scores
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.spec import GrownTree, GrowTask, TreeOptions
+from gpuboost.engine.spec import GrowTask, TreeOptions
 from gpuboost.engine.statistics import class_target, value_target
-from gpuboost.engine.tree import finish_tree
+from gpuboost.engine.tree import find_routes, finish_tree
+from tests.lock_step import assert_same_fields
 
 PROPERTY = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -69,14 +70,14 @@ def make_task(
 
 
 def assert_same_trees(task: GrowTask) -> None:
-    """Numba's trees against NumPy's, field by field."""
+    """Numba's trees against NumPy's, field by field, and where their splits send values."""
     pairs = zip(NumbaBackend().grow(task), NumpyBackend().grow(task), strict=True)
     for (tree, found), (expected_tree, expected) in pairs:
         assert tree == expected_tree
-        for field in dataclasses.fields(GrownTree):
-            a, b = getattr(found, field.name), getattr(expected, field.name)
-            assert a.dtype == b.dtype, field.name
-            assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), field.name
+        assert_same_fields(found, expected, "grown tree")
+        mapper = task.matrix.mapper
+        own, reference = NumbaBackend.router(found, mapper), find_routes(found, mapper)
+        assert_same_fields(own, reference, "routes")
 
 
 def ensemble_of(task: GrowTask) -> Ensemble:

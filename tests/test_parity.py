@@ -26,7 +26,7 @@ def test_numba_equals_numpy(problem: Problem) -> None:
     expected, fingerprint = grow(problem, NumpyBackend())
     found, other = grow(problem, NumbaBackend())
     assert other == fingerprint
-    for name in ("gain", "impurity", "weight", "count"):
+    for name in ("code", "gain", "impurity", "weight", "count"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 

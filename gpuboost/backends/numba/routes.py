@@ -58,7 +58,7 @@ def _between(low, high, center, ends, draw):
     """Threshold of a split between two occupied bins, and the last bin whose centre it reaches."""
     first, last = ends[0], ends[1] - 1
     at = draw
-    if not draw == draw:
+    if draw != draw:
         a, b = high[first], low[last + 1]
         at = numerics.midway(a + b, a, b)
     while first < last:
