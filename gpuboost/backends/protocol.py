@@ -113,12 +113,13 @@ class Backend(Protocol):
     of CuPy on the device. What `predict` and `apply` return is where ``X`` is; the codes of a
     `BinnedMatrix` are where the backend needs them. Weights, the arrays of a target and those of a
     sampler are NumPy's, or for CUDA all of them may lie on its device.
-
-    ``router`` finds what `engine.tree.find_routes` does, sooner; None: that is called.
     """
 
     name: str
-    router: Router | None
+
+    @property
+    def router(self) -> Router | None:
+        """What finds the routes of a tree sooner than `engine.tree.find_routes`, if anything."""
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from gpuboost.data.bins import BinMapper
     from gpuboost.engine.spec import GrownTree
 
-_TYPES = {"left": np.int32, "feature": np.int32, "bin": np.int16, "next_bin": np.int16}
-_TYPES |= {"draw": np.float64, "missing": np.int8, "category": np.int32, "count": np.int64}
+_TYPES: dict[str, Any] = {
+    **{"left": np.int32, "feature": np.int32, "bin": np.int16, "next_bin": np.int16},
+    **{"draw": np.float64, "missing": np.int8, "category": np.int32, "count": np.int64},
+}
 
 
 def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
