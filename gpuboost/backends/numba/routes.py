@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import GrownTree
 
 _TYPES: dict[str, Any] = {
-    **{"left": np.int32, "feature": np.int32, "bin": np.int16, "next_bin": np.int16},
-    **{"draw": np.float64, "missing": np.int8, "category": np.int32, "count": np.int64},
+    "left": np.int32,
+    "feature": np.int32,
+    "bin": np.int16,
+    "next_bin": np.int16,
+    "draw": np.float64,
+    "missing": np.int8,
+    "category": np.int32,
+    "count": np.int64,
 }
 
 
