@@ -111,9 +111,8 @@ struct Trees {
 
 struct Store {
     int32* __restrict__ size;
-    int32* __restrict__ level;
     int32* __restrict__ left;
-    int32* __restrict__ count;
+    uint32* __restrict__ count;
     int64* __restrict__ hessian;
     double* __restrict__ rise;
     int32* __restrict__ feature;

@@ -8,9 +8,9 @@
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu
 //
-// Output: the nodes, in a store (subtree.cuh), and with `node_out` which node of the level the root
-// of a subtree is. Nodes of at most WARP rows go to a list for tiny.cu, and their rows back to
-// where those of the block's first node were, in another order:
+// Output: the nodes, in a store (subtree.cuh) where those of the level have places by their numbers.
+// Nodes of at most WARP rows go to a list for tiny.cu, and their rows back to where those of the
+// block's first node were, in another order:
 //
 //   n_tiny     int32 (1,), zero before the launch         place, of the store
 //   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
@@ -59,15 +59,15 @@ __device__ __forceinline__ void leave(const Desk& desk, const Layout& shared, co
     tiny.key[at] = node.key;
 }
 
-// `level`: depth of the level; `levels`: how many may be below it. n_columns is 0 where leaf values
+// `levels`: how many may be below this one; `first` its first node in the store. n_columns is 0 where leaf values
 // are made of the weights of classes. draw and mask may have no entries: no threshold is random, no
 // feature categorical.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
 grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            const int32* __restrict__ small, const int32* __restrict__ sizes,
            const int32* __restrict__ tree, const uint64* __restrict__ key,
-           const int64* __restrict__ start, const int64* __restrict__ count, int32 level,
-           int32 levels, int32* __restrict__ node_out, int32* __restrict__ n_tiny,
+           const int64* __restrict__ start, const int64* __restrict__ count, int32 levels,
+           const int32* __restrict__ first, int32* __restrict__ n_tiny,
            int32* __restrict__ tiny_tree, int32* __restrict__ place,
            int32* __restrict__ tiny_count, int32* __restrict__ tiny_levels,
            int64* __restrict__ tiny_start, uint64* __restrict__ tiny_key,
@@ -81,8 +81,8 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
            int32 max_features, const double* __restrict__ unit, double min_decrease,
            int32 needs_gain, const double* __restrict__ regular, int32 masks,
-           int32* __restrict__ n_stored, int32* __restrict__ level_out, int32* __restrict__ left,
-           int32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ rise,
+           int32* __restrict__ n_stored, int32* __restrict__ left,
+           uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ rise,
            int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
            double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
            int64* __restrict__ sums)
@@ -96,7 +96,7 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
     const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
                        {options, smallest, max_features, *unit, min_decrease, needs_gain != 0},
                        {n_columns, n_classes, draws != 0},
-                       {n_stored, level_out, left, count_out, hessian, rise, feature, bin, next_bin,
+                       {n_stored, left, count_out, hessian, rise, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
     const Trees trees = {min_hessian, least_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
@@ -107,12 +107,7 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
     int32 turn = 0;  // which of the two sums is next
     for (int32 i = blockIdx.x; i < n_nodes; i += gridDim.x) {
         const int32 own = small[i];
-        Open root = {key[own], 0, (int32)count[own], levels, 0};
-        if (threadIdx.x == 0) {
-            root.place = take_places(task.store, 1);
-            level_out[root.place] = level;
-            node_out[root.place] = own;
-        }
+        const Open root = {key[own], 0, (int32)count[own], levels, *first + own};
         rows.start = start[own];
         load(desk, shared, rows, root, trees.tree(tree[own]));
         __syncthreads();

@@ -4,11 +4,10 @@
 // Nodes made are appended to a store in global memory, children side by side, in whatever order
 // blocks come:
 //
-//   size     int32 (1,)
+//   size     int32 (1,)     nodes of the store, those of the levels so far among them
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
-//   count    int32                                             missing, mask   as in pick.cu
+//   count    uint32                                            missing, mask   as in pick.cu
 //   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
-//   level    int32, -1 for nodes whose parent is in the store
 //
 // Cost: a node and a feature that it looks at cost a pass over the node's rows, whose codes are in
 // the cache, a scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
@@ -327,14 +326,6 @@ __device__ __forceinline__ void write_node(const Desk& desk, const Store& store,
     if (options.random_thresholds) store.draw[at] = desk.kept.draw;
 }
 
-// Room for nodes, with no node of the level loop.
-__device__ __forceinline__ int32 take_places(const Store& store, int32 n)
-{
-    const int32 place = atomicAdd(store.size, n);
-    for (int32 i = 0; i < n; ++i) store.level[place + i] = -1;
-    return place;
-}
-
 // Open the children of a node, by one thread: the larger one below the smaller one.
 __device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, int32 place)
 {
@@ -377,7 +368,7 @@ __device__ __forceinline__ int32 grow(Desk& desk, const Layout& shared, const Su
     }
     const int32 n_left = partition(desk, task.matrix, node, found.feature);
     if (threadIdx.x == 0) {
-        const int32 place = take_places(store, 2);
+        const int32 place = atomicAdd(store.size, 2);
         write_node(desk, store, node, hessian, rise, found.feature, place, options);
         push(desk.stack + at, node, n_left, place);
     }

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda import grow_trees
+from gpuboost.backends.cuda import grow_finished, grow_trees
 from gpuboost.backends.cuda.source import INCLUDE, file_text, kernel_source
 from gpuboost.engine.spec import GrownTree, GrowTask
+from gpuboost.engine.tree import Tree
 from tests.cuda_shim import Module
 
 
@@ -88,8 +89,8 @@ class ShimRuntime:
         array[...] = host
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
-        """The array itself."""
-        return array
+        """A copy: what is launched later may write to the array."""
+        return array.copy()
 
     def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
         """A copy as the array is now."""
@@ -107,6 +108,10 @@ class ShimBackend:
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
         return grow_trees(self.runtime, task)
+
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """The same trees, finished."""
+        return grow_finished(self.runtime, task)
 
 
 def with_text(name: str, text: str, kernels: Sequence[str]) -> dict[str, str]:

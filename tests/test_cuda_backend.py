@@ -64,14 +64,14 @@ def test_a_model_runs_on_another_device(machine):
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_a_batch_of_bounded_depth_is_not_waited_for(name, machine, monkeypatch):
     """All trees and levels are launched before the first result is asked for."""
-    grow, spans = CudaBackend.grow, []
+    grow_finished, spans = CudaBackend.grow_finished, []
 
     def watched(self, task):
         begun = len(machine.events)
-        yield from grow(self, task)
+        yield from grow_finished(self, task)
         spans.append(machine.events[begun:])
 
-    monkeypatch.setattr(CudaBackend, "grow", watched)
+    monkeypatch.setattr(CudaBackend, "grow_finished", watched)
     make(name, device="cuda", max_depth=6).fit(*table(name))
     (events,) = spans
     launched = [place for place, event in enumerate(events) if event != WAIT]
@@ -157,14 +157,14 @@ def test_every_allocation_of_a_prediction_may_fail(machine):
 
 def test_trees_that_nobody_waits_for_are_given_up(machine, monkeypatch):
     grown = []
-    grow = CudaBackend.grow
+    grow_finished = CudaBackend.grow_finished
 
     def some(self, task):
-        grown.append(list(islice(grow(self, task), 1)))
+        grown.append(list(islice(grow_finished(self, task), 1)))
         assert machine.current == 0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(CudaBackend, "grow", some)
+    monkeypatch.setattr(CudaBackend, "grow_finished", some)
     X, y = table("RandomForestClassifier")
     with pytest.raises(KeyboardInterrupt):
         make("RandomForestClassifier", device="cuda:1").fit(X, y)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost.backends.cuda import small
-from gpuboost.backends.cuda.numbering import Forest, number_nodes
-from gpuboost.backends.cuda.small import most_stored, small_bytes, small_rows_for, tiny_bytes
+from gpuboost.backends.cuda.small import small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.cuda.stored import NodeStore, most_stored
 from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
@@ -52,13 +52,22 @@ def set_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Nodes that each batch of trees has had below the level loop."""
     sizes: list[int] = []
-    joined = small.SmallTrees.joined
+    keep, end = NodeStore.keep, NodeStore.end
 
-    def spy(self: small.SmallTrees, *given: Any) -> dict[str, np.ndarray]:
-        sizes.append(int(self._store.size[0]))
-        return joined(self, *given)
+    def count(self: NodeStore, frontier: Any, *given: Any) -> None:
+        if isinstance(frontier.size, np.ndarray):  # and no phantom
+            sizes[-1] -= int(frontier.size[0])
+        keep(self, frontier, *given)
 
-    monkeypatch.setattr(small.SmallTrees, "joined", spy)
+    def spy(self: NodeStore, *given: Any) -> None:
+        if isinstance(self.nodes.size, np.ndarray):
+            sizes[-1] += int(self.nodes.size[0])
+            sizes.append(0)
+        end(self, *given)
+
+    sizes.append(0)
+    monkeypatch.setattr(NodeStore, "keep", count)
+    monkeypatch.setattr(NodeStore, "end", spy)
     return sizes
 
 
@@ -82,7 +91,8 @@ def test_every_score_and_target(
     for rows in (33, 512):
         small_nodes(rows)
         n_nodes = assert_equal_trees(asked, ShimRuntime(order_seed=rows))
-    assert sizes[-1] == n_nodes > 30  # roots are small too
+    n_trees = asked.n_trees
+    assert sizes[-2] == n_nodes - n_trees > 30  # roots are small too
     assert sizes[0] > 0
 
 
@@ -239,25 +249,6 @@ def test_deep_trees_leave_the_level_loop(
         assert_equal_trees(asked, runtime)
         levels[rows] = runtime.launches.count("open_nodes")
     assert levels[512] <= 2 < 12 < levels[0]
-
-
-def test_numbering() -> None:
-    """Levels, subtrees in the store (s), and what comes out.
-
-    0       1=s1            order    0 s0 3 s2 s3 | s1 s4 s5
-    2=s0 3  (s4 s5)
-    (s2 s3)
-    """
-    below = {
-        "left": np.array([2, 4, 0, 0, 0, 0], dtype=np.int32),
-        "level": np.array([1, 0, -1, -1, -1, -1], dtype=np.int32),
-        "node": np.array([0, 1, 9, 9, 9, 9], dtype=np.int32),
-    }
-    forest = Forest.of_levels(np, np.array([2, 0, 0, 0]), [2, 2], below)
-    numbered = number_nodes(np, forest)
-    assert numbered.order.tolist() == [0, 4, 3, 6, 7, 5, 8, 9]
-    assert numbered.left.tolist() == [1, 3, 0, 0, 0, 6, 0, 0]
-    assert numbered.size.tolist() == [5, 3]
 
 
 @given(st.integers(1, 12), st.integers(1, 500), st.integers(0, 40), st.integers(1, 5))

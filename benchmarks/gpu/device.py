@@ -242,6 +242,11 @@ class StagedBackend:
         self._begin()
         return self._backend.grow(task)
 
+    def grow_finished(self, task: Any) -> Iterator[Any]:
+        """Grow the trees of a task and finish them."""
+        self._begin()
+        return self._backend.grow_finished(task)
+
     def booster(self, task: Any) -> Any:
         """Start a fit of gradient boosting."""
         self._begin()

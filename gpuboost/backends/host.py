@@ -11,6 +11,7 @@ import numpy as np
 from gpuboost.backends.adaboost import HostReweighter
 from gpuboost.backends.boosting import HostBooster
 from gpuboost.backends.coded import code_blocks
+from gpuboost.backends.finishing import finish_grown
 from gpuboost.data.binning import fit_bin_mapper
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
-    from gpuboost.engine.tree import Router
+    from gpuboost.engine.tree import Router, Tree
 
 
 class HostBackend(ABC):
@@ -38,6 +39,10 @@ class HostBackend(ABC):
     @abstractmethod
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
+
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """Grow the trees of ``task`` and finish them."""
+        return finish_grown(task, self.grow(task), self.router)
 
     @abstractmethod
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:

@@ -130,6 +130,18 @@ class Backend(Protocol):
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``; yields (tree, grown) in the order of ``task.trees``."""
 
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """Grow the trees of ``task``, whose rows its sampler makes, and finish them.
+
+        Yields (tree, finished) in the order of ``task.trees``: what `engine.tree.finish_tree` makes
+        of what `grow` yields and `RowSampler.brief`, bit by bit, wherever it is made.
+
+        Raises
+        ------
+        ValueError
+            None of the rows drawn for a tree has weight.
+        """
+
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees, in their order, of the value of each row's leaf: float64 (n, V)."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.tree import Tree
+from gpuboost.engine.tree import TREE_TYPES, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +57,7 @@ class Ensemble:
 
     @classmethod
     def of(cls, trees: Iterable[Tree]) -> Ensemble:
-        """Concatenate finished trees, column by column.
+        """Concatenate finished trees, column by column, in the types of `Tree`.
 
         From a generator each tree is taken as it comes, and its arrays are given up as they are
         joined, so that memory never holds all trees twice.
@@ -69,7 +69,9 @@ class Ensemble:
             del tree
         offset = offsets([len(part) for part in pieces["feature"]])
         mask_offset = offsets([len(part) for part in pieces["masks"]])
-        columns = {name: np.concatenate(pieces.pop(name)) for name in list(pieces)}
+        columns: dict[str, np.ndarray] = {
+            name: np.concatenate(pieces.pop(name), dtype=kind) for name, kind in TREE_TYPES.items()
+        }
         return cls(offset, mask_offset, **columns)
 
     @classmethod

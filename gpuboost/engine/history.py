@@ -26,20 +26,29 @@ COLUMNS = (
 )
 
 
-@runtime_checkable
-class SubtreeOps(Protocol):
-    """`LevelOps` that grow some nodes to their leaves outside the level loop.
+class Keeper(Protocol):
+    """Keeps what a batch of trees is made of, in place of `History`."""
 
-    To the loop such a node is one that is not split.
+    def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
+        """A level is known."""
+
+    def trees(self, n_threads: int) -> list[GrownTree]:
+        """The trees of the batch, nodes breadth-first."""
+
+
+@runtime_checkable
+class KeepingOps(Protocol):
+    """`LevelOps` that may keep the nodes of levels themselves.
+
+    They may grow some nodes to their leaves outside the level loop, to which such a node is one
+    that is not split.
     """
 
-    def with_subtrees(
-        self, whole: dict[str, np.ndarray], sizes: list[int]
-    ) -> dict[str, np.ndarray]:
-        """The nodes of all levels, ``sizes`` of each, with those below them, breadth-first.
+    def keeper(self) -> Keeper | None:
+        """What keeps them of the batch whose roots were made last; None: a `History` does."""
 
-        ``whole`` are the columns of all levels, and ``left``, as `children_by_level` makes it.
-        """
+    def end_batch(self) -> None:
+        """Do what is left to do when all levels are grown."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,6 @@ class History:
         whole = joined(levels)
         whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
         whole["feature"][whole["left"] == 0] = LEAF
-        if isinstance(self._ops, SubtreeOps):
-            whole = self._ops.with_subtrees(whole, [len(level["tree"]) for level in levels])
 
         def tree_of(part: tuple[Any, np.ndarray]) -> GrownTree:
             nodes, local = part

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuboost.engine.history import History
+from gpuboost.engine.history import History, KeepingOps
 from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.history import Level
+    from gpuboost.engine.history import Keeper, Level
     from gpuboost.engine.spec import GrownTree, GrowTask
 
 
@@ -79,13 +79,35 @@ def grow_levels(
 
 
 def run_levels(
-    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
-) -> History:
-    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
+    ops: LevelOps,
+    task: GrowTask,
+    n_trees: int,
+    roots: Callable[[], tuple[Any, Any]],
+    keeps: bool = True,
+) -> Keeper:
+    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own.
+
+    Without ``keeps`` a `History` collects the levels, even of `KeepingOps`.
+    """
+    history = _all_levels(ops, task, n_trees, roots, keeps)
+    if isinstance(ops, KeepingOps):
+        ops.end_batch()  # when nothing is held of rows and levels
+    return history
+
+
+def _all_levels(
+    ops: LevelOps,
+    task: GrowTask,
+    n_trees: int,
+    roots: Callable[[], tuple[Any, Any]],
+    keeps: bool,
+) -> Keeper:
     rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    history = History(ops, n_trees, task.options.max_leaf_nodes, has_all_sums=by_median)
+    history: Any = ops.keeper() if keeps and isinstance(ops, KeepingOps) else None
+    if history is None:
+        history = History(ops, n_trees, task.options.max_leaf_nodes, has_all_sums=by_median)
     depth = 0
     while not ops.finished(frontier, depth):
         if by_median:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 class Tree:
     """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
 
+    What is a whole number may have a narrower type until trees are joined (`Ensemble.of`).
+
     Attributes
     ----------
     feature : int32 (m,)
@@ -95,6 +97,16 @@ class Tree:
         for level, nodes in enumerate(levels(self.left)):
             depth[nodes] = level
         return depth
+
+
+TREE_TYPES: dict[str, type] = {
+    **dict.fromkeys(("feature", "left", "category"), np.int32),
+    **dict.fromkeys(("threshold", "value", "gain", "impurity", "weight"), np.float64),
+    "code": np.int16,
+    "missing_left": np.bool_,
+    "masks": np.uint32,
+    "count": np.int64,
+}
 
 
 def levels(left: np.ndarray) -> list[slice]:

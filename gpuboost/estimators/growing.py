@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.backends.finishing import check_weight
 from gpuboost.engine.pruning import cut_back, pruned
 from gpuboost.engine.spec import GrowTask
-from gpuboost.engine.tree import finish_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterable, Iterator
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.binning import BinnedMatrix
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import GrownTree, Target, TreeOptions, TreeRows
+    from gpuboost.engine.spec import Target, TreeOptions, TreeRows
     from gpuboost.engine.tree import Tree
     from gpuboost.estimators.fitted import Batch
     from gpuboost.estimators.settings import Machine
@@ -43,20 +40,10 @@ def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
     return rows
 
 
-def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
-    """A tree needs rows. A device that drew them itself says so when the tree is grown."""
-    if not has_weight:
-        raise ValueError(
-            f"all {sampler.n_draws} rows drawn for tree {tree} are of classes whose "
-            "class_weight is 0 beside the others; raise max_samples, or leave those rows out of "
-            "the data"
-        )
-
-
 def grow_trees(
     plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, machine: Machine
 ) -> Iterator[Tree]:
-    """Grow the trees of a plan and finish each as it comes."""
+    """Grow the trees of a plan, and prune what comes finished."""
     sampler, draw = plan.batch.sampler, plan.batch.feature_draw
     seed = sampler.seed
     task = GrowTask(
@@ -71,30 +58,12 @@ def grow_trees(
         sampler=sampler,
     )
 
-    def finish(numbered: tuple[int, GrownTree]) -> Tree:
-        tree, grown = numbered
-        check_weight(sampler, tree, bool(grown.hessian[0]))
-        known = matrix.mapper, plan.target, sampler.brief, plan.options
-        whole = finish_tree(grown, *known, backend.router)
-        return pruned(cut_back(whole, plan.options.least_decrease), plan.options.ccp_alpha)
-
-    trees = in_threads(finish, backend.grow(task), machine.n_threads)
+    options = plan.options
+    trees = (
+        pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
+        for _, whole in backend.grow_finished(task)
+    )
     yield from with_progress(trees, len(plan.batch.trees), machine.verbose)
-
-
-def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
-    """Do ``work`` on items as they come; results in order."""
-    if n_threads == 1:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:

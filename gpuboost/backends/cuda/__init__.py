@@ -10,13 +10,23 @@ from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.runtime import Launchable, Runtime
+from gpuboost.backends.finishing import finish_grown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.tree import Tree
 
-__all__ = ["CudaLevelOps", "HostInputs", "Launchable", "Runtime", "TreeGrower", "grow_trees"]
+__all__ = [
+    "CudaLevelOps",
+    "HostInputs",
+    "Launchable",
+    "Runtime",
+    "TreeGrower",
+    "grow_finished",
+    "grow_trees",
+]
 
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
@@ -25,6 +35,24 @@ def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTre
     As many trees share a frontier as fit the memory budget with their rows and levels. The first
     such batch is recorded where that can be done, and the others are replayed.
     """
+    for grower, host, again in _batches(runtime, task):
+        yield from zip(host.trees, grower.grow(host, again), strict=True)
+
+
+def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+    """The same trees, as `gpuboost.backends.protocol.Backend.grow_finished`.
+
+    Where the device does not finish them (`finishing.Finisher.of` says when), the host does.
+    """
+    for grower, host, again in _batches(runtime, task):
+        if grower.finishes:
+            yield from zip(host.trees, grower.grow_finished(host, again), strict=True)
+        else:
+            yield from finish_grown(task, zip(host.trees, grower.grow(host, again), strict=True))
+
+
+def _batches(runtime: Runtime, task: GrowTask) -> Iterator[tuple[TreeGrower, HostInputs, bool]]:
+    """What grows the trees of a task, those of each batch, and whether more batches follow it."""
     budget = task.memory_budget
     task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
     size = trees_at_once(task, budget, DeviceShape.of(runtime))
@@ -32,4 +60,4 @@ def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTre
     for first in range(0, len(task.trees), size):
         trees = task.trees[first : first + size]
         again = first + 2 * size <= len(task.trees)
-        yield from zip(trees, grower.grow(HostInputs.of(task, trees), again), strict=True)
+        yield grower, HostInputs.of(task, trees), again

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.cuda import grow_trees
+from gpuboost.backends.cuda import grow_finished, grow_trees
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.reweighter import CudaReweighter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.spec import GrownTree, GrowTask
-    from gpuboost.engine.tree import Router
+    from gpuboost.engine.tree import Router, Tree
 
 
 class CudaBackend:
@@ -55,15 +55,22 @@ class CudaBackend:
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, as many at once as the memory of the device allows."""
+        return self._each(grow_trees, task)
+
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """The same trees, finished on the device."""
+        return self._each(grow_finished, task)
+
+    def _each(self, grow: Callable[..., Iterator[Any]], task: GrowTask) -> Iterator[Any]:
         with self.runtime.active():
             budget = self.runtime.memory_budget()
-        grown_trees = grow_trees(self.runtime, replace(task, memory_budget=budget))
+        trees = grow(self.runtime, replace(task, memory_budget=budget))
         while True:
             with self.runtime.active():
-                grown = next(grown_trees, None)
-            if grown is None:
+                tree = next(trees, None)
+            if tree is None:
                 return
-            yield grown
+            yield tree
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting, whose rows stay on the device."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.protocol import FittedRound
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.history import History
+    from gpuboost.engine.history import Keeper
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
@@ -156,7 +156,7 @@ class CudaBooster:
         """Begin a round."""
         self.rounds.begin(number, learning_rate)
 
-    def launch(self, number: int) -> History:
+    def launch(self, number: int) -> Keeper:
         """Launch a round, or of its trees as many as grow together."""
         n_trees = self._task.trees_per_round
         first = number * n_trees

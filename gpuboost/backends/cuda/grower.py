@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.memory import DeviceShape, foretell_recorded
 from gpuboost.backends.cuda.recording import Recording, RecordingRuntime
+from gpuboost.backends.cuda.stored import NodeStore
+from gpuboost.backends.finishing import check_weight
 from gpuboost.engine.level_loop import run_levels
 
 if TYPE_CHECKING:
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
     from gpuboost.backends.cuda.level_ops import RoundMaker
     from gpuboost.backends.cuda.runtime import Runtime
-    from gpuboost.engine.history import History
+    from gpuboost.engine.history import Keeper
     from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,15 @@ class RecordedBatch:
     launches : Recording
     inputs : BatchInputs
         What the launches begin with.
-    history : History
-        Reads the levels that they leave behind.
+    history : Keeper
+        Reads what they leave behind.
     kind : tuple of int
         `CudaLevelOps.kind_of` the batch: others of this kind are the same launches.
     """
 
     launches: Recording
     inputs: BatchInputs
-    history: History
+    history: Keeper
     kind: tuple[int, ...]
 
 
@@ -93,7 +96,27 @@ class TreeGrower:
         read = self.read_later()
         return self.trees(history, None if read is None else read())
 
-    def launch(self, host: HostInputs, again: bool) -> History:
+    @property
+    def finishes(self) -> bool:
+        """Whether the device finishes the trees."""
+        return self._ops.finisher is not None
+
+    def grow_finished(self, host: HostInputs, again: bool) -> list[Tree]:
+        """The same trees, finished where they grow.
+
+        Raises
+        ------
+        ValueError
+            None of the rows drawn for a tree has weight.
+        """
+        history = self.launch(host, again)
+        assert isinstance(history, NodeStore) and self._task.sampler is not None
+        root_weights, trees = history.finished().copy_to_host(self._runtime)
+        for tree, weight in zip(host.trees, root_weights, strict=True):
+            check_weight(self._task.sampler, tree, weight > 0)
+        return trees
+
+    def launch(self, host: HostInputs, again: bool) -> Keeper:
         """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
         kind = self._ops.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
@@ -112,18 +135,18 @@ class TreeGrower:
         kept = self._ops.kept
         return None if kept is None else kept.read_later(self._runtime)
 
-    def trees(self, history: History, copied: np.ndarray | None) -> list[GrownTree]:
+    def trees(self, history: Keeper, copied: np.ndarray | None) -> list[GrownTree]:
         """The trees of a batch, from a copy of its nodes or those on the device."""
         if copied is not None:
             assert self._ops.kept is not None
             self._ops.kept.show(copied)
         return history.trees(self._task.n_threads)
 
-    def _launch(self, host: HostInputs) -> History:
+    def _launch(self, host: HostInputs) -> Keeper:
         """Launch a batch kernel by kernel."""
         return self._levels(host, host.to_device(self._runtime))
 
-    def _record(self, host: HostInputs) -> History | None:
+    def _record(self, host: HostInputs) -> Keeper | None:
         """Launch a batch and keep the launches; None where it cannot be replayed, or not fit."""
         shape = DeviceShape.of(self._runtime)
         recorded = foretell_recorded(self._task, host, shape, self._maker)
@@ -135,14 +158,12 @@ class TreeGrower:
         self.recorded = RecordedBatch(launches, inputs, history, self._ops.kind_of(host))
         return history
 
-    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> History:
+    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> Keeper:
         """Launch the recorded batch over other inputs."""
         recorded.inputs.replace_by(host, self._runtime)
         recorded.launches.replay()
         return recorded.history
 
-    def _levels(self, host: HostInputs, inputs: BatchInputs) -> History:
+    def _levels(self, host: HostInputs, inputs: BatchInputs) -> Keeper:
         roots = partial(self._ops.roots_of, host, inputs)
-        history = run_levels(self._ops, self._task, len(host.trees), roots)
-        self._ops.end_batch()
-        return history
+        return run_levels(self._ops, self._task, len(host.trees), roots)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.batch import Batch
 from gpuboost.backends.cuda.constraints import Constraints
 from gpuboost.backends.cuda.drawing import DeviceDrawing
 from gpuboost.backends.cuda.filling import fill, launch_for_roots
+from gpuboost.backends.cuda.finishing import Finisher
 from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
@@ -27,10 +29,12 @@ from gpuboost.backends.cuda.split_search import (
     plane_count,
     room_for_planes,
 )
+from gpuboost.backends.cuda.stored import NodeStore
 from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
 from gpuboost.engine.policy import class_sums
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,18 +53,6 @@ if TYPE_CHECKING:
 UNASKED_DEPTH = 12
 # For each node of a level, if histograms of the next level are to be kept: three for both children.
 HISTOGRAMS_OF_NODE = 6
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What the levels of one batch of trees have in common."""
-
-    n_trees: int
-    policy: Policy
-    builder: HistogramBuilder
-    search: SplitSearch
-    leaf: LeafColumns | None
-    small: SmallTrees | None
 
 
 class CudaLevelOps:
@@ -98,6 +90,8 @@ class CudaLevelOps:
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
+        asks = task.options.max_depth > UNASKED_DEPTH
+        self.finisher = Finisher.of(runtime, task, asks)
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
@@ -114,7 +108,7 @@ class CudaLevelOps:
         """Let go of what is kept of the batch that was grown last."""
         for name in (
             *("_batch", "_inputs", "_least_category", "_search", "_allowed", "_histogram"),
-            *("_asked", "_bounds"),
+            *("_asked", "_bounds", "_sums"),
         ):
             vars(self).pop(name, None)
 
@@ -139,7 +133,7 @@ class CudaLevelOps:
         smallest, self._least_category = self._least_hessians(frontier, inputs)
         policy = replace(policy, min_hessian=smallest)
         self._inputs = inputs
-        self._batch = self._make_batch(host, inputs, policy, frontier.hessian, leaf, largest)
+        self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
         return rows, self._constraints.hold_roots(frontier, inputs)
@@ -187,7 +181,7 @@ class CudaLevelOps:
         host: HostInputs,
         inputs: BatchInputs,
         policy: Policy,
-        root_hessian: Array,
+        roots: DeviceFrontier,
         leaf: LeafColumns | None,
         largest: int,
     ) -> Batch:
@@ -210,14 +204,24 @@ class CudaLevelOps:
             inputs.allowed,
             policy.min_hessian,
             self._least_category,
-            root_hessian,
+            roots.hessian,
             inputs.unit,
             inputs.regular,
             self._constraints,
             by_lists,
         )
-        small = SmallTrees(search, leaf, n_trees, policy.n_rows) if policy.small_rows else None
-        return Batch(n_trees, policy, builder, search, leaf, small)
+        store = small = None
+        # Else the host reads levels, or takes some of their splits back.
+        if self.kept is None and self.task.options.max_leaf_nodes == NO_LIMIT:
+            given = (self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
+            store = NodeStore(*given)
+        if policy.small_rows and store is not None:
+            small = SmallTrees(search, leaf, store, policy.n_rows)
+        return Batch(n_trees, policy, builder, search, leaf, store, small)
+
+    def keeper(self) -> NodeStore | None:
+        """What keeps the nodes of the batch begun last, if that is done here."""
+        return self._batch.store
 
     # ---- a level -------------------------------------------------------------------------------
 
@@ -271,17 +275,8 @@ class CudaLevelOps:
             search.search(level, rows, splits)
         kept = not batch.search.by_lists and self._fits(3 * most) and self._medians is None
         self._histogram = histogram if kept else None
-        self._grow_small(rows, frontier, candidates)
+        batch.grow_small(rows, frontier, candidates, self._depth)
         return splits
-
-    def _grow_small(self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search) -> None:
-        """Grow the nodes left to small.cu, after the last histogram that is summed from their rows.
-
-        Their rows are not what they were then.
-        """
-        small, policy = self._batch.small, self._batch.policy
-        if small is not None and policy.small_rows_at(self._depth):
-            small.grow(rows, frontier, candidates, self._depth)
 
     def _fits(self, n_histograms: int) -> bool:
         return n_histograms * self._batch.builder.bytes_per_node() <= self.task.memory_budget
@@ -307,6 +302,7 @@ class CudaLevelOps:
         sums = self._leaf_sums(rows, frontier, accepted)
         if self.rounds is not None:
             self.rounds.keep_level(LevelLeaves(rows, frontier, accepted, sums, self._inputs))
+        self._sums = sums
         return sums
 
     def _leaf_sums(
@@ -325,6 +321,8 @@ class CudaLevelOps:
         """What is left to launch when all levels are grown."""
         if self.rounds is not None:
             self.rounds.add_leaves(self._inputs)
+        self._histogram = self._sums = None
+        self._batch.end(self.finisher)
 
     def partition(
         self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
@@ -332,9 +330,12 @@ class CudaLevelOps:
         """Move the rows of accepted nodes to their children, keeping their order."""
         policy, search = self._batch.policy, self._search
         if search.none:
+            self._batch.store_level(frontier, splits, None, self._sums, self._depth)
             return rows, frontier.nothing()
         left = self._kernels.count_left(rows, frontier, splits)
         places = policy.place(frontier, splits, left)
+        self._batch.store_level(frontier, splits, places, self._sums, self._depth)
+        self._sums = None
         moved = self._kernels.move(rows, frontier, splits, places)
         most = policy.most_nodes(min(frontier.most, self._asked()))
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
@@ -377,19 +378,6 @@ class CudaLevelOps:
             gradient = parts["gradient"][:n]
             found["sums"] = class_sums(found["hessian"], gradient, self.task.target)
         return found
-
-    @property
-    def joined_width(self) -> int:
-        """Bytes a node that `with_subtrees` takes on the device."""
-        small = self._batch.small
-        return 0 if small is None else small.joined_width
-
-    def with_subtrees(
-        self, whole: dict[str, np.ndarray], sizes: list[int]
-    ) -> dict[str, np.ndarray]:
-        """The nodes of all levels with those that were grown outside the level loop."""
-        small = self._batch.small
-        return whole if small is None else small.joined(whole, sizes)
 
 
 def _counted(task: GrowTask) -> bool:

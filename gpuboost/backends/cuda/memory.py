@@ -67,12 +67,14 @@ def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
     Histograms take up to ``task.memory_budget``. Where the host asks how many nodes there are, the
     answer is `nodes_at`.
     """
-    # Best-first growth takes what level-wise growth takes, and asks for nodes on the way.
+    # Best-first growth takes what level-wise growth takes whose levels are all kept till the end.
+    keeps = task.options.max_leaf_nodes == NO_LIMIT
     task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
     runtime = _phantoms(task, n_trees, shape)
     ops = CudaLevelOps(runtime, task)
     lasting = runtime.meter.now
-    run_levels(ops, task, n_trees, partial(ops.roots, task.trees[:n_trees]))
+    roots = partial(ops.roots, task.trees[:n_trees])
+    run_levels(ops, task, n_trees, roots, keeps)
     return Foretold(lasting, runtime.meter.peak)
 
 
@@ -84,17 +86,14 @@ class Recorded:
     ----------
     plan : ArenaPlan
         Of its arrays.
-    joined : int
-        Bytes for what is made of its levels when they are done, while the arena is still held.
     """
 
     plan: ArenaPlan
-    joined: int
 
     @property
     def total(self) -> int:
         """Bytes in all, beside the lasting ones."""
-        return self.plan.total + self.joined
+        return self.plan.total
 
 
 def foretell_recorded(
@@ -116,14 +115,11 @@ def foretell_recorded(
     inputs = host.to_device(runtime)
     first = len(runtime.meter.sizes)
     history = run_levels(ops, task, n_trees, partial(ops.roots_of, host, inputs))
-    ops.end_batch()
     if runtime.asked:
         return None
     plan = plan_arena(*runtime.meter.lives(first))
     del history  # what it holds is read after the last launch
-    levels = range(task.options.max_depth + 1)
-    nodes = n_trees * sum(nodes_at(depth, task.matrix.n_samples) for depth in levels)
-    return Recorded(plan, nodes * ops.joined_width)
+    return Recorded(plan)
 
 
 def _phantoms(task: GrowTask, n_trees: int, shape: DeviceShape) -> PhantomRuntime:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 UNIT = 512  # bytes that allocations are rounded up to, as CuPy's pool does
 _LEVEL_KERNEL = "make_children"  # launched once for each level below the roots
+_LAST_KERNEL = "place_trees"  # launched when there are no more levels
 
 
 class Meter:
@@ -243,6 +244,7 @@ class PhantomRuntime:
         self.xp: Any = PhantomModule(self.meter)
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
+        self._all_known = False  # whether the nodes of all levels are asked for
         self.asked = False  # whether anything was read of what is computed
 
     def active(self) -> AbstractContextManager[None]:
@@ -260,6 +262,7 @@ class PhantomRuntime:
             grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
         ) -> None:
             self._depth += name == _LEVEL_KERNEL
+            self._all_known |= name == _LAST_KERNEL
 
         return launch
 
@@ -279,7 +282,8 @@ class PhantomRuntime:
         raise RuntimeError("phantoms hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
-        """The number of nodes of the level made last."""
+        """The number of nodes of the level made last, or at the end of all levels."""
         self.asked = True
-        nodes = np.full(array.shape, self._nodes_at(self._depth), dtype=array.dtype)
+        levels = range(0 if self._all_known else self._depth, self._depth + 1)
+        nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
         return lambda: nodes

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.history import History
+    from gpuboost.engine.history import Keeper
     from gpuboost.engine.reweighting import ReweightTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
@@ -105,7 +105,7 @@ class CudaReweighter:
             self._late = late
             return self._round(cast("Tree", late), error, is_reversed)
 
-    def launch(self, number: int) -> History:
+    def launch(self, number: int) -> Keeper:
         """Launch a round: its weights, its tree, and its error where leaves are known there."""
         task, whole = self._task, None
         if number == 0 and task.starts_whole():
@@ -117,7 +117,7 @@ class CudaReweighter:
         # The first round has no weights to make; those after it are alike.
         return self._grower.launch(host, again=0 < number < task.n_rounds - 1)
 
-    def _judged(self, number: int, history: History) -> Round:
+    def _judged(self, number: int, history: Keeper) -> Round:
         """A round whose tree is finished before it is judged."""
         runtime, rows = self._runtime, self.rows
         (grown,) = self._grower.trees(history, None)

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import fill, zeros
+from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import allocate
-from gpuboost.backends.cuda.numbering import Forest, number_nodes
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.variants import Variant
-from gpuboost.engine.history import COLUMNS
-from gpuboost.engine.spec import LEAF, NO_LIMIT
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import DeviceFrontier, Search
     from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.cuda.split_search import SplitSearch
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import GrowTask
 
@@ -31,7 +30,6 @@ LEAST_ROWS, MOST_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
 _THREADS = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}
-_NUMBERING_BYTES = 100  # a node, while the nodes of subtrees are numbered: counted
 STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
 
 
@@ -82,56 +80,6 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
 
 
 @dataclass(frozen=True)
-class Store:
-    """Nodes below the level loop, in no order; arrays have room for as many as there can be.
-
-    Attributes
-    ----------
-    size : int32 (1,)
-    level : int32 (m,)
-        Level of the root of a subtree, -1 for nodes below it.
-    left : int32 (m,)
-        The left child, the right one follows it; 0 in leaves.
-    count : int32 (m,)
-    rise : float64 (m,)
-        -1 in leaves. Of what follows, only `sums` counts there, and only there.
-    """
-
-    size: Array
-    level: Array
-    left: Array
-    count: Array
-    hessian: Array
-    rise: Array
-    feature: Array
-    bin: Array
-    next_bin: Array
-    draw: Array
-    missing: Array
-    mask: Array
-    sums: Array
-
-    @classmethod
-    def room(cls, runtime: Runtime, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
-        """Room for n nodes."""
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "level": (np.int32, (n,)),
-            "left": (np.int32, (n,)),
-            "count": (np.int32, (n,)),
-            "hessian": (np.int64, (n,)),
-            "rise": (np.float64, (n,)),
-            "feature": (np.int32, (n,)),
-            "bin": (np.int16, (n,)),
-            "next_bin": (np.int16, (n,)),
-            "draw": (np.float64, (n if draws else 0,)),
-            "missing": (np.int8, (n,)),
-            "mask": (np.uint32, (n, mask_words)),
-            "sums": (np.int64, (n, n_sums)),
-        }
-        return cls(zeros(runtime, 1, np.int32), **allocate(runtime.xp, columns))
-
-
-@dataclass(frozen=True)
 class TinyNodes:
     """Nodes that small.cu leaves to tiny.cu; arrays have room for as many as a level can have.
 
@@ -171,22 +119,18 @@ class SmallTrees:
     search : SplitSearch
         Of the batch.
     leaf : LeafColumns or None
-    n_trees, n_rows : int
-        Trees of the batch, and rows of all of them.
+    store : NodeStore
+        Keeps the nodes of the batch.
+    n_rows : int
+        Rows of all trees of the batch.
     """
 
     def __init__(
-        self, search: SplitSearch, leaf: LeafColumns | None, n_trees: int, n_rows: int
+        self, search: SplitSearch, leaf: LeafColumns | None, store: NodeStore, n_rows: int
     ) -> None:
-        self._search, self._leaf = search, leaf
-        xp, target, options = search.runtime.xp, search.task.target, search.task.options
-        n_sums = leaf.n_sums if leaf else max(target.n_classes, 1)
-        least = options.min_samples_leaf
-        most = most_stored(n_trees, n_rows, options.max_depth, least)
-        words, draws = search.matrix.mask_words, options.random_thresholds
-        self._store = Store.room(search.runtime, most, draws, words, n_sums)
-        self._node = xp.empty(most, dtype=xp.int32)  # which node of its level a root is
-        self._tiny = TinyNodes.room(xp, n_rows // least + n_trees)
+        self._search, self._leaf, self._store = search, leaf, store
+        most = n_rows // search.task.options.min_samples_leaf + store.n_trees
+        self._tiny = TinyNodes.room(search.runtime.xp, most)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
         """Grow the small nodes of a level, none of which has the largest depth.
@@ -196,7 +140,7 @@ class SmallTrees:
         task, tiny = self._search.task, self._tiny
         fill(self._search.runtime, tiny.size, 0)
         nodes = (frontier.tree, frontier.key, frontier.start, frontier.count)
-        level = (np.int32(depth), np.int32(task.options.max_depth - depth), self._node)
+        level = (np.int32(task.options.max_depth - depth), self._store.first)
         given = (found.small, found.sizes, *nodes, *level, *vars(tiny).values())
         self._launch("small", frontier.most, small_bytes(task), rows, given)
         most = min(len(tiny.tree), len(rows))
@@ -213,7 +157,14 @@ class SmallTrees:
         least = (search.min_hessian, search.least_category)
         trees = (*least, search.root_hessian, search.allowed)
         options = (*self._wide(), *self._options(), np.int32(search.matrix.mask_words > 0))
-        args = (*given, *nodes, *trees, *self._matrix(), *options, *vars(self._store).values())
+        args = (
+            *given,
+            *nodes,
+            *trees,
+            *self._matrix(),
+            *options,
+            *vars(self._store.nodes).values(),
+        )
         n_blocks = min(most, BLOCKS * search.runtime.n_multiprocessors)
         kernel((n_blocks,), (threads,), args, shared_mem=shared)
 
@@ -227,7 +178,7 @@ class SmallTrees:
         leaf, target = self._leaf, self._search.task.target
         if leaf is None:  # nothing is read of the arrays
             sizes = (np.int32(0), np.int32(max(target.n_classes, 1)), np.int32(0))
-            return (self._search.root_hessian, self._node, *sizes)
+            return (self._search.root_hessian, self._tiny.place, *sizes)
         sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
         return (leaf.wide, leaf.wide_of, *sizes)
 
@@ -242,40 +193,3 @@ class SmallTrees:
             *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
             self._search.regular,
         )
-
-    @property
-    def joined_width(self) -> int:
-        """Bytes a node that `joined` takes on the device: four copies of the widest column."""
-        widest = max(column[:1].nbytes for column in vars(self._store).values())
-        return max(_NUMBERING_BYTES, 4 * widest + 2 * 8)
-
-    def joined(self, whole: dict[str, np.ndarray], sizes: list[int]) -> dict[str, np.ndarray]:
-        """Nodes of all levels, ``sizes`` of each, with those of subtrees, copied to the host.
-
-        They come tree by tree, breadth-first. Keys, which levels alone need, are lost.
-        """
-        runtime, host = self._search.runtime, self._search.runtime.to_host
-        xp, n = runtime.xp, int(host(self._store.size)[0])
-        below = {name: column[:n] for name, column in vars(self._store).items() if name != "size"}
-        below["node"] = self._node[:n]
-        forest = Forest.of_levels(xp, runtime.asarray(whole["left"]), sizes, below)
-        numbered = number_nodes(xp, forest)
-        size, left = host(numbered.size), host(numbered.left)
-        found = {"tree": np.repeat(np.arange(len(size)), size), "left": left}
-        for name in set(COLUMNS) & set(below):
-            if len(below[name]) == n:
-                column = below[name].astype(whole[name].dtype)
-                both = xp.concatenate([runtime.asarray(whole[name]), column])
-                found[name] = host(both[numbered.order])
-        found["feature"] = np.where(left > 0, found["feature"], LEAF)
-        found.setdefault("draw", np.full(len(left), np.nan))
-        is_categorical = self._search.task.matrix.mapper.is_categorical
-        found["categorical"] = is_categorical[found["feature"]] & (left > 0)
-        found["key"] = np.zeros(len(left), dtype=np.uint64)
-        return found
-
-
-def most_stored(n_trees: int, n_rows: int, max_depth: int, min_samples_leaf: int) -> int:
-    """Nodes there can be: of leaves that have their least rows, or in levels that are full."""
-    by_rows = 2 * (n_rows // max(min_samples_leaf, 1)) + n_trees
-    return min(by_rows, n_trees << (max_depth + 1)) if max_depth < 31 else by_rows

@@ -1,0 +1,56 @@
+"""What the levels of one batch of trees have in common, and where their nodes go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.finishing import Finisher
+    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
+    from gpuboost.backends.cuda.policy import Places, Policy
+    from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+    from gpuboost.backends.cuda.small import SmallTrees
+    from gpuboost.backends.cuda.split_search import HistogramBuilder, SplitSearch
+    from gpuboost.backends.cuda.stored import NodeStore
+    from gpuboost.engine.frontier import Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of trees. ``small`` and ``store`` are None where nodes do not go there."""
+
+    n_trees: int
+    policy: Policy
+    builder: HistogramBuilder
+    search: SplitSearch
+    leaf: LeafColumns | None
+    store: NodeStore | None
+    small: SmallTrees | None
+
+    def grow_small(
+        self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, depth: int
+    ) -> None:
+        """Grow the nodes left to small.cu, after the last histogram of their rows.
+
+        Their rows are not what they were then.
+        """
+        if self.small is not None and self.policy.small_rows_at(depth):
+            self.small.grow(rows, frontier, candidates, depth)
+
+    def store_level(
+        self,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        places: Places | None,
+        sums: Array | None,
+        depth: int,
+    ) -> None:
+        """Store the nodes of a level, where that is done; see `NodeStore.keep`."""
+        if self.store is not None:
+            self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))
+
+    def end(self, finisher: Finisher | None) -> None:
+        """Number and finish the nodes that are stored."""
+        if self.store is not None:
+            self.store.end(finisher)

@@ -1,0 +1,272 @@
+"""Nodes of a batch of trees in one store on the device, and their numbers: store.cu.
+
+Nodes come level by level, those of subtrees that small.cu and tiny.cu grow between. When there are
+no more they are numbered, and finished (`finishing`) or copied as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.filling import full, zeros
+from gpuboost.backends.cuda.level import allocate
+from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.history import as_grown
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.finishing import Finished, Finisher
+    from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.matrix import DeviceMatrix
+    from gpuboost.backends.cuda.policy import Places
+    from gpuboost.backends.cuda.rows import LeafColumns
+    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
+    from gpuboost.engine.spec import GrownTree, GrowTask
+
+DEEPEST = 31  # trees of as many levels and more are taken to have as many as their rows allow
+
+
+@dataclass(frozen=True)
+class Store:
+    """Nodes of all trees, in no order; arrays have room for as many as there can be.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+        Nodes there are.
+    left : int32 (m,)
+        The left child, the right one follows it; 0 in leaves. Once nodes are numbered, its number.
+    count : uint32 (m,)
+    rise : float64 (m,)
+        -1 in leaves. Of what follows, only `feature`, which is `LEAF`, and `sums` count there;
+        `sums` only there, until nodes are numbered.
+    """
+
+    size: Array
+    left: Array
+    count: Array
+    hessian: Array
+    rise: Array
+    feature: Array
+    bin: Array
+    next_bin: Array
+    draw: Array
+    missing: Array
+    mask: Array
+    sums: Array
+
+    @classmethod
+    def room(cls, xp: Any, size: Array, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
+        """Room for n nodes."""
+        columns: Columns = {
+            "left": (np.int32, (n,)),
+            "count": (np.uint32, (n,)),
+            "hessian": (np.int64, (n,)),
+            "rise": (np.float64, (n,)),
+            "feature": (np.int32, (n,)),
+            "bin": (np.int16, (n,)),
+            "next_bin": (np.int16, (n,)),
+            "draw": (np.float64, (n if draws else 0,)),
+            "missing": (np.int8, (n,)),
+            "mask": (np.uint32, (n, mask_words)),
+            "sums": (np.int64, (n, n_sums)),
+        }
+        return cls(size, **allocate(xp, columns))
+
+    @property
+    def nodes(self) -> tuple[Array, ...]:
+        """What is known of nodes, as kernels take it: all but ``size``."""
+        return tuple(vars(self).values())[1:]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which node of the store is which of its tree.
+
+    Attributes
+    ----------
+    order, category : int32
+        Place in the store, and which categorical split of its tree it is, -1 for none, of every
+        node; each tree has room for as many as its rows allow. ``category`` has no entries where no
+        feature is categorical.
+    level_end : int32
+        Number of the first node behind each level of each tree, with room for each tree.
+    table : int64 (3, trees + 1)
+        First node and first mask of each tree among those of all, and weight of its root: see
+        store.cuh.
+    """
+
+    order: Array
+    category: Array
+    level_end: Array
+    table: Array
+
+
+class NodeStore:
+    """Keeps the nodes of a batch of trees; stands for `gpuboost.engine.history.History`.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+    matrix : DeviceMatrix
+    leaf : LeafColumns or None
+        What leaf values are summed from; None: the weights of classes are all there is.
+    roots : DeviceFrontier
+    n_rows : int
+        Rows that all trees have room for.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        task: GrowTask,
+        matrix: DeviceMatrix,
+        leaf: LeafColumns | None,
+        roots: DeviceFrontier,
+        n_rows: int,
+    ) -> None:
+        self._runtime, self._task, self._matrix = runtime, task, matrix
+        self.n_trees, self._n_rows = roots.most, n_rows
+        self._starts = roots.start
+        self._kind = _kind_of_sums(task, leaf)
+        n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
+        self.n_sums = task.target.n_sums if task.target.by_median else n_sums
+        self._least = max(task.options.min_samples_leaf, 1)
+        self.most = most_stored(self.n_trees, n_rows, task.options.max_depth, self._least)
+        self.has_draws, words = task.options.random_thresholds, matrix.mask_words
+        size = full(runtime, 1, self.n_trees, np.int32)
+        given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
+        self.nodes = Store.room(*given)
+        self.first = zeros(runtime, 1, np.int32)  # place of the first node of the level
+        self._finished: Finished | None = None
+
+    # ---- a level -------------------------------------------------------------------------------
+
+    def keep(
+        self,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        places: Places | None,
+        sums: Array | None,
+        small_rows: int,
+    ) -> None:
+        """Keep the nodes of a level, but those that small.cu has kept, of at most so many rows.
+
+        ``places`` number the nodes that are split; None: none is. ``sums`` are those of leaves.
+        """
+        runtime, nodes = self._runtime, self.nodes
+        following = runtime.xp.empty(1, dtype=np.int32)
+        # Nothing is read of these where no node is split, or of no use.
+        rank, next_size = (frontier.tree, frontier.size)
+        if places is not None:
+            rank, next_size = places.rank, places.next_size
+        split = (splits.accepted, splits.rise, splits.feature, splits.bin, splits.next_bin)
+        of_level = (frontier.size, frontier.count, frontier.hessian, *split, splits.draw)
+        own_sums = (frontier.gradient if sums is None else sums, np.int32(self._kind))
+        args = (
+            *(*of_level, splits.missing, splits.mask, rank, next_size, *own_sums),
+            *(np.int32(self.n_sums), np.int32(self._task.target.by_median), np.int64(small_rows)),
+            *(np.int32(self.has_draws), np.int32(self._matrix.mask_words > 0)),
+            *(self.first, nodes.size, following, *nodes.nodes),
+        )
+        threads = constant("store.cu", "STORE_THREADS")
+        kernel = runtime.kernel("store.cu", "store_level", {})
+        kernel((-(-frontier.most // threads),), (threads,), args)
+        self.first = nodes.size
+        self.nodes = replace(nodes, size=following)
+
+    def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
+        """The level loop has done a level; `keep` is told more of it."""
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    @property
+    def rooms(self) -> tuple[Any, ...]:
+        """Where trees have room, as kernels take it: see store.cuh."""
+        bounded = self._task.options.max_depth < DEEPEST
+        most_levels = self._task.options.max_depth + 1 if bounded else 0
+        sizes = (np.int64(self._least), np.int32(most_levels), np.int32(self.n_trees))
+        return (self._starts, *sizes)
+
+    def end(self, finisher: Finisher | None) -> None:
+        """Number the nodes, and finish them, if they are to be: no node comes any more."""
+        self.numbers = self._number()
+        if finisher is not None:
+            self._finished = finisher.finish(self)
+
+    def _number(self) -> Numbers:
+        runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
+        has_masks = self._matrix.mask_words > 0
+        most_levels = self._n_rows // self._least + self.n_trees
+        if task.options.max_depth < DEEPEST:
+            most_levels = min(most_levels, self.n_trees * (task.options.max_depth + 1))
+        order = xp.empty(self.most, dtype=np.int32)
+        category = xp.empty(self.most if has_masks else 0, dtype=np.int32)
+        level_end = xp.empty(most_levels, dtype=np.int32)
+        table = xp.empty((3, self.n_trees + 1), dtype=np.int64)
+        kinds = (self._matrix.is_categorical, np.int32(has_masks))
+        sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
+        args = (
+            *(*self.rooms, nodes.hessian, nodes.feature, *kinds, *sums),
+            *(nodes.left, nodes.sums, order, category, level_end, table),
+        )
+        threads = (constant("store.cu", "NUMBER_THREADS"),)
+        runtime.kernel("store.cu", "number_nodes", {})((self.n_trees,), threads, args)
+        place = runtime.kernel("store.cu", "place_trees", {})
+        place((1,), threads, (np.int32(self.n_trees), table))
+        return Numbers(order, category, level_end, table)
+
+    # ---- on the host ---------------------------------------------------------------------------
+
+    def finished(self) -> Finished:
+        """The finished trees, where there is what finishes them."""
+        assert self._finished is not None
+        return self._finished
+
+    def trees(self, n_threads: int) -> list[GrownTree]:
+        """The trees as they were grown, copied to the host: where more is to be made of them."""
+        host, n = self._runtime.to_host, self.n_trees
+        table, starts = host(self.numbers.table), host(self._starts)
+        order = host(self.numbers.order)
+        stored = int(host(self.nodes.size)[0])
+        names = [name for name in vars(self.nodes) if name != "size"]
+        columns = {name: host(getattr(self.nodes, name)[:stored]) for name in names}
+        columns.setdefault("draw", np.empty(0))
+        grown = []
+        for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
+            at = self._room_of(starts, tree)
+            grown.append(self._grown(columns, order[at : at + end - first]))
+        return grown
+
+    def _room_of(self, starts: np.ndarray, tree: int) -> int:
+        """Where the nodes of a tree are in ``order``: as store.cuh has it."""
+        by_rows = 2 * (int(starts[tree]) // self._least) + tree
+        depth = self._task.options.max_depth
+        return min(by_rows, tree << (depth + 1)) if depth < DEEPEST else by_rows
+
+    def _grown(self, columns: dict[str, np.ndarray], order: np.ndarray) -> GrownTree:
+        own = {name: column[order] for name, column in columns.items() if len(column)}
+        inner = own["left"] > 0
+        own.setdefault("draw", np.full(len(order), np.nan))
+        own["count"] = own["count"].astype(np.int64)
+        own["categorical"] = self._task.matrix.mapper.is_categorical[own["feature"]] & inner
+        return as_grown(own)
+
+
+def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
+    """How the sums of leaves follow from what is known of a level: a constant of store.cu."""
+    if leaf is not None:
+        return constant("store.cu", "LEAF_SUMS")
+    one_channel = task.target.n_channels == 1
+    return constant("store.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
+
+
+def most_stored(n_trees: int, n_rows: int, max_depth: int, min_samples_leaf: int) -> int:
+    """Nodes there can be: of leaves that have their least rows, or in levels that are full."""
+    by_rows = 2 * (n_rows // max(min_samples_leaf, 1)) + n_trees
+    return min(by_rows, n_trees << (max_depth + 1)) if max_depth < DEEPEST else by_rows

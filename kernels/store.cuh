@@ -1,0 +1,32 @@
+// The nodes of all trees of a batch in one store, in any order: by level, those of subtrees between.
+#ifndef GPUBOOST_STORE_CUH
+#define GPUBOOST_STORE_CUH
+
+// Where each tree has room for its nodes, and for its levels, among those of the batch: no tree has
+// more leaves than its rows allow, or more levels than its leaves.
+//
+//   start   int64 (trees,)    first row of each tree
+//
+// `least_rows` are those of a leaf; `most_levels` 0: there may be any number.
+struct Rooms {
+    const int64* __restrict__ start;
+    int64 least_rows;
+    int32 most_levels;
+
+    __device__ __forceinline__ int64 nodes(int64 tree) const
+    {
+        const int64 by_rows = 2 * (start[tree] / least_rows) + tree;
+        return most_levels == 0 ? by_rows : min(by_rows, tree << most_levels);
+    }
+    __device__ __forceinline__ int64 levels(int64 tree) const
+    {
+        const int64 by_rows = start[tree] / least_rows + tree;
+        return most_levels == 0 ? by_rows : min(by_rows, tree * most_levels);
+    }
+};
+
+// Rows of the table of trees, int64 (3, trees + 1): the first node and the first mask of each among
+// those of all, with their number at the end; and the integer weight of each root.
+constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
+
+#endif  // GPUBOOST_STORE_CUH

@@ -1,0 +1,344 @@
+"""Trees finished by the CUDA kernels, run on the CPU, are those of `engine.tree.finish_tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuboost.backends.cuda import finishing as cuda_finishing
+from gpuboost.backends.cuda import grow_finished
+from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.finishing import finish_grown
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.history import breadth_first
+from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
+from gpuboost.engine.spec import GrowTask, Regularisation
+from gpuboost.engine.tree import sum_children
+from tests import cuda_shim
+from tests.cuda_shim import KernelError, barrier_mutants
+from tests.harness import Problem
+from tests.lock_step import assert_same_fields
+from tests.shim_runtime import ShimRuntime, with_text
+from tests.shim_trees import PROPERTY, problem
+from tests.strategies import median_problems, problems
+from tests.test_cuda_small import set_small
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+TARGETS = [
+    ("two classes", SQUARES),
+    ("two classes", ENTROPY),
+    ("five classes", SQUARES),
+    ("five classes", MISCLASSIFICATION),
+    ("rare classes", ENTROPY),
+    ("values", SQUARES),
+    ("heavy values", SQUARES),
+    ("outputs", SQUARES),
+    ("counts", POISSON),
+    ("amounts", POISSON),
+]
+
+
+@pytest.fixture(autouse=True)
+def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is finished on the host: neither here nor by the backend."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a tree of the device was finished on the host")
+
+    monkeypatch.setattr("gpuboost.backends.cuda.finish_grown", refuse)
+
+
+def task_of(asked: Problem, **given: Any) -> GrowTask:
+    _, matrix, sampler, target = asked.prepare()
+    return asked.task(matrix, sampler, target, **given)
+
+
+def assert_finished(asked: Problem, runtime: ShimRuntime, **given: Any) -> int:
+    """The trees of the device are those of the host, field by field; the number of nodes."""
+    task = task_of(asked, **given)
+    expected = list(finish_grown(task, NumpyBackend().grow(task)))
+    found = list(grow_finished(runtime, task))
+    assert [tree for tree, _ in found] == [tree for tree, _ in expected]
+    for (_, own), (_, other) in zip(found, expected, strict=True):
+        assert_same_fields(*(Ensemble.of([each]).trees[0] for each in (own, other)), "finished")
+    return sum(tree.node_count for _, tree in found)
+
+
+# The same trees -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", ["none", "integers", "real"])
+@pytest.mark.parametrize(("target", "score"), TARGETS)
+def test_every_target_and_weight(target: str, score: int, weights: str) -> None:
+    """By levels, and in subtrees of few rows."""
+    asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
+    asked = asked.with_options(score=score, random_thresholds=weights == "integers")
+    assert assert_finished(asked, ShimRuntime(order_seed=1)) > 10
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "subset"])
+@pytest.mark.parametrize("weights", ["integers", "real"])
+def test_weights_beside_draws(weights: str, method: str) -> None:
+    for target in ("two classes", "rare classes"):
+        asked = problem(target, weights, method=method, balance=True, n_trees=3)
+        assert assert_finished(asked, ShimRuntime()) > 10
+
+
+@pytest.mark.parametrize("small_rows", [0, 7, 512])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_depth": 0},
+        {"max_depth": 3},
+        {"max_depth": 13},  # the host asks how many nodes there are
+        {"min_samples_leaf": 6},
+        {"min_samples_leaf": 6, "max_depth": 4},
+        {"max_features": 1, "random_thresholds": True},
+    ],
+    ids=lambda limits: "-".join(limits),
+)
+def test_every_limit(
+    limits: dict[str, Any], small_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_small(monkeypatch, small_rows)
+    for target in ("five classes", "values"):
+        asked = problem(target, seed=3, method="bootstrap", n_trees=3).with_options(**limits)
+        assert_finished(asked, ShimRuntime(order_seed=2))
+
+
+@pytest.mark.parametrize("weights", ["none", "integers", "real"])
+@pytest.mark.parametrize("target", ["values", "heavy values", "outputs"])
+def test_medians(target: str, weights: str) -> None:
+    asked = problem(target, weights, seed=4, method="bootstrap", by_median=True)
+    if target == "outputs":
+        asked = replace(asked, y=np.rint(asked.y * 3.0))
+    assert assert_finished(asked, ShimRuntime(order_seed=5)) > 30
+
+
+@pytest.mark.parametrize("weights", ["none", "real"])
+@pytest.mark.parametrize("target", ["two classes", "values"])
+def test_monotonic_values(target: str, weights: str) -> None:
+    """Where the order of the values of splits is not that of the leaves."""
+    asked = problem(target, weights, seed=1, n_trees=3)
+    held = Regularisation(monotonic=(1, -1, 0, 0, 0))
+    limits = {"score": NEWTON, "regularisation": held}
+    for depth in (6, 40):
+        held_asked = asked.with_options(**limits, max_depth=depth)
+        assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
+        free = asked.with_options(score=SQUARES, max_depth=depth)
+        assert assert_finished(free, ShimRuntime()) > 20
+
+
+@settings(PROPERTY, max_examples=15)
+@given(problems(), st.sampled_from((0, 7, 512)))
+def test_any_problem(problem: Problem, small_rows: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_small(monkeypatch, small_rows)
+        limited = problem.with_options(max_leaf_nodes=2**31 - 1)
+        assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+
+
+@settings(PROPERTY, max_examples=10)
+@given(median_problems())
+def test_any_problem_of_medians(problem: Problem) -> None:
+    limited = problem.with_options(max_leaf_nodes=2**31 - 1)
+    assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+
+
+@pytest.mark.slow
+@settings(PROPERTY, max_examples=400)
+@given(st.one_of(problems(max_rows=700), median_problems()), st.sampled_from((0, 7, 33, 512)))
+def test_many_problems(problem: Problem, small_rows: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_small(monkeypatch, small_rows)
+        limited = problem.with_options(max_leaf_nodes=2**31 - 1)
+        assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+
+
+# What must not matter -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [1, 1 << 18, 1 << 30])
+def test_memory_budget_and_batches(budget: int) -> None:
+    for target in ("five classes", "outputs"):
+        asked = problem(target, n=70, method="bootstrap", n_trees=5)
+        assert_finished(asked, ShimRuntime(), memory_budget=budget)
+
+
+@pytest.mark.parametrize("order_seed", range(3))
+def test_order_of_threads_and_blocks(order_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with fewer threads than nodes, so that a thread takes one after the other."""
+    monkeypatch.setattr(cuda_finishing, "_BLOCKS", 1)
+    asked = problem("outputs", "real", seed=order_seed, n=500, n_trees=3, method="bootstrap")
+    runtime = ShimRuntime(order_seed=1 + 100 * order_seed, n_multiprocessors=1)
+    assert assert_finished(asked, runtime) > constant("finish.cu", "FINISH_THREADS")
+
+
+def test_replayed_batches_leave_trees_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees of batches before are not those of the memory that a replay writes to."""
+    monkeypatch.setattr("gpuboost.backends.cuda.trees_at_once", lambda *_: 2)
+    asked = problem("rare classes", "real", n=120, n_trees=6, method="bootstrap")
+    runtime = ShimRuntime()
+    assert_finished(asked.with_options(max_depth=6), runtime)
+    assert runtime.launches.count("finish_nodes") == runtime.launches.count("number_nodes") == 3
+
+
+def bushy(rng: np.random.Generator, n_inner: int) -> np.ndarray:
+    """Left children of a tree whose nodes come in the order in which they are split."""
+    left, leaves = [0], [0]
+    for _ in range(n_inner):
+        node = leaves.pop(int(rng.integers(len(leaves))))
+        left[node] = len(left)
+        leaves += [len(left), len(left) + 1]
+        left += [0, 0]
+    return np.array(left)
+
+
+def test_numbers_and_sums_of_large_trees() -> None:
+    """Levels of more nodes than a block has threads, in a store in which nodes lie anyhow."""
+    rng = np.random.default_rng(0)
+    trees = [bushy(rng, n) for n in (5000, 0, 1, 700)]
+    n_trees, rows = len(trees), np.array([5001, 1, 2, 701])
+    start = np.cumsum(rows) - rows
+    size = sum(map(len, trees))
+    pairs = rng.permutation((size - n_trees) // 2)  # where the children of each split lie
+    left = np.zeros(size, dtype=np.int32)
+    places, first = [], 0
+    for tree, own in enumerate(trees):
+        below = n_trees + 2 * pairs[first : first + len(own) // 2, None] + np.arange(2)
+        places.append(np.concatenate([[tree], below.ravel()]))
+        first += len(own) // 2
+        left[places[-1]] = np.where(own > 0, places[-1][own], 0)
+    feature = rng.integers(0, 2, size).astype(np.int32)
+    sums = rng.integers(-(2**40), 2**40, (size, 3))
+    hessian = rng.integers(1, 99, size)
+    expected = []
+    for tree, own in enumerate(trees):
+        order = breadth_first(own)
+        local = np.empty(len(own), dtype=np.int64)
+        local[order] = np.arange(len(own))
+        numbers = np.where(own[order] > 0, local[own[order]], 0)
+        of_nodes = sums[places[tree][order]].copy()
+        sum_children(numbers, of_nodes)
+        by_mask = (numbers > 0) & (feature[places[tree][order]] == 1)
+        category = np.where(by_mask, np.cumsum(by_mask) - 1, -1)
+        expected.append((places[tree][order], numbers, of_nodes, category))
+    most = 2 * int(rows.sum()) + n_trees
+    order_out, category_out = (np.full(most, -9, dtype=np.int32) for _ in range(2))
+    level_end = np.zeros(int(rows.sum()) + n_trees, dtype=np.int32)
+    table = np.zeros((3, n_trees + 1), dtype=np.int64)
+    runtime, threads = ShimRuntime(order_seed=4), (constant("store.cu", "NUMBER_THREADS"),)
+    rooms = (start, np.int64(1), np.int32(0), np.int32(n_trees))
+    kinds = (hessian, feature, np.array([0, 1], dtype=np.uint8), *map(np.int32, (1, 3, 1)))
+    arrays = (left, sums, order_out, category_out, level_end, table)
+    runtime.kernel("store.cu", "number_nodes", {})((n_trees,), threads, (*rooms, *kinds, *arrays))
+    runtime.kernel("store.cu", "place_trees", {})((1,), threads, (np.int32(n_trees), table))
+    assert table[0].tolist() == np.cumsum([0, *map(len, trees)]).tolist()
+    assert table[1].tolist() == np.cumsum([0, *(e[3].max() + 1 for e in expected)]).tolist()
+    assert table[2, :-1].tolist() == hessian[:n_trees].tolist()
+    for tree, (nodes, numbers, of_nodes, category) in enumerate(expected):
+        room = slice(2 * int(start[tree]) + tree, 2 * int(start[tree]) + tree + len(nodes))
+        np.testing.assert_array_equal(order_out[room], nodes)
+        np.testing.assert_array_equal(category_out[room], category)
+        np.testing.assert_array_equal(left[nodes], numbers)
+        np.testing.assert_array_equal(sums[nodes], of_nodes)
+
+
+# What is copied, and what is not done -------------------------------------------------------------
+
+
+class Counting(ShimRuntime):
+    """Counts what is copied to the host."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.copied: list[int] = []
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        self.copied.append(array.nbytes)
+        return super().to_host(array)
+
+
+@pytest.mark.parametrize(("target", "n_values"), [("two classes", 2), ("values", 1)])
+def test_the_host_copies_finished_trees_alone(target: str, n_values: int) -> None:
+    """A table of the trees, and each array of theirs once: no node of a level, nothing twice."""
+    copies = []
+    for n_trees, n in ((1, 60), (5, 300)):
+        asked = problem(target, n=n, n_trees=n_trees, is_categorical=None, method="bootstrap")
+        runtime = Counting()
+        n_nodes = assert_finished(asked.with_options(max_depth=9), runtime)
+        assert sum(runtime.copied) == n_nodes * (40 + 8 * n_values) + 3 * 8 * (n_trees + 1)
+        copies.append(len(runtime.copied))
+    assert copies == [11, 11]
+
+
+def test_launches_do_not_grow_with_nodes_or_trees() -> None:
+    own = {"store_level", "number_nodes", "place_trees", "finish_nodes"}
+    found = []
+    for n_trees, n in ((1, 60), (5, 300)):
+        asked = problem("five classes", n=n, n_trees=n_trees, method="bootstrap")
+        runtime = ShimRuntime()
+        assert_finished(asked.with_options(max_depth=6), runtime)
+        found.append([name for name in runtime.launches if name in own])
+    levels = ["store_level"] * 7
+    assert found == 2 * [[*levels, "number_nodes", "place_trees", "finish_nodes"]]
+
+
+# Races, memory, barriers --------------------------------------------------------------------------
+
+
+def sound_problems() -> Iterator[Problem]:
+    """Few rows, but every way to a finished node."""
+    for target in ("five classes", "outputs"):
+        yield problem(target, "real", n=60, max_bins=12)
+    yield problem("values", n=60, by_median=True)
+    held = Regularisation(monotonic=(1, -1, 0, 0, 0))
+    asked = problem("two classes", n=60, max_bins=12)
+    yield asked.with_options(score=NEWTON, regularisation=held, max_depth=6)
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_the_kernels_are_sound(flavour: str) -> None:
+    """Those of other files are run by their own tests."""
+    for asked in sound_problems():
+        assert_finished(asked, MixedRuntime(flavour))
+
+
+class MixedRuntime(ShimRuntime):
+    """Kernels of this file's subject in a flavour, all others as they are."""
+
+    def __init__(self, flavour: str, order_seed: int = 0, **sources: Any) -> None:
+        super().__init__(order_seed=order_seed)
+        self._own = ShimRuntime(flavour, order_seed, **sources)
+
+    def kernel(self, file_name: str, name: str, constants: Any) -> Any:
+        own = file_name in ("store.cu", "finish.cu")
+        kernel: Callable[..., Any] = super().kernel
+        return (self._own.kernel if own else kernel)(file_name, name, constants)
+
+
+MUTANTS = [
+    pytest.param(name, mutant, id=f"{name}:{mutant.line}")
+    for name in ("store.cu", "finish.cu")
+    for mutant in barrier_mutants(file_text(name))
+]
+
+
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
+    sources = with_text(name, mutant.source_text, [name])
+    with pytest.raises((KernelError, AssertionError)):
+        for order_seed in range(1, 4):
+            for asked in sound_problems():
+                assert_finished(asked, MixedRuntime("plain", order_seed, sources=sources))
