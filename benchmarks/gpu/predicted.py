@@ -32,7 +32,14 @@ LONG_SEGMENT = WIDTH // 5  # rows of one class whose sums are made in shared mem
 CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
+MULTIPROCESSORS = 132
 SECTOR = 32  # bytes that one code read alone costs
+# A node of two classes: as it is stored, written and read; read again to be numbered and to have
+# its sums added up, sectors of its children among them; and as a finished tree has it.
+STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
+FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
+# Bytes of a node that a round of boosting or AdaBoost copies, to be finished on the host.
+LEVEL_BYTES = 64.0
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
 GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
@@ -177,10 +184,13 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         policy = trees * (4.0 * searched + level_rows / PIECE_ROWS)
         stages["policy"] += Work(nodes=policy, launches=LEVEL_LAUNCHES - 9)
     nodes = float(trees * shape.n_nodes)
-    return stages | {
-        "copy to the host": Work(host_bytes=nodes * 64),
-        "trees on the host": Work(host_nodes=nodes),
-    }
+    stages["finished trees"] = Work(
+        bytes=nodes * (STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES),
+        operations=nodes * FINISHING_OPERATIONS,
+        nodes=2.0 * shape.n_nodes * -(-trees // MULTIPROCESSORS),  # a block numbers a tree
+        launches=len(shape.rows) + 3.0,
+    )
+    return stages | {"copy to the host": Work(host_bytes=nodes * FINISHED_BYTES)}
 
 
 def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages:
@@ -216,7 +226,7 @@ def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages
     nodes = rounds * min(2.0 ** (depth + 1), 2.0 * rows)
     return found | {
         "leaves and raw predictions": Work(bytes=rounds * rows * float(LEAF_BYTES)),
-        "copy to the host": Work(host_bytes=nodes * 64),
+        "copy to the host": Work(host_bytes=nodes * LEVEL_BYTES),
         "trees on the host": Work(host_nodes=nodes),
     }
 
@@ -240,7 +250,7 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
         "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
         "policy": Work(nodes=4.0 + rows / PIECE_ROWS, launches=ADABOOST_LAUNCHES - 21),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
-        "copy to the host": Work(host_bytes=3 * 64.0),
+        "copy to the host": Work(host_bytes=3 * LEVEL_BYTES),
         "trees on the host": Work(host_nodes=3.0),
     }
     whole = {name: _times(work, rounds) for name, work in of_round.items()}
