@@ -159,7 +159,7 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
-    known = mapper, sampler, target, backend.router
+    known = mapper, sampler, target, getattr(backend, "router", None)
     trees = [problem.finish(grown, *known) for _, grown in backend.grow(asked)]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)
