@@ -272,6 +272,32 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
     }
 }
 
+// Groups whose nodes lie in one leaf, because splits were taken back. leaf int32 (nodes,): of each
+// node, see best_first.cu; first_of int32 (nodes,), the largest number before the launch: of each
+// leaf the first of its groups. Launch: over groups.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
+             const int32* __restrict__ leaf, int32* __restrict__ first_of)
+{
+    const int64 group = row_of_thread();
+    if (group < *size) atomicMin(first_of + leaf[node_of[group]], (int32)group);
+}
+
+// The first group gets the pieces of the others, and stands for the leaf. joined int32 (g,): the
+// nodes that groups are now. Launch: over groups and pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
+            const int32* __restrict__ node_of, const int32* __restrict__ leaf,
+            const int32* __restrict__ first_of, int32* __restrict__ slot,
+            int32* __restrict__ joined)
+{
+    const int64 at = row_of_thread();
+    if (at < *n_pieces) slot[at] = first_of[leaf[node_of[slot[at]]]];
+    if (at >= *size) return;
+    const int32 own = leaf[node_of[at]];
+    joined[at] = first_of[own] == (int32)at ? own : node_of[at];
+}
+
 // ---- What is left beside the quantile, of huber ------------------------------------------------
 
 // A number less its group's quantile, cut off at -limit and limit, times its weight.

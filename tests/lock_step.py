@@ -155,9 +155,11 @@ class LockStep:
         assert_same_splits(splits[1], splits[0], rise, expected)
         return expected, found
 
-    def narrow(self, accepted: Any, chosen: np.ndarray) -> Any:
-        expected = self.reference.narrow(accepted[0], chosen)
-        return expected, self.device.narrow(accepted[1], chosen)
+    def narrow(self, frontier: Any, splits: Any, accepted: Any) -> Any:
+        expected = self.reference.narrow(frontier[0], splits[0], accepted[0])
+        found = self.device.narrow(frontier[1], splits[1], accepted[1])
+        np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="narrow")
+        return expected, found
 
     def leaf_sums(self, rows: Any, frontier: Any, accepted: Any) -> Any:
         expected = self.reference.leaf_sums(rows[0], frontier[0], accepted[0])

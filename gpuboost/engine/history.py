@@ -76,34 +76,14 @@ class History:
         self._n_trees = n_trees
         self._max_leaf_nodes = max_leaf_nodes
         self._levels: list[Level] = []
-        self._queue: list[dict[str, np.ndarray]] = []  # what best-first growth reads of each level
 
     def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
         """Record a level, wherever its arrays are."""
         self._levels.append(Level(frontier, splits, accepted, sums))
 
-    def reached(self, frontier: Any, splits: Any, accepted: Array) -> np.ndarray:
-        """Nodes of a level, not added yet, that best-first growth may still split: bool (m,).
-
-        ``accepted`` are those whose splits are good enough.
-        """
-        known = self._ops.to_host(Level(frontier, splits, accepted, None))
-        self._queue.append({name: known[name] for name in ("tree", "rise", "key")})
-        whole = joined(self._queue)
-        size, last = len(whole["tree"]), len(known["tree"])
-        whole["left"] = children_by_level([level["rise"] >= 0 for level in self._queue])
-        chosen = np.zeros(size, dtype=bool)
-        for nodes, local in tree_nodes(whole["tree"], self._n_trees):
-            left = localised(whole["left"][nodes], local)
-            limit = self._max_leaf_nodes
-            chosen[nodes] = reached(left, whole["rise"][nodes], whole["key"][nodes], limit)
-        here = chosen[size - last :]
-        self._queue[-1]["rise"] = np.where(here, known["rise"], -1.0)
-        return here
-
     def trees(self, n_threads: int) -> list[GrownTree]:
         """The trees of the batch, nodes breadth-first."""
-        levels = [self._ops.to_host(level) for level in self._levels]
+        levels = self._on_host()
         whole = joined(levels)
         whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
         whole["feature"][whole["left"] == 0] = LEAF
@@ -123,6 +103,16 @@ class History:
             return list(map(tree_of, parts))
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(tree_of, parts))
+
+    def _on_host(self) -> list[dict[str, np.ndarray]]:
+        """The levels that have nodes, and the first one."""
+        found = []
+        for level in self._levels:
+            columns = self._ops.to_host(level)
+            if found and not len(columns["tree"]):
+                break
+            found.append(columns)
+        return found
 
     def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Without the splits that best-first growth did not reach after all."""

@@ -64,8 +64,8 @@ class LevelOps(Protocol):
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """Copy what `History` keeps of a level to NumPy arrays, those of `history.COLUMNS`."""
 
-    def narrow(self, accepted: Array, chosen: np.ndarray) -> Array:
-        """The accepted nodes that ``chosen``, bool (m,) on the host, has too."""
+    def narrow(self, frontier: Any, splits: Any, accepted: Array) -> Array:
+        """The accepted nodes that best-first growth has reached too, as far as nodes are known."""
 
 
 def grow_levels(
@@ -79,33 +79,22 @@ def grow_levels(
 
 
 def run_levels(
-    ops: LevelOps,
-    task: GrowTask,
-    n_trees: int,
-    roots: Callable[[], tuple[Any, Any]],
-    keeps: bool = True,
+    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
 ) -> Keeper:
-    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own.
-
-    Without ``keeps`` a `History` collects the levels, even of `KeepingOps`.
-    """
-    history = _all_levels(ops, task, n_trees, roots, keeps)
+    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
+    history = _all_levels(ops, task, n_trees, roots)
     if isinstance(ops, KeepingOps):
         ops.end_batch()  # when nothing is held of rows and levels
     return history
 
 
 def _all_levels(
-    ops: LevelOps,
-    task: GrowTask,
-    n_trees: int,
-    roots: Callable[[], tuple[Any, Any]],
-    keeps: bool,
+    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
 ) -> Keeper:
     rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    history: Any = ops.keeper() if keeps and isinstance(ops, KeepingOps) else None
+    history: Any = ops.keeper() if isinstance(ops, KeepingOps) else None
     if history is None:
         history = History(ops, n_trees, task.options.max_leaf_nodes, has_all_sums=by_median)
     depth = 0
@@ -116,7 +105,7 @@ def _all_levels(
         splits = ops.find_splits(rows, frontier, candidates)
         accepted = ops.accept(frontier, splits)
         if best_first:
-            accepted = ops.narrow(accepted, history.reached(frontier, splits, accepted))
+            accepted = ops.narrow(frontier, splits, accepted)
         sums = ops.leaf_sums(rows, frontier, accepted)
         history.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)

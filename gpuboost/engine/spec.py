@@ -93,6 +93,17 @@ class TreeOptions:
     regularisation: Regularisation = Regularisation()
     ccp_alpha: float = 0.0
 
+    @property
+    def deepest(self) -> int:
+        """Depth that no node lies below; a node of best-first growth has a split at each above."""
+        if self.max_leaf_nodes == NO_LIMIT:
+            return self.max_depth
+        return min(self.max_depth, self.max_leaf_nodes - 1)
+
+    def most_splits(self, depth: int) -> int:
+        """Nodes of a tree that ``max_leaf_nodes`` lets split at a depth, at most."""
+        return max(0, self.max_leaf_nodes - 1 - depth)
+
 
 @dataclass(frozen=True)
 class Target:

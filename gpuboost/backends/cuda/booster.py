@@ -3,8 +3,9 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, the values of
 leaves added to raw predictions, and mean losses. The host reads these and the nodes of its trees,
-in one piece, when the next round is under way. Of deeper trees, and of those that grow best first
-or are pruned, the finished trees are copied back and their values added by walking them.
+in one piece, when the next round is under way. So is one of best-first growth of few leaves. Of
+deeper trees, and of those that are pruned, the finished trees are copied back and their values
+added by walking them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpuboost.backends.cuda.forest import copy_forest_to_device
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
-from gpuboost.backends.cuda.level_ops import HISTOGRAMS_OF_NODE, UNASKED_DEPTH
+from gpuboost.backends.cuda.level_ops import HISTOGRAMS_OF_NODE, is_unasked
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.refits import RefitRound
@@ -32,7 +33,7 @@ from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.rounds import DoneRound
-from gpuboost.engine.spec import NO_LIMIT, GrowTask, Target, TreeRows
+from gpuboost.engine.spec import GrowTask, Target, TreeRows
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
@@ -198,15 +199,14 @@ def adds_on_device(task: BoostTask, grown: GrowTask) -> bool:
     """Whether the values of leaves can be made and added with the last launch of a round.
 
     Where no leaf is pruned away afterwards, the levels of trees have few enough nodes to be
-    launched and kept without knowing how many, and none of these is taken back. ``grown`` is what
-    `grow_task` makes of ``task``.
+    launched and kept without knowing how many. ``grown`` is what `grow_task` makes of ``task``.
     """
     options, n_trees = task.options, task.trees_per_round
-    if options.ccp_alpha > 0.0 or options.max_leaf_nodes != NO_LIMIT:
+    if options.ccp_alpha > 0.0:
         return False
-    if options.max_depth <= UNASKED_DEPTH:
+    if is_unasked(options):
         return True
-    if options.max_depth > DEEPEST:
+    if options.deepest > DEEPEST:
         return False
     room = most_nodes(n_trees, n_trees * task.sampler.n_draws, options)
     matrix, most = grown.matrix, HISTOGRAMS_OF_NODE * max(room)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.memory import nodes_at
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
 from gpuboost.backends.cuda.reweighter import CudaReweighter
-from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.memory import DeviceShape
@@ -23,12 +21,10 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     A round is launched, and its losses are summed, at the latest when its values are added by the
     host. Not counted is what a loss of the user's makes.
     """
-    n, n_trees, most = task.matrix.n_samples, task.trees_per_round, task.options.max_leaf_nodes
-    # Best-first growth takes what level-wise growth takes of as few nodes, and asks on the way.
-    task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
+    n, n_trees, options = task.matrix.n_samples, task.trees_per_round, task.options
 
     def nodes(depth: int) -> int:
-        return n_trees * min(nodes_at(depth, n), 2 * most)
+        return n_trees * min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
 
     runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     booster = CudaBooster(runtime, task)
@@ -44,11 +40,10 @@ def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
     The first round is launched by itself; the memory of those that are replayed is held from then
     on.
     """
-    n, most = task.matrix.n_samples, task.options.max_leaf_nodes
-    task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
+    n, options = task.matrix.n_samples, task.options
 
     def nodes(depth: int) -> int:
-        return min(nodes_at(depth, n), 2 * most)
+        return min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
 
     runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     reweighter = CudaReweighter(runtime, task)

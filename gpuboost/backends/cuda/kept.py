@@ -42,6 +42,12 @@ class KeptMemory:
         self._at += room_of(columns)
         return array
 
+    def part(self, array: Array, first: int, n: int) -> Array:
+        """Some rows of an array that was made here, as one made here."""
+        view, at = array[first : first + n], self._taken[id(array)][1]
+        self._taken[id(view)] = view, at + first * (array.nbytes // len(array))
+        return view
+
     def read_later(self, runtime: Runtime) -> Callable[[], np.ndarray]:
         """Start to copy all of it, after what was launched; the call waits for it."""
         return runtime.read_later(self._memory)

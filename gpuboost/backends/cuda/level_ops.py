@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.batch import Batch
+from gpuboost.backends.cuda.best_first import SplitQueue
 from gpuboost.backends.cuda.constraints import Constraints
 from gpuboost.backends.cuda.drawing import DeviceDrawing
 from gpuboost.backends.cuda.filling import fill, launch_for_roots
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import Level
-    from gpuboost.engine.spec import GrowTask
+    from gpuboost.engine.spec import GrowTask, TreeOptions
 
     RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
 
-# Trees no deeper than this are launched without asking how many nodes there are, so the host never
-# waits for the device; of deeper ones a level may have been empty for long.
-UNASKED_DEPTH = 12
+# Trees no deeper than this, or of no more leaves, are launched without asking how many nodes there
+# are, so the host never waits for the device; of deeper ones a level may have been empty for long.
+UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
 # For each node of a level, if histograms of the next level are to be kept: three for both children.
 HISTOGRAMS_OF_NODE = 6
 
@@ -108,7 +109,7 @@ class CudaLevelOps:
         """Let go of what is kept of the batch that was grown last."""
         for name in (
             *("_batch", "_inputs", "_least_category", "_search", "_allowed", "_histogram"),
-            *("_asked", "_bounds", "_sums"),
+            *("_asked", "_bounds", "_sums", "_queue"),
         ):
             vars(self).pop(name, None)
 
@@ -122,7 +123,7 @@ class CudaLevelOps:
         xp, n, n_channels = self.xp, len(host.trees), self.task.target.n_channels
         rows, count, leaf, largest = self._make_rows(host, inputs)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
-        policy = self._policy(count, len(rows), largest)
+        policy = self._policy(count, n, len(rows), largest)
         pieces, room = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n), policy.room
         frontier = DeviceFrontier.room(room, room.empty(1, np.int32), n, n_channels, pieces)
         nodes = (frontier.size, frontier.tree, frontier.key, frontier.start, frontier.count)
@@ -136,6 +137,7 @@ class CudaLevelOps:
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
+        self._queue = self._make_queue(n, len(rows))
         return rows, self._constraints.hold_roots(frontier, inputs)
 
     def _make_rows(
@@ -149,13 +151,21 @@ class CudaLevelOps:
         assert self.rounds is not None
         return self.rounds.make(inputs)
 
-    def _policy(self, min_hessian: Array, n_rows: int, max_weight: int) -> Policy:
+    def _make_queue(self, n_trees: int, n_rows: int) -> SplitQueue | None:
+        """The queues of best-first growth."""
+        options, rounds = self.task.options, self.rounds
+        if options.max_leaf_nodes == NO_LIMIT:
+            return None
+        kept = 0 if rounds is None else rounds.n_numbers
+        return SplitQueue(self.runtime, options, n_trees, n_rows, kept)
+
+    def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows, kept = 0, self.kept
         if kept is None:
             small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
         purity = purity_of(self.task.target)
-        given = (self.runtime, options, min_hessian, n_rows, n_channels, purity)
+        given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows, kept)
 
     @property
@@ -290,10 +300,11 @@ class CudaLevelOps:
         """Nodes whose splits are taken: uint8 (m,)."""
         return splits.accepted
 
-    def narrow(self, accepted: Array, chosen: np.ndarray) -> Array:
-        """The accepted nodes that best-first growth has reached too."""
-        accepted[: len(chosen)] &= self.runtime.asarray(chosen.astype(np.uint8))
-        return accepted
+    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array) -> Array:
+        """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
+        assert self._queue is not None
+        self._queue.narrow(frontier, splits)
+        return splits.accepted
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
@@ -313,15 +324,21 @@ class CudaLevelOps:
             return None
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
-        given = (leaf, policy.small_rows_at(self._depth), policy.room)
-        summed = accepted if self.rounds is None else self.rounds.summed(frontier, accepted)
-        return self._kernels.leaf_sums(rows, frontier, summed, *given)
+        summed, sums = accepted, None
+        if self.rounds is not None:
+            summed, sums = self.rounds.summed(frontier, accepted), self.rounds.sums_of(frontier)
+        if sums is None:
+            sums = policy.room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
+            fill(self.runtime, sums, 0)
+        given = (leaf, policy.small_rows_at(self._depth), sums)
+        self._kernels.leaf_sums(rows, frontier, summed, *given)
+        return sums
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
         if self.rounds is not None:
-            self.rounds.add_leaves(self._inputs)
-        self._histogram = self._sums = None
+            self.rounds.add_leaves(self._inputs, self._queue)
+        self._histogram = self._sums = self._queue = None
         self._batch.end(self.finisher)
 
     def partition(
@@ -337,7 +354,7 @@ class CudaLevelOps:
         self._batch.store_level(frontier, splits, places, self._sums, self._depth)
         self._sums = None
         moved = self._kernels.move(rows, frontier, splits, places)
-        most = policy.most_nodes(min(frontier.most, self._asked()))
+        most = policy.most_nodes(min(frontier.most, self._asked()), self._depth)
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
@@ -352,8 +369,9 @@ class CudaLevelOps:
         The answer is asked for a level before it is needed, so that the device need not be waited
         for. Trees of few levels do without, and so do rounds that keep all their levels anyway.
         """
-        unasked = self.task.options.max_depth <= UNASKED_DEPTH or self.kept is not None
-        if unasked and self._fits(HISTOGRAMS_OF_NODE * frontier.most):
+        if (is_unasked(self.task.options) or self.kept is not None) and self._fits(
+            HISTOGRAMS_OF_NODE * frontier.most
+        ):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])
@@ -383,3 +401,8 @@ class CudaLevelOps:
 def _counted(task: GrowTask) -> bool:
     """Whether histograms count rows: only a limit on the rows of a leaf asks for it."""
     return task.options.min_samples_leaf > 1
+
+
+def is_unasked(options: TreeOptions) -> bool:
+    """Whether all levels are launched without asking how many nodes they have."""
+    return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES

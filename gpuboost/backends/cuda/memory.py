@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
 from gpuboost.engine.level_loop import run_levels
-from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.arena import ArenaPlan
@@ -67,14 +66,11 @@ def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
     Histograms take up to ``task.memory_budget``. Where the host asks how many nodes there are, the
     answer is `nodes_at`.
     """
-    # Best-first growth takes what level-wise growth takes whose levels are all kept till the end.
-    keeps = task.options.max_leaf_nodes == NO_LIMIT
-    task = replace(task, options=replace(task.options, max_leaf_nodes=NO_LIMIT))
     runtime = _phantoms(task, n_trees, shape)
     ops = CudaLevelOps(runtime, task)
     lasting = runtime.meter.now
     roots = partial(ops.roots, task.trees[:n_trees])
-    run_levels(ops, task, n_trees, roots, keeps)
+    run_levels(ops, task, n_trees, roots)
     return Foretold(lasting, runtime.meter.peak)
 
 
@@ -103,11 +99,10 @@ def foretell_recorded(
 
     Batches of as many trees are the same launches if the device draws their rows, and if the host
     decides nothing by what has been computed: not where it asks how many nodes levels have, see
-    `CudaLevelOps`, of deep trees or of levels too large for ``task.memory_budget``, and not with
-    ``max_leaf_nodes``. ``maker`` is what `CudaLevelOps` takes.
+    `CudaLevelOps`, of deep trees or of levels too large for ``task.memory_budget``. ``maker`` is
+    what `CudaLevelOps` takes.
     """
-    made_there = task.sampler is not None or maker is not None
-    if not made_there or task.options.max_leaf_nodes != NO_LIMIT:
+    if task.sampler is None and maker is None:
         return None
     n_trees = len(host.trees)
     runtime = _phantoms(task, n_trees, shape)
@@ -126,7 +121,7 @@ def _phantoms(task: GrowTask, n_trees: int, shape: DeviceShape) -> PhantomRuntim
     rows = task.matrix.n_samples
 
     def nodes(depth: int) -> int:
-        return n_trees * nodes_at(depth, rows)
+        return n_trees * min(nodes_at(depth, rows), 2 * task.options.most_splits(depth - 1))
 
     return PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
 

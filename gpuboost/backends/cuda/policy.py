@@ -36,8 +36,8 @@ class Policy:
     runtime : Runtime
     options : TreeOptions
     min_hessian : int64 (trees,)
-    n_rows : int
-        Rows of all trees of the batch.
+    n_trees, n_rows : int
+        Trees of the batch, and rows of all of them.
     n_channels : int
     purity : int
         How it is known that a node is pure, as policy.cu has it.
@@ -50,6 +50,7 @@ class Policy:
     runtime: Runtime
     options: TreeOptions
     min_hessian: Array
+    n_trees: int
     n_rows: int
     n_channels: int
     purity: int
@@ -61,9 +62,10 @@ class Policy:
         """Makes the arrays that the host reads."""
         return self.runtime.xp if self.kept is None else self.kept
 
-    def most_nodes(self, before: int) -> int:
-        """Nodes there can be in a level, where the level above has at most ``before``."""
-        return most_children(before, self.n_rows, self.options, self.small_rows)
+    def most_nodes(self, before: int, depth: int) -> int:
+        """Nodes there can be below a level at ``depth`` that has at most ``before``."""
+        of_trees = self.n_trees * self.options.most_splits(depth)
+        return most_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
 
     def most_pieces(self, most_nodes: int, rows: int) -> int:
         """Pieces of so many rows that all rows can make: each node has one that is not full."""
@@ -83,7 +85,7 @@ class Policy:
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
     ) -> Search:
         """Which nodes are searched. ``ranges`` is given where targets are values."""
-        deeper = depth < self.options.max_depth
+        deeper = depth < self.options.deepest
         most_work = self.most_pieces(frontier.most, rows_per_piece)
         found = Search.room(self.runtime.xp, frontier.most, most_work, none=not deeper)
         smallest = least_rows(self.options)
@@ -101,7 +103,7 @@ class Policy:
 
     def small_rows_at(self, depth: int) -> int:
         """`small_rows`, 0 where nodes may not be split anyway."""
-        return self.small_rows if depth < self.options.max_depth else 0
+        return self.small_rows if depth < self.options.deepest else 0
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
         """Where the rows of accepted nodes go."""

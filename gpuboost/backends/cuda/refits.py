@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import zeros
+from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import Columns, Pieces, allocate
 from gpuboost.backends.cuda.policy import PIECE_ROWS
 from gpuboost.backends.cuda.quantiles import GroupedNumbers, blocks, launch, pieces_of
@@ -113,7 +113,13 @@ class LeafRefits:
         self._launch("key_residuals", (pieces.most,), args)
 
     def finish(
-        self, trees: Array, parameter: Array, n_rows: Array, rate: Array, value: Array
+        self,
+        trees: Array,
+        parameter: Array,
+        n_rows: Array,
+        rate: Array,
+        value: Array,
+        leaf: Array | None = None,
     ) -> None:
         """Write the values of all leaves.
 
@@ -128,11 +134,15 @@ class LeafRefits:
         rate : float64 (1,)
             The learning rate.
         value : float64 (nodes,)
+        leaf : int32 (nodes,), optional
+            Of what were nodes when they were kept, the leaf that they lie in now.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
+        node_of, tree_of = self._of_groups
+        if leaf is not None:
+            node_of = self._joined(node_of, leaf)
         centre = xp.empty(self._most, dtype=np.float64)
         own.find(runtime, centre)
-        node_of, tree_of = self._of_groups
         largest = zeros(runtime, len(trees), np.uint64)
         sums = zeros(runtime, (self._most if self._clips else 1, 2), np.int64)
         if self._clips:
@@ -145,6 +155,15 @@ class LeafRefits:
             *(sums, largest, n_rows, rate, value),
         )
         self._launch("refit_leaves", (blocks(self._most),), args)
+
+    def _joined(self, node_of: Array, leaf: Array) -> Array:
+        """Let the first group of each leaf have all numbers; the nodes that groups are now."""
+        own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
+        self._launch("first_groups", (blocks(self._most),), (own.size, node_of, leaf, first_of))
+        joined, pieces = self._runtime.xp.empty(self._most, dtype=np.int32), own.pieces
+        args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
+        self._launch("join_groups", (blocks(max(self._most, pieces.most)),), args)
+        return joined
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         launch(self._runtime, name, grid, args)

@@ -24,8 +24,10 @@ from gpuboost.engine.reweighting import RESAMPLING
 from gpuboost.engine.statistics import SUM_BITS, sum_bits
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.draw_launches import TreeKeys
     from gpuboost.backends.cuda.inputs import BatchInputs
+    from gpuboost.backends.cuda.level import DeviceFrontier
     from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.adaboost import WeightBits
@@ -140,14 +142,20 @@ class ReweightedRows(RowsOfRounds):
             drawn = self._resampling.draw(keys)
         return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
 
+    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
+        """Nodes whose rows need not be summed: uint8 (m,)."""
+        return accepted if self.leaves is None else self.leaves.not_heard(frontier, accepted)
+
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep what the leaves of a level say."""
         if self.leaves is not None:
             self.leaves.keep_level(level.frontier, level.accepted, level.sums)
 
-    def add_leaves(self, inputs: BatchInputs) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
         """Judge the tree."""
         if self.leaves is not None:
+            if queue is not None:
+                queue.ends(self.leaves.nodes.left)
             self.weights.judge(self.leaves.nodes, self.leaves.says, self.sums)
 
 

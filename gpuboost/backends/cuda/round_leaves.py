@@ -19,8 +19,10 @@ from gpuboost.backends.cuda.placed import NodeKeeper
 from gpuboost.backends.cuda.policy import most_children
 from gpuboost.backends.cuda.refits import LeafRefits
 from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.best_first import Ends, SplitQueue
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
@@ -96,6 +98,8 @@ class RoundLeaves:
     ----------
     kept : KeptMemory
         What the host reads of the trees of the round.
+    n_numbers : int
+        Nodes that all levels have room for.
     """
 
     def __init__(
@@ -111,15 +115,18 @@ class RoundLeaves:
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
         self._n_hessians, self._most_rows = n_hessians, most_rows
         self._most = most_nodes(n_trees, n_trees * most_rows, task.options)
+        self.n_numbers = sum(self._most)
+        self._best_first = task.options.max_leaf_nodes != NO_LIMIT
+        self._all = runtime.asarray(np.array([self.n_numbers], dtype=np.int32))
         self._has_rows_outside = most_rows < sets[0].n
         self._places = [xp.empty((n_trees, rows.n), dtype=np.int32) for rows in sets]
-        self._value = xp.empty((sum(self._most), self._n_outputs), dtype=np.float64)
+        self._value = xp.empty((self.n_numbers, self._n_outputs), dtype=np.float64)
         signs = task.options.regularisation.monotonic
-        self._bounds = HeldValues.room(runtime, signs, sum(self._most), max(self._most))
+        self._bounds = HeldValues.room(runtime, signs, self.n_numbers, max(self._most))
         self._refits: LeafRefits | None = None
         self._walks = self._has_rows_outside or len(sets) > 1
         by_value = any(isinstance(rows.data, DeviceFeatures) for rows in sets)
-        n_placed = sum(self._most) if self._walks else 0
+        n_placed = self.n_numbers if self._walks else 0
         self._keeper = NodeKeeper(runtime, task.matrix.mapper, n_placed, by_value)
         self._nodes = self._keeper.nodes
 
@@ -127,7 +134,8 @@ class RoundLeaves:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
         task, rows = self._task, self._sets[0]
         n_rows = task.trees_per_round * self._most_rows
-        most = min(n_rows, task.trees_per_round << task.options.max_depth)  # leaves
+        ever = task.trees_per_round + sum(self._most[1:]) // 2  # leaves, if none was split before
+        most = min(n_rows, ever, task.trees_per_round << task.options.deepest)
         self._refits = LeafRefits(self._runtime, loss, rows, weights, most, n_rows)
 
     def begin(self, others: Columns) -> dict[str, Array]:
@@ -137,21 +145,27 @@ class RoundLeaves:
         if self._has_rows_outside:
             fill(self._runtime, self._places[0], -1)
         self.kept = KeptMemory(self._runtime.xp, room_of(others) + self._kept_bytes())
+        self._sums = self.kept.empty(self._shape_of_sums, np.int64)
+        fill(self._runtime, self._sums, 0)
         if self._refits is not None:
             self._refits.begin()
-            self._value = self.kept.empty((sum(self._most), 1), np.float64)
+            self._value = self.kept.empty((self.n_numbers, 1), np.float64)
         return {name: self.kept.empty(shape, dtype) for name, (dtype, shape) in others.items()}
+
+    @property
+    def _shape_of_sums(self) -> tuple[int, int]:
+        """That of the leaf sums of all levels."""
+        return self.n_numbers, self._n_outputs + self._n_hessians
 
     def _kept_bytes(self) -> int:
         """Bytes of the nodes of all levels."""
         k, words = self._n_outputs, self._keeper.mask_words
-        n_bytes = 0
+        n_bytes = room_of({"sums": (np.int64, self._shape_of_sums)})
         if self._refits is not None:
-            n_bytes += room_of({"value": (np.float64, (sum(self._most),))})
+            n_bytes += room_of({"value": (np.float64, (self.n_numbers,))})
         for most in self._most:
             n_bytes += room_of(DeviceFrontier.columns(most, k))
             n_bytes += room_of(DeviceSplits.columns(most, k, words))
-            n_bytes += room_of({"sums": (np.int64, (most, k + self._n_hessians))})
             n_bytes += room_of({"size": (np.int32, (1,))})
         return n_bytes
 
@@ -163,6 +177,10 @@ class RoundLeaves:
     def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
         """Nodes whose rows need not be summed: uint8 (m,)."""
         return self._bounds.none[: frontier.most] if self.held else accepted
+
+    def sums_of(self, frontier: DeviceFrontier) -> Array:
+        """Zeros for the leaf sums of the level that is kept next: int64 (m, P)."""
+        return self.kept.part(self._sums, self._next, frontier.most)
 
     def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
         """Values (m, 1) of the leaves of a level, in the copy shown last; None for Newton steps."""
@@ -191,11 +209,20 @@ class RoundLeaves:
         )
         if self._refits is not None:
             self._refits.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.number)
-        sizes = (np.int32(self._n_outputs), np.int32(self._n_hessians), np.int32(self._walks))
-        out = (np.int32(self.held), first, self._value, self._nodes.left, *self._bounds.arrays)
-        args = (frontier.size, accepted, level.sums, *by, *sizes, *out)
-        self._launch("step_leaves", (_blocks(frontier.most),), args)
+        if self.held or not self._best_first:
+            assert level.sums is not None
+            self._step(frontier.size, frontier.most, accepted, level.sums, by)
         self._next += frontier.most
+
+    def _step(
+        self, size: Array, most: int, accepted: Array, sums: Array, by: tuple[Array, Array, Array]
+    ) -> None:
+        """Make the values of nodes, the first of which has the number ``_next``."""
+        sizes = (np.int32(self._n_outputs), np.int32(self._n_hessians), np.int32(self._walks))
+        places = (np.int32(self.held), np.int32(self._next))
+        out = (*places, self._value, self._nodes.left, *self._bounds.arrays)
+        args = (size, accepted, sums, *by, *sizes, *out)
+        self._launch("step_leaves", (_blocks(most),), args)
 
     def keep_nodes(self, level: LevelSplits) -> None:
         """Keep how the nodes of the level kept last were split."""
@@ -208,13 +235,42 @@ class RoundLeaves:
         if self._walks:
             self._keeper.keep(level, int(first), int(following))
 
-    def add(self, inputs: BatchInputs, parameter: Array, n_rows: Array, rate: Array) -> None:
+    def settle(self, queue: SplitQueue, by: tuple[Array, Array, Array]) -> Ends:
+        """Make the values of the leaves of best-first growth; `add` hands them on.
+
+        ``by`` is what `keep_level` takes.
+        """
+        left, sums = (self._nodes.left if self._walks else None), self._sums
+        ends = queue.ends(left, None if self.held else sums)
+        if not self.held:
+            self._next = 0
+            self._step(self._all, self.n_numbers, ends.inner, sums, by)
+        return ends
+
+    def add(
+        self,
+        inputs: BatchInputs,
+        by: tuple[Array, Array, Array],
+        own: tuple[Array, Array],
+        queue: SplitQueue | None,
+    ) -> None:
         """Add the values of leaves to the raw predictions of all rows.
 
-        ``parameter``, ``n_rows`` and ``rate`` are what `LeafRefits.finish` takes.
+        Parameters
+        ----------
+        by : exponents, given, learning rate
+            See `keep_level`.
+        own : parameter of the loss, rows of a tree
+            See `LeafRefits.finish`.
+        queue : SplitQueue or None
+            Of best-first growth.
         """
+        ends = None if queue is None else self.settle(queue, by)
         if self._refits is not None:
-            self._refits.finish(inputs.keys.number, parameter, n_rows, rate, self._value)
+            leaf = None if ends is None else ends.leaf
+            self._refits.finish(inputs.keys.number, *own, by[2], self._value, leaf)
+        if queue is not None and ends is not None:
+            queue.hand_values(ends, self._value)
         if self._has_rows_outside:
             self._walk(0)
         for number in range(1, len(self._sets)):
@@ -252,6 +308,7 @@ def _blocks(n: int) -> int:
 def most_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
     """Nodes that each level of a batch has room for."""
     most = [n_trees]
-    for _ in range(options.max_depth):
-        most.append(most_children(most[-1], n_rows, options))
+    for depth in range(options.deepest):
+        parents = min(most[-1], n_trees * options.most_splits(depth))
+        most.append(most_children(parents, n_rows, options))
     return most

@@ -33,6 +33,7 @@ from gpuboost.engine.sampling import ALL_ROWS, whole_weights
 from gpuboost.engine.statistics import sum_bits
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier
     from gpuboost.backends.cuda.rounds import LevelLeaves
@@ -301,6 +302,10 @@ class RoundRows(RowsOfRounds):
         """Nodes whose rows need not be summed: uint8 (m,)."""
         return accepted if self.leaves is None else self.leaves.summed(frontier, accepted)
 
+    def sums_of(self, frontier: DeviceFrontier) -> Array | None:
+        """Zeros for the leaf sums of the next level."""
+        return None if self.leaves is None else self.leaves.sums_of(frontier)
+
     def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
         """Values (m, 1) of the leaves of a level, where the round has made them of residuals."""
         return None if self.leaves is None else self.leaves.refitted(frontier)
@@ -308,12 +313,18 @@ class RoundRows(RowsOfRounds):
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
         if self.leaves is not None:
-            self.leaves.keep_level(level, (self._exponents, self._given, self.rate))
+            self.leaves.keep_level(level, self._steps_by)
 
-    def add_leaves(self, inputs: BatchInputs) -> None:
+    @property
+    def _steps_by(self) -> tuple[Array, Array, Array]:
+        """What steps are made by beside sums; see ``step_leaves`` of leaves.cu."""
+        return self._exponents, self._given, self.rate
+
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
         """Add the values of leaves to raw predictions, and sum the losses that are left then."""
         if self.leaves is not None:
-            self.leaves.add(inputs, self.parameter, self._count, self.rate)
+            own = (self.parameter, self._count)
+            self.leaves.add(inputs, self._steps_by, own, queue)
             self.keep_losses()
 
     def keep_losses(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
+    from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
@@ -62,6 +63,7 @@ class KeptLeaves(Protocol):
     """What a round keeps of its trees on the device."""
 
     kept: KeptMemory
+    n_numbers: int  # nodes that all levels have room for
 
     def keep_nodes(self, level: LevelSplits) -> None:
         """Keep how the nodes of the level kept last were split."""
@@ -83,6 +85,11 @@ class RowsOfRounds(ABC):
         """Where what the host reads of a round is made, in one piece; None: where all else is."""
         return None if self.leaves is None else self.leaves.kept
 
+    @property
+    def n_numbers(self) -> int:
+        """Nodes that are kept, by numbers, until the last level is grown; 0: none are."""
+        return 0 if self.leaves is None else self.leaves.n_numbers
+
     @abstractmethod
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
@@ -90,6 +97,10 @@ class RowsOfRounds(ABC):
     def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
         """Nodes whose rows need not be summed: uint8 (m,), most often those that are split."""
         return accepted
+
+    def sums_of(self, frontier: DeviceFrontier) -> Array | None:
+        """Zeros for the leaf sums of the next level, int64 (m, P); None: they lie anywhere."""
+        return None
 
     def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
         """Values (m, V) of the leaves of a level, where the round has made them."""
@@ -105,5 +116,5 @@ class RowsOfRounds(ABC):
             self.leaves.keep_nodes(level)
 
     @abstractmethod
-    def add_leaves(self, inputs: BatchInputs) -> None:
-        """Make use of the leaves, when all levels are grown."""
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
+        """Make use of the leaves, when all levels are grown; ``queue`` of best-first growth."""

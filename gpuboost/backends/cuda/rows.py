@@ -134,19 +134,13 @@ class RowKernels:
         accepted: Array,
         leaf: LeafColumns,
         small_rows: int,
-        room: Any,
-    ) -> Array:
-        """Leaf sums of the nodes that were not split: int64 (m, sums), 0 for the others.
-
-        ``room`` makes the array.
-        """
-        sums = room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
-        fill(self.runtime, sums, 0)
+        sums: Array,
+    ) -> None:
+        """Add up the leaf sums of the nodes that were not split: int64 (m, sums)."""
         given = (rows.row, rows.weight, rows.target, leaf.wide, leaf.wide_of, frontier.tree)
         sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
         after = (np.int64(self.matrix.n_samples), np.int64(small_rows), *sizes, sums)
         self._sum("leaf_sums", frontier.pieces, (*given, frontier.count, accepted), after)
-        return sums
 
     def _sum(
         self, name: str, pieces: Pieces, before: tuple[Any, ...], after: tuple[Any, ...]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, room_of
-from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
+from gpuboost.backends.cuda.level_ops import is_unasked
 from gpuboost.backends.cuda.placed import NodeKeeper
 from gpuboost.backends.cuda.round_leaves import most_nodes
 from gpuboost.backends.cuda.source import constant
@@ -33,10 +34,9 @@ def says_on_device(task: ReweightTask) -> bool:
     without knowing how many nodes they have, and values are means.
     """
     options = task.options
-    bounded = options.max_depth <= UNASKED_DEPTH and options.max_leaf_nodes == NO_LIMIT
     whole = options.ccp_alpha == 0.0 and options.least_decrease == 0.0
     means = not task.judge.target.by_median and options.regularisation.monotonic is None
-    return bounded and whole and means
+    return is_unasked(options) and whole and means
 
 
 class SaidLeaves:
@@ -56,16 +56,21 @@ class SaidLeaves:
     nodes : PlacedNodes
     says : int32 (m,) or float64 (m,)
         Class or value of each leaf.
+    n_numbers : int
+        Nodes that all levels have room for.
     """
 
     def __init__(self, runtime: Runtime, task: ReweightTask, most_rows: int) -> None:
         self._runtime, self._target = runtime, task.judge.target
         self._most = most_nodes(1, most_rows, task.options)
         self._by_class = isinstance(task.judge, ClassJudge)
-        n_nodes = sum(self._most)
+        self.n_numbers = n_nodes = sum(self._most)
         self._keeper = NodeKeeper(runtime, task.matrix.mapper, n_nodes, by_value=False)
         self.nodes = self._keeper.nodes
         self.says = runtime.xp.empty(n_nodes, dtype=np.int32 if self._by_class else np.float64)
+        self._none: Array | None = None
+        if task.options.max_leaf_nodes != NO_LIMIT:
+            self._none = zeros(runtime, max(self._most), np.uint8)
 
     def begin(self) -> tuple[Array, Array]:
         """Begin a tree; arrays for the exponent of its weights and for its sums."""
@@ -84,9 +89,14 @@ class SaidLeaves:
             n_bytes += room_of({"size": (np.int32, (1,))})
         return n_bytes
 
+    def not_heard(self, frontier: DeviceFrontier, accepted: Array) -> Array:
+        """Nodes that need not say anything, uint8 (m,): not those whose split may be taken back."""
+        return accepted if self._none is None else self._none[: frontier.most]
+
     def keep_level(self, frontier: DeviceFrontier, accepted: Array, sums: Array | None) -> None:
         """Keep what the leaves of a level say; ``sums`` are those of values."""
         target, at = self._target, np.int32(self._next)
+        accepted = self.not_heard(frontier, accepted)
         of_nodes = (frontier.size, accepted, frontier.hessian)
         if self._by_class:
             kinds = (np.int32(target.n_channels), np.int32(target.n_classes))

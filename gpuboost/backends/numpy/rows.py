@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.backends.numpy.children import children_of
 from gpuboost.engine.frontier import Frontier, Splits
 from gpuboost.engine.history import COLUMNS
+from gpuboost.engine.known_nodes import KnownNodes
 from gpuboost.engine.medians import median_signs
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.policy import (
@@ -121,6 +122,7 @@ class RowOps:
             upper=largest,
             groups=np.ones((m, len(options.interactions or ())), dtype=bool),
         )
+        self._known = KnownNodes(m, options.max_leaf_nodes)
         self._roots = frontier.hessian
         self._min_hessian = smallest_hessian(
             np, options.min_weight_fraction_leaf, frontier.hessian, options.min_hessian
@@ -163,9 +165,10 @@ class RowOps:
         rise = rises(options.score, splits, frontier)
         return good_enough(rise, frontier, options, target, self._roots)
 
-    def narrow(self, accepted: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Nodes in both."""
-        return accepted & chosen
+    def narrow(self, frontier: Frontier, splits: Splits, accepted: np.ndarray) -> np.ndarray:
+        """The accepted nodes that best-first growth has reached too: bool (m,)."""
+        rise = rises(self.task.options.score, splits, frontier)
+        return self._known.narrow(frontier, np.where(accepted, rise, -1.0))
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """What `History` keeps of a level; NumPy arrays are on the host."""

@@ -1,0 +1,164 @@
+"""Best-first growth on the device, its kernels run on the CPU: the host's queue, and whole fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.best_first import SplitQueue
+from gpuboost.backends.cuda.source import file_text
+from gpuboost.engine.best_first import reached
+from gpuboost.engine.history import children_by_level
+from gpuboost.engine.known_nodes import KnownNodes
+from gpuboost.engine.scores import SQUARES
+from gpuboost.engine.spec import TreeOptions
+from tests import cuda_shim
+from tests.cuda_shim import KernelError, barrier_mutants
+from tests.fake_cupy import WAIT
+from tests.fake_streams import GRAPH
+from tests.shim_runtime import ShimRuntime, with_text
+from tests.test_cuda_booster import Fit, assert_same_fit, classifier, regressor, table
+from tests.test_cuda_rounds import boosters
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+SPARE = 3  # nodes that a level has room for and does not have
+
+
+# The queues ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Grown:
+    """Trees of random rises, grown to the end by both: the host's queues and the device's.
+
+    Levels have their nodes by their numbers, of ``most`` nodes each.
+    """
+
+    queue: SplitQueue
+    most: list[int]
+    levels: list[dict[str, np.ndarray]]
+
+
+def grow_both(
+    runtime: ShimRuntime, rng: np.random.Generator, n_trees: int, max_leaf_nodes: int
+) -> Grown:
+    """Grow them, equal at every level. Few rises are different, so that keys decide."""
+    options = TreeOptions(SQUARES, max_leaf_nodes=max_leaf_nodes)
+    room = [n_trees + SPARE]
+    for depth in range(max_leaf_nodes - 1):
+        room.append(2 * n_trees * min(2**depth, options.most_splits(depth)) + SPARE)
+    known = KnownNodes(n_trees, max_leaf_nodes)
+    queue = SplitQueue(runtime, options, n_trees, 10**6, sum(room))
+    tree, levels = np.arange(n_trees, dtype=np.int32), []
+    for most in room:
+        m = len(tree)
+        key = rng.integers(0, 2**64, m, dtype=np.uint64)
+        rise = np.where(rng.random(m) < 0.8 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
+        expected = (rise >= 0.0) & known.narrow(SimpleNamespace(tree=tree, key=key), rise)  # type: ignore[arg-type]
+        padded = {"tree": tree, "key": key, "rise": rise, "accepted": (rise >= 0).astype(np.uint8)}
+        there = {name: np.resize(column, most) for name, column in padded.items()}
+        size = np.array([m], dtype=np.int32)
+        frontier: Any = SimpleNamespace(size=size, most=most, tree=there["tree"], key=there["key"])
+        splits: Any = SimpleNamespace(rise=there["rise"], accepted=there["accepted"])
+        queue.narrow(frontier, splits)
+        np.testing.assert_array_equal(splits.accepted[:m] != 0, expected)
+        levels.append({"tree": tree, "key": key, "rise": np.where(expected, rise, -1.0)})
+        tree = np.repeat(tree[expected], 2)
+    return Grown(queue, room, levels)
+
+
+@pytest.mark.parametrize("max_leaf_nodes", [2, 3, 9, 31])
+@pytest.mark.parametrize("seed", range(6))
+def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
+    """At every level; and in the end leaves have what stopped in them and below."""
+    rng, runtime = np.random.default_rng(seed), ShimRuntime(order_seed=seed)
+    grown = grow_both(runtime, rng, 1 + seed % 3 * 2, max_leaf_nodes)
+    sums = rng.integers(-9, 9, (sum(grown.most), 2))
+    found, left = sums.copy(), np.full(sum(grown.most), 7, dtype=np.int32)
+    ends = grown.queue.ends(left, found)
+    assert_ends(grown, ends, max_leaf_nodes)
+    first = np.cumsum([0, *grown.most[:-1]])
+    real = np.concatenate([a + np.arange(len(o["tree"])) for a, o in zip(first, grown.levels)])  # noqa: B905
+    np.testing.assert_array_equal(left == 0, ends.inner == 0)
+    whole = np.zeros_like(sums)
+    np.add.at(whole, ends.leaf[real], sums[real])
+    at = np.flatnonzero(ends.inner == 0)
+    np.testing.assert_array_equal(found[at], whole[at])
+    value = rng.normal(size=(len(left), 3))
+    expected = value[ends.leaf]
+    grown.queue.hand_values(ends, value)
+    np.testing.assert_array_equal(value, expected)
+
+
+def assert_ends(grown: Grown, ends: Any, max_leaf_nodes: int) -> None:
+    """Leaves, and what lies in them, are those of a queue that knows all nodes."""
+    whole = {name: np.concatenate([o[name] for o in grown.levels]) for name in grown.levels[0]}
+    left = children_by_level([own["rise"] >= 0 for own in grown.levels])
+    first = np.cumsum([0, *grown.most[:-1]])
+    number = np.concatenate([a + np.arange(len(o["tree"])) for a, o in zip(first, grown.levels)])  # noqa: B905
+    leaf, inner = np.arange(sum(grown.most)), np.ones(sum(grown.most), dtype=np.uint8)
+    taken_back = 0
+    for tree in range(int(whole["tree"].max()) + 1):
+        stack = [(tree, -1)]
+        own = whole["tree"] == tree
+        local = np.cumsum(own) - 1
+        left_own = np.where(left > 0, local[np.minimum(left, len(local) - 1)], 0)[own]
+        chosen = np.zeros(len(own), dtype=bool)
+        parts = (left_own, whole["rise"][own], whole["key"][own], max_leaf_nodes)
+        chosen[own] = reached(*parts)
+        while stack:
+            node, above = stack.pop()
+            if above < 0 and not chosen[node]:
+                above = number[node]
+                inner[above] = 0
+            if above >= 0:
+                leaf[number[node]] = above
+            taken_back += bool(left[node] and not chosen[node])
+            stack += [(child, above) for child in (left[node], left[node] + 1) if left[node]]
+    assert max_leaf_nodes < 31 or taken_back
+    np.testing.assert_array_equal(ends.leaf, leaf)
+    np.testing.assert_array_equal(ends.inner, inner)
+
+
+def test_more_nodes_than_threads() -> None:
+    grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 2, 400)
+
+
+# Rounds of boosting -------------------------------------------------------------------------
+
+
+ROUNDS: list[dict[str, Any]] = [
+    {},
+    {"max_depth": 4, "subsample": 0.7},
+    {"loss": "absolute_error"},
+    {"loss": "huber", "subsample": 0.5, "max_depth": 5},
+    {"loss": "quantile", "alpha": [0.2, 0.9], "n_iter_no_change": 9},
+    {"loss": "poisson", "min_impurity_decrease": 1e-4, "min_samples_leaf": 3},
+    {"monotonic_cst": [1, 0, -1, 0, 0]},
+    {"monotonic_cst": [1, 0, -1, 0, 0], "subsample": 0.5},
+    {"monotonic_cst": [1, 0, -1, 0, 0], "loss": "huber"},
+    {"interaction_cst": [[0, 1], [2, 3, 4]], "max_features": 2},
+]
+
+
+@pytest.mark.parametrize("options", ROUNDS, ids=lambda options: "-".join(options) or "none")
+def test_rounds_are_replayed(
+    options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=6)
+    asked = regressor(**{"max_leaf_nodes": 9, "max_depth": None, **options})
+    assert_same_fit(fit_on, asked, *table(), runtime=runtime)
+    (booster,) = made
+    assert booster._grower.recorded is not None
+    assert runtime.launches.count("differentiate") == runtime.launches.count("find_ends") == 3
+    used = set(runtime.launches)
+    assert "keep_leaves" in used and "find_code_leaves" not in used
+    assert ("join_groups" in used) == (options.get("loss", "poisson") != "poisson")
