@@ -159,22 +159,24 @@ def test_which_depths_are_added_on_the_device(
         memory_budget=6 * widest * 7 * 11 * 3 * 8,
     )
     assert cuda_booster.adds_on_device(task, grown) == expected
-    for other in (replace(options, ccp_alpha=1.0), replace(options, max_leaf_nodes=9)):
-        task.options = other
-        assert not cuda_booster.adds_on_device(task, grown)
+    for limit, found in (({"ccp_alpha": 1.0}, False), ({"max_leaf_nodes": 64}, True)):
+        task.options = replace(options, **limit)
+        assert cuda_booster.adds_on_device(task, grown) == found
+    task.options = replace(options, max_leaf_nodes=65)
+    assert cuda_booster.adds_on_device(task, grown) >= expected
     task.options = options
     grown.memory_budget -= 1
     assert cuda_booster.adds_on_device(task, grown) == (depth <= 12)
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])
-@pytest.mark.parametrize("deep", [{"max_depth": None}, {"max_leaf_nodes": 6}])
+@pytest.mark.parametrize("deep", [{}, {"max_leaf_nodes": 65}])
 def test_leaves_of_trees_that_are_finished_on_the_host(
     deep: dict[str, Any], loss: str, fit_on: Fit
 ) -> None:
     runtime, weights = ShimRuntime(order_seed=2), np.random.default_rng(1).uniform(size=230)
     words = {"sample_weight": weights}
-    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, **deep)
+    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, max_depth=None, **deep)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
     assert {"find_code_leaves", "refit_leaves"} <= set(runtime.launches)
 
