@@ -116,6 +116,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"score": MISCLASSIFICATION},
     {"max_depth": 12},
     {"max_depth": 1},
+    {"max_leaf_nodes": 9, "max_depth": 13},
 ]
 
 
@@ -164,7 +165,7 @@ def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
 
 NOT_REPLAYED: dict[str, dict[str, Any]] = {
     "deep": {"options": {"max_depth": 13}},
-    "best first": {"options": {"max_leaf_nodes": 9}},
+    "best first": {"options": {"max_leaf_nodes": 65, "max_depth": 13}},
     "slices": {"budget": 1 << 14},
     "rows of the host": {"sampler": None},
 }

@@ -92,6 +92,8 @@ def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter)
         {"min_samples_leaf": 20},
         {"random_thresholds": True},
         {"score": ENTROPY},
+        {"max_leaf_nodes": 12, "max_depth": 40},
+        {"max_leaf_nodes": 80, "max_depth": 6},
     ],
     ids=lambda changes: "-".join(changes),
 )
@@ -199,6 +201,7 @@ def test_nodes_of_a_tree_to_purity() -> None:
         ),
         (gpuboost.BaggingClassifier(gpuboost.DecisionTreeClassifier(max_depth=6), 3), {}),
         (gpuboost.DecisionTreeRegressor(max_depth=9, categorical_features=[1, 4]), {}),
+        (gpuboost.RandomForestRegressor(5, max_leaf_nodes=20), {}),
         (gpuboost.ExtraTreesClassifier(6, max_depth=9, categorical_features=[1, 4]), {}),
         (
             gpuboost.RandomForestClassifier(9, max_depth=9, categorical_features=[1, 4]),
@@ -227,6 +230,8 @@ BOOSTED: list[tuple[Any, dict[str, Any]]] = [
     (GradientBoostingClassifier(max_depth=5, n_iter_no_change=3), {}),
     (GradientBoostingRegressor(max_depth=13, min_samples_leaf=30, n_iter_no_change=2), {}),
     (GradientBoostingClassifier(max_depth=4, interaction_cst="pairwise"), {"n_classes": 4}),
+    (GradientBoostingClassifier(max_depth=None, max_leaf_nodes=31), {"n_classes": 3}),
+    (GradientBoostingRegressor(max_depth=6, max_leaf_nodes=12, loss="huber"), {}),
 ]
 
 
@@ -258,6 +263,12 @@ REWEIGHTED: list[tuple[Any, dict[str, Any]]] = [
         {},
     ),
     (gpuboost.AdaBoostRegressor(n_estimators=4, max_depth=6), {"weighted": True}),
+    (
+        gpuboost.AdaBoostRegressor(
+            gpuboost.DecisionTreeRegressor(max_leaf_nodes=15), n_estimators=4
+        ),
+        {},
+    ),
     (gpuboost.AdaBoostRegressor(n_estimators=4, max_depth=4, boosting="reweighting"), {}),
 ]
 
