@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gpuboost.backends.cuda import CudaLevelOps
 from gpuboost.backends.cuda.best_first import SplitQueue
-from gpuboost.backends.cuda.source import file_text
+from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine.best_first import reached
 from gpuboost.engine.history import children_by_level
 from gpuboost.engine.known_nodes import KnownNodes
@@ -20,7 +24,8 @@ from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import WAIT
 from tests.fake_streams import GRAPH
-from tests.shim_runtime import ShimRuntime, with_text
+from tests.harness import Problem, grow
+from tests.shim_runtime import ShimBackend, ShimRuntime, with_text
 from tests.test_cuda_booster import Fit, assert_same_fit, classifier, regressor, table
 from tests.test_cuda_rounds import boosters
 
@@ -39,7 +44,7 @@ SPARE = 3  # nodes that a level has room for and does not have
 class Grown:
     """Trees of random rises, grown to the end by both: the host's queues and the device's.
 
-    Levels have their nodes by their numbers, of ``most`` nodes each.
+    Levels have room for ``most`` nodes each; those behind the last one that has any are left out.
     """
 
     queue: SplitQueue
@@ -61,7 +66,7 @@ def grow_both(
     for most in room:
         m = len(tree)
         key = rng.integers(0, 2**64, m, dtype=np.uint64)
-        rise = np.where(rng.random(m) < 0.8 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
+        rise = np.where(rng.random(m) < 0.9 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
         expected = (rise >= 0.0) & known.narrow(SimpleNamespace(tree=tree, key=key), rise)  # type: ignore[arg-type]
         padded = {"tree": tree, "key": key, "rise": rise, "accepted": (rise >= 0).astype(np.uint8)}
         there = {name: np.resize(column, most) for name, column in padded.items()}
@@ -72,6 +77,8 @@ def grow_both(
         np.testing.assert_array_equal(splits.accepted[:m] != 0, expected)
         levels.append({"tree": tree, "key": key, "rise": np.where(expected, rise, -1.0)})
         tree = np.repeat(tree[expected], 2)
+        if not m:
+            break
     return Grown(queue, room, levels)
 
 
@@ -129,7 +136,8 @@ def assert_ends(grown: Grown, ends: Any, max_leaf_nodes: int) -> None:
 
 
 def test_more_nodes_than_threads() -> None:
-    grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 2, 400)
+    grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, 500)
+    assert max(len(own["tree"]) for own in grown.levels) > constant("best_first.cu", "QUEUE_THREADS")
 
 
 # Rounds of boosting -------------------------------------------------------------------------
@@ -162,3 +170,90 @@ def test_rounds_are_replayed(
     used = set(runtime.launches)
     assert "keep_leaves" in used and "find_code_leaves" not in used
     assert ("join_groups" in used) == (options.get("loss", "poisson") != "poisson")
+
+
+@pytest.mark.parametrize("deep", [{"max_depth": 5}, {"max_depth": None}])
+def test_the_host_reads_once_a_round(deep: dict[str, Any], machine: Any) -> None:
+    n = 5
+    model = regressor(n_estimators=n, max_leaf_nodes=9, **deep)().set_params(device="cuda")
+    model.fit(*table())
+    rounds = [place for place, event in enumerate(machine.events) if event == GRAPH]
+    assert len(rounds) == n - 1
+    for first, last in pairwise(rounds):
+        assert machine.events[first:last].count(WAIT) == 1
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
+    """They walk to the leaves that are left, by codes and by values; several trees a round."""
+    X, y = table(300, n_classes=n_classes)
+    X[:, 3] = np.random.default_rng(1).integers(0, 60, len(X))
+    X[:, 4] = np.random.default_rng(2).integers(0, 3, len(X))
+    words: dict[str, Any] = {"subsample": 0.6, "max_depth": None, "max_leaf_nodes": 12}
+    asked = (classifier if n_classes else regressor)(categorical_features=[3, 4], **words)
+    watched = [(X[:50], y[:50]), (X[50:90] + 0.25, y[50:90], np.arange(40.0))]
+    runtime = ShimRuntime(order_seed=3)
+    assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=watched)
+    assert {"find_places", "find_places_of_doubles", "find_ends"} <= set(runtime.launches)
+
+
+@pytest.mark.parametrize("budget", [1 << 20, 3 << 20])
+def test_little_memory(budget: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels are searched in slices, and asked for."""
+    made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=budget)
+    asked = regressor(max_depth=None, max_leaf_nodes=20, subsample=0.8)
+    assert_same_fit(fit_on, asked, *table(), runtime=runtime)
+    assert made[0]._grower.recorded is None
+
+
+def test_levels_without_nodes_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a tree that may have 30 levels and has few, the host looks at few."""
+    read: list[int] = []
+    to_host = CudaLevelOps.to_host
+
+    def watched(self: CudaLevelOps, level: Any) -> Any:
+        read.append(1)
+        return to_host(self, level)
+
+    monkeypatch.setattr(CudaLevelOps, "to_host", watched)
+    X = np.repeat(np.arange(4.0), 9)[:, None]
+    asked = Problem(X, X[:, 0], False, n_trees=1).with_options(max_leaf_nodes=31)
+    assert grow(asked, ShimBackend())[1] == grow(asked, NumpyBackend())[1]
+    assert len(read) == 4
+
+
+# Sound kernels ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
+    runtime = ShimRuntime(flavour=flavour, order_seed=8)
+    grown = grow_both(runtime, np.random.default_rng(1), 2, 60)
+    found = np.ones((sum(grown.most), 2), dtype=np.int64)
+    grown.queue.hand_values(grown.queue.ends(None, found), np.ones((len(found), 1)))
+    X, y = table(150)
+    asked = regressor(n_estimators=1, max_leaf_nodes=6, max_depth=None, loss="huber")
+    assert_same_fit(fit_on, asked, X, y, runtime=runtime)
+    kernels = set(re.findall(r"^(\w+)\(", file_text("best_first.cu"), re.MULTILINE))
+    assert len(kernels) == 4 and kernels | {"first_groups", "join_groups"} <= set(runtime.launches)
+
+
+MUTANTS = [
+    (name, mutant)
+    for name in ("best_first.cu", "running_sum.cuh")
+    for mutant in barrier_mutants(file_text(name))
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "mutant"), MUTANTS, ids=lambda part: str(getattr(part, "line", part))
+)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
+    sources = with_text(name, mutant.source_text, ["best_first.cu"])
+    runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
+    with pytest.raises((KernelError, AssertionError)):
+        grow_both(runtime, np.random.default_rng(0), 1, 500)
+
+
+def test_there_are_mutants() -> None:
+    assert len(MUTANTS) == 3
