@@ -83,6 +83,7 @@ def _of_scikit_learn(setting: Setting, resources: Resources) -> dict[str, Any]:
         "n_estimators": setting.n_estimators,
         "learning_rate": options.learning_rate,
         "max_depth": setting.max_depth,
+        "max_leaf_nodes": options.max_leaves,
         "min_samples_leaf": options.min_samples_leaf,
         "random_state": resources.seed,
     }
@@ -109,6 +110,8 @@ def xgboost_words(setting: Setting) -> dict[str, Any]:
         "reg_lambda": options.l2,
         "min_child_weight": options.min_hessian,
     }
+    if options.max_leaves is not None:
+        words |= {"max_leaves": options.max_leaves, "grow_policy": "lossguide"}
     if setting.loss != LOG_LOSS:  # whose objective follows from the number of classes
         words["objective"] = _XGBOOST_OBJECTIVES[setting.loss]
     if setting.loss == QUANTILE:
@@ -123,10 +126,11 @@ def lightgbm(setting: Setting, resources: Resources) -> Any:
     module, options = importlib.import_module("lightgbm"), setting.boosting
     kind = module.LGBMClassifier if setting.is_classification else module.LGBMRegressor
     depth = setting.max_depth
+    most = min(resources.n_rows, 2**17) if depth is None else 2**depth
     words: dict[str, Any] = {
         "n_estimators": setting.n_estimators,
         "max_depth": -1 if depth is None else depth,
-        "num_leaves": min(resources.n_rows, 2**17) if depth is None else 2**depth,
+        "num_leaves": options.max_leaves or most,
         "learning_rate": options.learning_rate,
         "max_bin": N_BINS,
         "min_data_in_bin": 1,
@@ -212,7 +216,7 @@ class HistGradientBoosting:
             "loss": setting.loss,
             "max_iter": setting.n_estimators,
             "learning_rate": options.learning_rate,
-            "max_leaf_nodes": None,
+            "max_leaf_nodes": options.max_leaves,
             "max_depth": setting.max_depth,
             "max_bins": N_BINS,
             "l2_regularization": options.l2,
@@ -240,6 +244,8 @@ class CatBoost:
     def refuses(self, setting: Setting) -> str | None:
         if setting.family != BOOSTING:
             return "has boosting alone"
+        if setting.boosting.max_leaves is not None:
+            return "grows symmetric trees"
         return missing_package("catboost", "catboost")
 
     def make(self, setting: Setting, resources: Resources) -> Any:

@@ -38,6 +38,8 @@ class BoostingOptions:
     min_hessian : float
         Smallest sum of hessians of a leaf. The default is the one HistGradientBoosting cannot
         change, and LightGBM's.
+    max_leaves : int or None
+        Leaves of a tree, which then grows best first.
     """
 
     loss: str | None = None
@@ -46,6 +48,7 @@ class BoostingOptions:
     l2: float = 1.0
     min_samples_leaf: int = 1
     min_hessian: float = 1e-3
+    max_leaves: int | None = None
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,9 @@ def assert_ends(grown: Grown, ends: Any, max_leaf_nodes: int) -> None:
 
 def test_more_nodes_than_threads() -> None:
     grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, 500)
-    assert max(len(own["tree"]) for own in grown.levels) > constant("best_first.cu", "QUEUE_THREADS")
+    assert max(len(own["tree"]) for own in grown.levels) > constant(
+        "best_first.cu", "QUEUE_THREADS"
+    )
 
 
 # Rounds of boosting -------------------------------------------------------------------------

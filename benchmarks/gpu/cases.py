@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchmarks.settings import ADABOOST, BOOSTING, EXTRA_TREES, FOREST, TREE, Setting
+from benchmarks.settings import (
+    ADABOOST,
+    BOOSTING,
+    EXTRA_TREES,
+    FOREST,
+    TREE,
+    BoostingOptions,
+    Setting,
+)
 from benchmarks.tables import CLASSIFICATION, REGRESSION
 
 EQUALITY, FIT, HISTOGRAM, PREDICTION = "equality", "fit", "histogram", "prediction"
@@ -76,8 +84,9 @@ def _forest(family: str, depth: int | None, task: str = CLASSIFICATION) -> Setti
     return Setting(family, task, 100, max_depth=depth)
 
 
-def _boosting(trees: int, depth: int) -> Setting:
-    return Setting(BOOSTING, CLASSIFICATION, trees, max_depth=depth)
+def _boosting(trees: int, depth: int | None, leaves: int | None = None) -> Setting:
+    options = BoostingOptions(max_leaves=leaves)
+    return Setting(BOOSTING, CLASSIFICATION, trees, max_depth=depth, boosting=options)
 
 
 def _airline(rows: int, size: str, limit: float, ratio: float) -> GpuCase:
@@ -174,6 +183,15 @@ CASES = (
         240,
         {XGBOOST: 0.4, f"{SECONDS_ON}H200": 3.0},
         peers=_BOOSTERS,
+    ),
+    GpuCase(
+        "GradientBoostingClassifier 1M x 28, 100 trees of 31 leaves, best first",
+        FIT,
+        _MILLION,
+        28,
+        _boosting(100, None, leaves=31),
+        90,
+        peers=(XGBOOST,),
     ),
     GpuCase(
         "AdaBoostClassifier 1M x 28, 100 stumps",

@@ -191,6 +191,8 @@ class PyBoostOnGpu:
     def refuses(self, setting: Setting) -> str | None:
         if setting.family != BOOSTING:
             return "has boosting alone"
+        if setting.boosting.max_leaves is not None:
+            return "grows by depth"
         if setting.loss not in _PYBOOST_LOSSES:
             return f"has no loss {setting.loss}"
         return missing_package("py_boost", "py-boost")

@@ -17,11 +17,11 @@ from benchmarks.gpu.cases import CASES
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
-from benchmarks.settings import ADABOOST, BOOSTING
+from benchmarks.settings import ADABOOST, BOOSTING, Setting
 
 RESULT = FOLDER / "gpu_predicted.json"
 WIDTH, TILE, PIECE_ROWS, LEVEL_LAUNCHES = 256, 32, 1024, 14
-ADABOOST_LAUNCHES = 33  # of a round of stumps
+ADABOOST_LAUNCHES = 31  # of a round of stumps
 CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
 ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
 ROUND_ADDITIONS = 3.0  # of boosting: a hessian, and the two halves of a gradient
@@ -193,11 +193,30 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
     return stages | {"copy to the host": Work(host_bytes=nodes * FINISHED_BYTES)}
 
 
-def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages:
-    """Work of boosting: full trees, whose rows all reach the last level, half of them summed there.
+def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
+    """Rows and nodes of each level that is launched.
 
-    Launches are counted one by one, as the host makes them where a round is not one graph.
+    By depth trees are full. Of so many leaves the levels are those of one that was grown, and as
+    many without nodes as there could be.
     """
+    leaves = setting.boosting.max_leaves
+    if leaves is None:
+        depths = range(setting.max_depth or 0)
+        return [(float(rows), min(2.0**level, float(rows))) for level in depths]
+    shape = SHAPES[f"boosting, {leaves} leaves"]
+    share = rows / shape.rows[0]
+    grown = [(share * own, float(n)) for own, n in zip(shape.rows, shape.split, strict=True)]
+    return grown + [(0.0, 0.0)] * (leaves - 1 - len(grown))
+
+
+def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
+    """Work of boosting. Of the rows of a level, those of smaller siblings are summed, half of them.
+
+    Launches are counted one by one, as the host makes them where a round is not one graph. A level
+    has blocks for all rows, wherever these are by then.
+    """
+    levels, rounds = boosting_levels(rows, setting), setting.n_estimators
+    leaves = setting.boosting.max_leaves
     found: Stages = {
         "binning": binning(rows, features),
         "gradients": Work(bytes=rounds * rows * float(GRADIENT_BYTES), launches=rounds * 4.0),
@@ -206,9 +225,8 @@ def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages
         "partition": Work(),
         "policy": Work(),
     }
-    for level in range(depth):
-        nodes = min(2.0**level, float(rows))
-        built = rows * (1.0 if level == 0 else 0.5)
+    for level, (own, nodes) in enumerate(levels):
+        built = own * (1.0 if level == 0 else 0.5)
         cells = nodes * features * WIDTH
         of_round = {
             "histograms": histogram_of_level(built, nodes, nodes, features, ROUND_ADDITIONS),
@@ -218,16 +236,22 @@ def boosting_stages(rows: int, features: int, rounds: int, depth: int) -> Stages
                 blocks=nodes * features,
                 launches=3,
             ),
-            "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
-            "policy": Work(nodes=4.0 * nodes + rows / PIECE_ROWS, launches=LEVEL_LAUNCHES - 9),
+            "partition": Work(
+                bytes=own * (2.0 * (SECTOR + 4) + 20), blocks=4.0 * rows / PIECE_ROWS, launches=4
+            ),
+            "policy": Work(
+                nodes=4.0 * nodes + own / PIECE_ROWS,
+                launches=LEVEL_LAUNCHES - 9 + (leaves is not None),
+            ),
         }
         for name, work in of_round.items():
             found[name] += _times(work, rounds)
-    nodes = rounds * min(2.0 ** (depth + 1), 2.0 * rows)
+    nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows)
+    copied = nodes if leaves is None else float(leaves * (leaves - 1))  # room of all levels
     return found | {
         "leaves and raw predictions": Work(bytes=rounds * rows * float(LEAF_BYTES)),
-        "copy to the host": Work(host_bytes=nodes * LEVEL_BYTES),
-        "trees on the host": Work(host_nodes=nodes),
+        "copy to the host": Work(host_bytes=rounds * copied * LEVEL_BYTES),
+        "trees on the host": Work(host_nodes=rounds * (nodes if leaves is None else 2.0 * leaves)),
     }
 
 
@@ -323,7 +347,7 @@ def predictions() -> list[Prediction]:
     for case in CASES:
         setting, size = case.setting, (case.rows, case.features)
         if setting.family == BOOSTING:
-            stages = boosting_stages(*size, setting.n_estimators, setting.max_depth or 0)
+            stages = boosting_stages(*size, setting)
             found.append(Prediction(case.name, stages))
         if setting.family == ADABOOST:
             found.append(Prediction(case.name, adaboost_stages(*size, setting.n_estimators)))

@@ -106,7 +106,7 @@ class History:
 
     def _on_host(self) -> list[dict[str, np.ndarray]]:
         """The levels that have nodes, and the first one."""
-        found = []
+        found: list[dict[str, np.ndarray]] = []
         for level in self._levels:
             columns = self._ops.to_host(level)
             if found and not len(columns["tree"]):

@@ -12,7 +12,7 @@ from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import TreeOptions
@@ -53,7 +53,8 @@ class SplitQueue:
         self._runtime, self._n_trees, self._n_numbers = runtime, n_trees, n_numbers
         self._most = max(1, min(options.max_leaf_nodes - 1, n_rows))
         shape = (n_trees, self._most)
-        order = {"rise": (np.float64, shape), "key": (np.uint64, shape), "node": (np.int32, shape)}
+        types = {"rise": np.float64, "key": np.uint64, "node": np.int32}
+        order: Columns = {name: (dtype, shape) for name, dtype in types.items()}
         self._before, self._after = (allocate(runtime.xp, order) for _ in range(2))
         self._turn = runtime.xp.empty(shape, dtype=np.int32)
         self._length = zeros(runtime, n_trees, np.int32)

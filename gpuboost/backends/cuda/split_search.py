@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import zeros
+from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.variants import FORESTS, Variant
@@ -259,12 +259,14 @@ class SplitSearch:
         """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
         found = self._by_feature(level)
         xp = self.runtime.xp
-        undecided = zeros(self.runtime, level.frontier.most, np.uint8)
-        self._decide(level, found, splits, level.search.open, undecided, fill=level.first)
+        undecided = xp.empty(level.frontier.most, dtype=xp.uint8)
+        if self.by_lists:  # else nobody asks
+            fill(self.runtime, undecided, 0)
+        self._decide(level, found, splits, level.search.open, undecided, level.first)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
             left_over = xp.empty(level.frontier.most, dtype=xp.uint8)  # none is
-            self._decide(further, walked, splits, undecided, left_over, fill=False)
+            self._decide(further, walked, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
