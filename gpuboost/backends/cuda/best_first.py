@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
@@ -35,7 +36,7 @@ class Ends:
 
 
 class SplitQueue:
-    """The queues of the trees of a batch: which splits `max_leaf_nodes` takes.
+    """The queues of the trees of a batch: which splits ``max_leaf_nodes`` takes.
 
     Parameters
     ----------
@@ -62,7 +63,14 @@ class SplitQueue:
         self._parent = full(runtime, max(1, n_numbers), none, np.int32)
         self._next = 0  # number of the first node of the next level
 
-    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits) -> None:
+    @classmethod
+    def of(cls, runtime: Runtime, options: TreeOptions, *sizes: int) -> SplitQueue | None:
+        """Those of a batch; None where trees do not grow best first. ``sizes``: the others."""
+        if options.max_leaf_nodes == NO_LIMIT:
+            return None
+        return cls(runtime, options, *sizes)
+
+    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
         """Let ``splits.accepted`` be the splits that are taken as far as nodes are known."""
         slot, place = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(2))
         args = (
@@ -74,6 +82,7 @@ class SplitQueue:
         self._launch("take_splits", self._n_trees, args)
         self._before, self._after = self._after, self._before
         self._next += frontier.most
+        return splits.accepted
 
     def ends(self, left: Array | None = None, sums: Array | None = None) -> Ends:
         """What became of all nodes, when the last level is grown.

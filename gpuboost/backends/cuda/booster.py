@@ -20,8 +20,8 @@ from gpuboost.backends.cuda.forest import copy_forest_to_device
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
-from gpuboost.backends.cuda.level_ops import HISTOGRAMS_OF_NODE, is_unasked
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
+from gpuboost.backends.cuda.policy import HISTOGRAMS_OF_NODE, is_unasked
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.round_leaves import most_nodes

@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
-from gpuboost.backends.cuda.policy import Policy, purity_of
+from gpuboost.backends.cuda.policy import HISTOGRAMS_OF_NODE, Policy, is_unasked, purity_of
 from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
@@ -35,7 +35,6 @@ from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
 from gpuboost.engine.policy import class_sums
-from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,15 +44,9 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.history import Level
-    from gpuboost.engine.spec import GrowTask, TreeOptions
+    from gpuboost.engine.spec import GrowTask
 
     RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
-
-# Trees no deeper than this, or of no more leaves, are launched without asking how many nodes there
-# are, so the host never waits for the device; of deeper ones a level may have been empty for long.
-UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
-# For each node of a level, if histograms of the next level are to be kept: three for both children.
-HISTOGRAMS_OF_NODE = 6
 
 
 class CudaLevelOps:
@@ -137,7 +130,8 @@ class CudaLevelOps:
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        self._queue = self._make_queue(n, len(rows))
+        n_numbers = 0 if self.rounds is None else self.rounds.n_numbers
+        self._queue = SplitQueue.of(self.runtime, self.task.options, n, len(rows), n_numbers)
         return rows, self._constraints.hold_roots(frontier, inputs)
 
     def _make_rows(
@@ -150,14 +144,6 @@ class CudaLevelOps:
             return self._maker.rows(host.trees)
         assert self.rounds is not None
         return self.rounds.make(inputs)
-
-    def _make_queue(self, n_trees: int, n_rows: int) -> SplitQueue | None:
-        """The queues of best-first growth."""
-        options, rounds = self.task.options, self.rounds
-        if options.max_leaf_nodes == NO_LIMIT:
-            return None
-        kept = 0 if rounds is None else rounds.n_numbers
-        return SplitQueue(self.runtime, options, n_trees, n_rows, kept)
 
     def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
@@ -303,8 +289,7 @@ class CudaLevelOps:
     def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array) -> Array:
         """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
         assert self._queue is not None
-        self._queue.narrow(frontier, splits)
-        return splits.accepted
+        return self._queue.narrow(frontier, splits)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
@@ -401,8 +386,3 @@ class CudaLevelOps:
 def _counted(task: GrowTask) -> bool:
     """Whether histograms count rows: only a limit on the rows of a leaf asks for it."""
     return task.options.min_samples_leaf > 1
-
-
-def is_unasked(options: TreeOptions) -> bool:
-    """Whether all levels are launched without asking how many nodes they have."""
-    return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import Target, TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them
+# Trees no deeper than this, or of no more leaves, are launched without asking how many nodes there
+# are, so the host never waits for the device; of deeper ones a level may have been empty for long.
+UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
+# For each node of a level, if histograms of the next level are to be kept: three for both children.
+HISTOGRAMS_OF_NODE = 6
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,11 @@ def most_children(parents: int, n_rows: int, options: TreeOptions, small_rows: i
 def least_rows(options: TreeOptions) -> int:
     """Rows that a node must have to be split."""
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
+
+
+def is_unasked(options: TreeOptions) -> bool:
+    """Whether all levels are launched without asking how many nodes they have."""
+    return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 
 def purity_of(target: Target) -> int:
