@@ -354,9 +354,8 @@ class CudaLevelOps:
         The answer is asked for a level before it is needed, so that the device need not be waited
         for. Trees of few levels do without, and so do rounds that keep all their levels anyway.
         """
-        if (is_unasked(self.task.options) or self.kept is not None) and self._fits(
-            HISTOGRAMS_OF_NODE * frontier.most
-        ):
+        unasked = is_unasked(self.task.options) or self.kept is not None
+        if unasked and self._fits(HISTOGRAMS_OF_NODE * frontier.most):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])
