@@ -142,11 +142,13 @@ REPLAYED_ROUNDS = [
     Case(CLASSES, {"multi_strategy": "multi_output_tree"}, target="many"),
     Case(CLASSES, {"subsample": 0.5, "min_samples_leaf": 3, "n_estimators": 3}, target="many"),
     Case(VALUES, {"max_depth": 14, "min_samples_leaf": 9, "n_estimators": 3}, target="categories"),
+    Case(VALUES, {"max_leaf_nodes": 6, "loss": "huber"}),
+    Case(CLASSES, {"max_depth": None, "max_leaf_nodes": 9, "n_estimators": 3}, target="categories"),
 ]
 BOOSTED = [
     *REPLAYED_ROUNDS,
     Case(VALUES, {"max_depth": None, "min_samples_leaf": 15, "n_estimators": 2}, target="float32"),
-    Case(VALUES, {"max_leaf_nodes": 6, "loss": "huber"}),
+    Case(VALUES, {"max_depth": None, "max_leaf_nodes": 70, "n_estimators": 2}),
     Case("AdaBoostRegressor", {"loss": "exponential", "learning_rate": 0.5}),
     Case("AdaBoostClassifier", {"max_depth": 2, "n_estimators": 3}, target="many"),
 ]

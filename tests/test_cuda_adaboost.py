@@ -262,6 +262,19 @@ def test_rounds_of_bounded_depth_are_replayed(
     assert runtime.launches.count("draw_weighted") == 5 * (boosting == "resampling")
 
 
+@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 7}, {"max_leaf_nodes": 90, "max_depth": 5}])
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_rounds_of_best_first_growth_are_replayed(
+    n_classes: int, limits: dict[str, int], fit_on: Fit, made: list[CudaReweighter]
+) -> None:
+    kind = DecisionTreeClassifier if n_classes else DecisionTreeRegressor
+    asked = (classifier if n_classes else regressor)(estimator=kind(**limits), n_estimators=4)
+    runtime = assert_same_fit(fit_on, asked, *table(n_classes=n_classes))
+    assert made[0]._grower.recorded is not None
+    judged = "judge_classes" if n_classes else "judge_values"
+    assert runtime.launches.count("find_ends") == runtime.launches.count(judged) == 4
+
+
 def test_trees_that_are_finished_on_the_host_come_back(
     fit_on: Fit, made: list[CudaReweighter]
 ) -> None:

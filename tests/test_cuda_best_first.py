@@ -224,6 +224,17 @@ def test_levels_without_nodes_are_not_read(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(read) == 4
 
 
+def test_many_leaves() -> None:
+    """More than are launched unasked, of several trees: their levels are asked for."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 4))
+    asked = Problem(X, X[:, 0] * X[:, 1] + np.sin(9.0 * X[:, 2]), False, n_trees=3)
+    asked = asked.with_options(max_leaf_nodes=120, min_samples_leaf=2)
+    ensemble, fingerprint = grow(asked, ShimBackend(ShimRuntime(order_seed=2)))
+    assert fingerprint == grow(asked, NumpyBackend())[1]
+    assert (np.add.reduceat(ensemble.left == 0, ensemble.offset[:-1]) == 120).all()
+
+
 # Sound kernels ------------------------------------------------------------------------------
 
 

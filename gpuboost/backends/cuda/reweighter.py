@@ -3,8 +3,8 @@
 Weights, targets, codes and what each tree says of the rows stay on the device. A round of bounded
 depth is one recording: the weights that follow from the round before, the rows of the tree, its
 levels, its error. The host reads its nodes and two sums, in one piece, and says what the weights
-are multiplied by; it finishes the tree while the next round runs. Deeper trees, and those that grow
-best first, are pruned or take medians, are finished first and copied back to be judged.
+are multiplied by; it finishes the tree while the next round runs. Deeper trees of many leaves, and
+those that are pruned or take medians, are finished first and copied back to be judged.
 """
 
 from __future__ import annotations
