@@ -8,6 +8,9 @@
 #include "losses.cuh"
 
 constexpr int32 LINK_THREADS = 256;
+constexpr double SMALL_SHARE = 9.332636185032189e-302;  // 2**-1000
+constexpr double LARGER = 18446744073709551616.0;       // 2**64
+constexpr double LOG_OF_LARGER = 44.3614195558365;
 constexpr int32 LINK_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 
 __device__ __forceinline__ int64 own_place()
@@ -52,4 +55,16 @@ shares_of_logs(const double* __restrict__ raw, int64 n, int32 n_columns,
         total = total + to[k];
     }
     for (int32 k = 0; k < n_columns; ++k) to[k] = to[k] / total;
+}
+
+// logs float64 (n,): of n probabilities, minus infinity of 0.
+extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
+logs_of_shares(const double* __restrict__ share, int64 n, double* __restrict__ logs)
+{
+    const int64 at = own_place();
+    if (at >= n) return;
+    const double own = share[at];
+    const bool small = own < SMALL_SHARE;  // which may be denormal
+    const double found = natural_log(small ? own * LARGER : own) - (small ? LOG_OF_LARGER : 0.0);
+    logs[at] = own > 0.0 ? found : __longlong_as_double(0xFFF0000000000000ll);
 }

@@ -37,7 +37,7 @@ def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> N
     model = make(name, **words).set_params(device=device).fit(X, y, weight)
     assert model.device_.startswith("cuda:") and device in (model.device_, "cuda")
     assert model.fingerprint() == expected.fingerprint()
-    for method in ("predict", "predict_proba", "apply"):
+    for method in ("predict", "predict_proba", "predict_log_proba", "apply"):
         if hasattr(expected, method):
             found = getattr(model, method)(X)
             np.testing.assert_array_equal(found, getattr(expected, method)(X))

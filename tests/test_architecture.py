@@ -71,6 +71,52 @@ def test_device_libraries_stay_in_the_backends(path: Path) -> None:
             assert module_of(path).startswith("gpuboost.backends."), f"{path} imports {module}"
 
 
+# Their bits are not the same in every library; `engine.numerics` has exp and log.
+OF_THE_LIBRARY = frozenset(
+    [
+        "acosh",
+        "arctan",
+        "arctan2",
+        "asinh",
+        "atanh",
+        "average",
+        "cbrt",
+        "cos",
+        "cosh",
+        "dot",
+        "einsum",
+        "exp",
+        "exp2",
+        "expm1",
+        "inner",
+        "log",
+        "log10",
+        "log1p",
+        "logaddexp",
+        "logaddexp2",
+        "matmul",
+        "pow",
+        "power",
+        "sin",
+        "sinh",
+        "tan",
+        "tanh",
+        "tensordot",
+        "vdot",
+    ]
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_no_function_whose_bits_are_a_librarys(path: Path) -> None:
+    modules = ("cupy", "math", "np", "numpy", "xp")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in OF_THE_LIBRARY:
+            owner = ast.unparse(node.value).split(".")[-1]
+            is_call = owner in modules or "array_module" in owner or "runtime.xp" in owner
+            assert not is_call, f"{module_of(path)}, line {node.lineno}: {ast.unparse(node)}"
+
+
 def test_no_circles() -> None:
     graph = {
         module_of(path): {m for m, typing_only in imports_of(path) if not typing_only}

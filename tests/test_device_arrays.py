@@ -58,6 +58,27 @@ def test_every_estimator(name: str, dtype: Any, machine: fake_cupy.Machine) -> N
     assert type(model.predict(X)) is np.ndarray
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_votes_of_adaboost(n_classes: int, machine: fake_cupy.Machine) -> None:
+    X, y = table("AdaBoostClassifier")
+    y = np.minimum(y, n_classes - 1)
+    model = make("AdaBoostClassifier", n_estimators=3, device="numpy").fit(X, y)
+    methods = ("decision_function", "predict_proba", "predict_log_proba")
+    staged = ("staged_decision_function", "staged_predict", "staged_predict_proba")
+    expected = [getattr(model, method)(X) for method in methods]
+    expected += [each for method in staged for each in getattr(model, method)(X)]
+    given = to_gpu(X, 1)
+    model.set_params(device="auto")
+    found = [getattr(model, method)(given) for method in methods]
+    for method in staged:
+        for each in getattr(model, method)(given):
+            assert machine.current == 0  # while it is in somebody's hands
+            found.append(each)
+    for own, right in zip(found, expected, strict=True):
+        assert own.device.id == 1
+        np.testing.assert_array_equal(to_cpu(own), right)
+
+
 def test_features_are_never_copied_to_the_host(copied: list[int]) -> None:
     X, y = table(FOREST, 6000)
     given = to_gpu(X)

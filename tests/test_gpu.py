@@ -78,7 +78,7 @@ def test_arrays_of_the_device(name, kind):
     there = [None if given is None else cupy.asarray(given) for given in (X, y, weight)]
     model, expected = make(name, device="auto").fit(*there), make(name).fit(X, y, weight)
     assert model.fingerprint() == expected.fingerprint()
-    for method in ("predict", "predict_proba", "apply"):
+    for method in ("predict", "predict_proba", "predict_log_proba", "apply"):
         if hasattr(expected, method):
             found = getattr(model, method)(there[0])
             assert isinstance(found, cupy.ndarray)

@@ -70,7 +70,7 @@ def test_boosting_predicts_arrays_of_the_device(case):
     X, y, words = case.given(5_000)
     weight = words.pop("sample_weight", None)
     model = make(case.name, **words).fit(X, y, weight)
-    methods = ("predict", "predict_proba", "decision_function")
+    methods = ("predict", "predict_proba", "predict_log_proba", "decision_function")
     right = {method: getattr(model, method)(X) for method in methods if hasattr(model, method)}
     staged = list(model.staged_predict(X))
     model.set_params(device="auto")

@@ -12,6 +12,7 @@ from gpuboost.data.arrays import (
     is_cupy_array,
     is_on_device,
 )
+from gpuboost.engine.losses import links
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses.links import Link
@@ -100,6 +101,11 @@ def _as_cupy_array(X: Any) -> Any:
 def inverse_link(link: Link, raw: Any) -> Any:
     """``link.inverse`` of raw predictions (n, columns), where these are: the same bits anywhere."""
     return backend_of(raw).inverse_link(link, raw) if is_on_device(raw) else link.inverse(raw)
+
+
+def log_shares(share: Any) -> Any:
+    """Logarithms of probabilities, where these are: the same bits anywhere."""
+    return backend_of(share).log_shares(share) if is_on_device(share) else links.log_shares(share)
 
 
 def matrix_of_ones(indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:

@@ -12,10 +12,12 @@ import sklearn.tree
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 
+from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.arrays import array_module, working_on
 from gpuboost.data.parameters import integer_at_least, number_between
 from gpuboost.data.validation import class_weights
 from gpuboost.engine import adaboost
+from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.reweighting import RESAMPLING, REWEIGHTING, ClassJudge, ValueJudge
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.scores import ABSOLUTE
@@ -200,8 +202,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             a column per class, 1 where all trees vote for it and -1 / (n_classes - 1) where none
             does.
         """
-        votes = self._run(X, BoostedTrees.decision)
-        return votes[:, 0] if self.n_classes_ == 2 else votes
+        return self._told(self._run(X, BoostedTrees.decision))
 
     @takes("X")
     def predict(self, X: Any) -> np.ndarray:
@@ -239,7 +240,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
                 values = xp.asarray(votes.value[votes.offset[t] : votes.offset[t + 1]])
                 total = total + values[leaves[:, t]]
                 staged = total / weight
-                yield staged[:, 0] if self.n_classes_ == 2 else staged
+            yield self._told(staged)
 
     @takes("X")
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
@@ -261,6 +262,11 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         yield from map(self._shares_of, self.staged_decision_function(X))
 
+    def _told(self, votes: np.ndarray) -> np.ndarray:
+        """Votes (n, 1 or K) as users get them: of two classes one number for a row."""
+        with working_on(votes):
+            return votes[:, 0] if self.n_classes_ == 2 else votes
+
     def _class_of(self, votes: np.ndarray) -> np.ndarray:
         """Label of the class with most votes, where the votes are if it can be there."""
         with working_on(votes):
@@ -268,14 +274,10 @@ class AdaBoostClassifier(Classifier, AdaBoost):
 
     def _shares_of(self, votes: np.ndarray) -> np.ndarray:
         """Equation (15) of Zhu and others (2009)."""
-        xp = array_module(votes)
+        of_two = votes.ndim == 1  # half of them speaks for the second, and minus that for the first
         with working_on(votes):
-            if votes.ndim == 1:
-                votes = xp.stack([votes * -0.5, votes * 0.5], axis=1)
-            else:
-                votes = votes / max(self.n_classes_ - 1, 1)
-            shares = xp.exp(votes - votes.max(axis=1, keepdims=True))
-            return shares / shares.sum(axis=1, keepdims=True)
+            votes = votes[:, None] if of_two else votes / max(self.n_classes_ - 1, 1)
+        return inverse_link(LOGIT if of_two else SOFTMAX, votes)
 
 
 @documented("AdaBoost.R2: regression by the weighted median of the trees.")

@@ -11,6 +11,7 @@ from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Predicted
+from gpuboost.engine.losses.links import log_shares
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
@@ -88,7 +89,7 @@ def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
     shares = np.clip(shares, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     if loss.columns == 1:
         return loss.link.forward(shares[:, 1])[:, None]
-    return np.log(shares)
+    return log_shares(shares)
 
 
 def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarray | None:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
+from gpuboost.backends.device_arrays import log_shares
 from gpuboost.data.arrays import (
     array_module,
     copy_device_array_to_host,
@@ -48,9 +49,7 @@ class Classifier(ClassifierMixin):
 
     def predict_log_proba(self: Any, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`, minus infinity where that is 0."""
-        shares = self.predict_proba(X)
-        with working_on(shares), np.errstate(divide="ignore"):
-            return array_module(shares).log(shares)
+        return log_shares(self.predict_proba(X))
 
     @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:

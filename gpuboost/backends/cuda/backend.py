@@ -105,6 +105,13 @@ class CudaBackend:
         with self.runtime.active():
             return inverse(self.runtime, link, raw)
 
+    def log_shares(self, share: np.ndarray) -> np.ndarray:
+        """Logarithms of probabilities that lie on the device, and stay there."""
+        from gpuboost.backends.cuda.links import log_shares
+
+        with self.runtime.active():
+            return log_shares(self.runtime, share)
+
     def sum_left_out(
         self,
         ensemble: Ensemble,

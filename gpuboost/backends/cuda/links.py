@@ -36,6 +36,14 @@ def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
     return share
 
 
+def log_shares(runtime: Runtime, share: Array) -> Array:
+    """`engine.losses.links.log_shares` of the device: float64 of the same shape, there."""
+    share = runtime.xp.ascontiguousarray(share)
+    logs = runtime.xp.empty(share.shape, dtype=np.float64)
+    _launch(runtime, "logs_of_shares", share.size, (share, np.int64(share.size), logs))
+    return logs
+
+
 def _launch(runtime: Runtime, name: str, n: int, args: tuple[Any, ...]) -> None:
     threads = constant("links.cu", "LINK_THREADS")
     runtime.kernel("links.cu", name, {})((-(-n // threads),), (threads,), args)

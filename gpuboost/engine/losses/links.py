@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.engine.gradients import inside, sigmoid, softmax_weight
-from gpuboost.engine.numerics import exp, log
+from gpuboost.engine.numerics import exp, log, select
 
 SMALLEST_SHARE = 2.0**-52  # of a class, so that its logarithm is finite
+_SMALL_SHARE, _LARGER = 2.0**-1000, 2.0**64
+_LOG_OF_LARGER = 44.3614195558365
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,13 @@ def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for k in range(1, raw.shape[1]):
         total = total + weights[:, k]
     return weights, total[:, None]
+
+
+def log_shares(share: np.ndarray) -> np.ndarray:
+    """Logarithms of probabilities, minus infinity of 0."""
+    small = share < _SMALL_SHARE  # which may be denormal
+    logs = log(select(small, share * _LARGER, share)) - select(small, _LOG_OF_LARGER, 0.0)
+    return select(share > 0.0, logs, -np.inf)
 
 
 def _same(x: np.ndarray) -> np.ndarray:
