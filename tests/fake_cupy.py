@@ -70,6 +70,11 @@ OPERATORS = {
 REFLECTED = _words("add sub mul mod and or xor truediv floordiv lshift rshift")
 
 
+def _memory_of(host: np.ndarray) -> np.ndarray:
+    """What an array is a view of."""
+    return host if host.base is None else host.base  # type: ignore[return-value]
+
+
 class Machine:
     """The state behind the fake: devices, memory, and what happened.
 
@@ -87,6 +92,8 @@ class Machine:
         Pieces of memory that arrays hold.
     uploaded : int
         Bytes that were copied to the device.
+    clock : int
+        How often the host waited.
     launched_since : list of int
         For each time the host waited for an event, launches between that and the wait.
     """
@@ -102,6 +109,8 @@ class Machine:
         self.events: list[str] = []
         self.functions: dict[int, Function] = {}  # by pointer
         self.reject_source = False
+        self.clock = 0
+        self._written: dict[int, tuple[Stream, int]] = {}  # memory: when, and on which stream
         self._local = threading.local()
         self._null = Stream(null=True)
 
@@ -123,6 +132,8 @@ class Machine:
         """The host waits for the device."""
         self.check_no_capture()
         self.events.append(WAIT)
+        self.clock += 1
+        self.stream.waited = self.clock
 
     @property
     def waits(self) -> int:
@@ -151,17 +162,32 @@ class Machine:
             raise OutOfMemoryError(f"allocating {host.nbytes} bytes")
         self.allocations += 1
         self.live += 1
-        weakref.finalize(host if host.base is None else host.base, self._died)
+        memory = _memory_of(host)
+        weakref.finalize(memory, self._died, id(memory))
+        self.note_write(host)
         return Array(self, host, self.current)
 
-    def _died(self) -> None:
+    def _died(self, memory: int) -> None:
         self.live -= 1
+        self._written.pop(memory, None)
+
+    def note_write(self, host: np.ndarray) -> None:
+        """It is written to on the current stream."""
+        self._written[id(_memory_of(host))] = self.stream, self.clock
+
+    def check_written(self, host: np.ndarray) -> None:
+        """What the current stream reads must have been written for it."""
+        stream, when = self._written.get(id(_memory_of(host)), (self.stream, 0))
+        ordered = self.stream.waits_for(stream) or stream.waited > when
+        captures = self.stream.launches is not None  # and reads nothing yet
+        assert ordered or captures, "read on a stream that does not wait for what wrote it"
 
     def host_of(self, value: Any) -> Any:
         """The memory behind an argument, which must lie on the current device."""
         if isinstance(value, Array):
             if value.number != self.current:
                 raise ValueError(f"array of device {value.number} used on {self.current}")
+            self.check_written(value.host)
             return value.host
         if isinstance(value, np.ndarray):
             raise TypeError("Unsupported type <class 'numpy.ndarray'>")
@@ -278,6 +304,7 @@ class Array:
             raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {host.shape}")
         self.machine.uploaded += host.nbytes
         self.machine.host_of(self)[...] = host
+        self.machine.note_write(self.host)
 
 
 def _operator(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -87,6 +87,12 @@ class Stream:
         self.is_null, self.is_non_blocking = null, non_blocking
         self.launches: list[Callable[[], None]] | None = None  # while it captures
         self.ended = False  # by an error
+        self.waited = 0  # `Machine.clock` when the host last waited for it
+
+    def waits_for(self, other: Stream) -> bool:
+        """Whether what is launched here comes after what was launched there before."""
+        by_default = self.is_null or other.is_null
+        return self is other or (by_default and not (self.is_non_blocking or other.is_non_blocking))
 
     def __enter__(self) -> Stream:
         self.machine.streams.append(self)

@@ -240,6 +240,24 @@ def test_several_outputs(machine: fake_cupy.Machine) -> None:
     assert model.score(to_gpu(X), to_gpu(y)) == model.score(X, y)
 
 
+def test_trees_that_another_stream_copied(machine: fake_cupy.Machine) -> None:
+    X, y = table(FOREST)
+    model = make(FOREST, device="numpy").fit(X, y)
+    expected = model.predict_proba(X)
+    model.set_params(device="auto")
+    cupy: Any = sys.modules["cupy"]
+    given, streams = to_gpu(X), [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    found = []
+    for stream in streams:
+        with stream:
+            found.append(model.predict_proba(cupy.asarray(X)))
+    for stream, own in zip(streams, found, strict=True):
+        with stream:
+            np.testing.assert_array_equal(own.get(), expected)
+    with streams[0], pytest.raises(AssertionError, match="a stream that does not wait"):
+        model.predict_proba(given)
+
+
 def test_hard_votes(machine: fake_cupy.Machine) -> None:
     X, y = table(FOREST)
     model = make(FOREST, voting="hard").fit(to_gpu(X), y)

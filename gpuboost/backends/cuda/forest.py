@@ -60,12 +60,15 @@ _forests: dict[tuple[int, int, str], DeviceForest] = {}
 def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
     """The packed ensemble for rows of a type, copied to the device once.
 
-    It is given up with the ensemble or the runtime.
+    It is given up with the ensemble or the runtime. Others that find it may work on another
+    stream, which does not wait for this one; so the copy is there before anybody finds it.
     """
     key = (id(runtime), id(ensemble), dtype.char)
     found = _forests.get(key)
     if found is None:
-        found = _forests[key] = copy_forest_to_device(runtime, ensemble, dtype)
+        found = copy_forest_to_device(runtime, ensemble, dtype)
+        runtime.to_host(found.offset)  # waits for all that this stream was given before
+        _forests[key] = found
         for owner in (runtime, ensemble):
             weakref.finalize(owner, _forests.pop, key, None).atexit = False
     return found
