@@ -149,6 +149,7 @@ __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 // siblings of open nodes whose parent's histogram is known.
 //
 //   slot     int32 (nodes,)    the node's, -1 for none
+//   node_of_slot  int32 (nodes,)    whose a slot is
 //   source   int32 (nodes,)    FROM_ROWS, or the parent's slot in the level before, from which
 //                              that of the sibling is subtracted
 //   open     uint8 (nodes,)    whether the node is searched here
@@ -162,8 +163,9 @@ open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
            const int32* __restrict__ low, const int32* __restrict__ high,
            const int32* __restrict__ parent, const int64* __restrict__ min_hessian,
            int64 smallest, int64 small_rows, int32 n_channels, int32 purity, int32 deeper,
-           int32 rows_per_piece, int32* __restrict__ slot, int32* __restrict__ source, uint8* open, int32* __restrict__ small, int32* __restrict__ sizes,
-           int32* __restrict__ work_slot, int64* __restrict__ work_first,
+           int32 rows_per_piece, int32* __restrict__ slot, int32* __restrict__ node_of_slot,
+           int32* __restrict__ source, uint8* open, int32* __restrict__ small,
+           int32* __restrict__ sizes, int32* __restrict__ work_slot, int64* __restrict__ work_first,
            int32* __restrict__ work_rows)
 {
     __shared__ Workspace space;
@@ -200,6 +202,7 @@ open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
 
         if (!inside) continue;
         slot[node] = own;
+        if (needs) node_of_slot[own] = (int32)node;
         source[node] = subtracted ? parent[node] : FROM_ROWS;
     }
     if (threadIdx.x == 0) {

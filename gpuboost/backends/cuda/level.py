@@ -168,6 +168,8 @@ class Search:
     ----------
     slot, source : int32 (m,)
         Slot of the node's histogram; the parent's slot where it is found by subtraction.
+    node : int32 (m,)
+        Node of each slot.
     open : uint8 (m,)
         Nodes that are searched.
     small : int32 (m,)
@@ -181,6 +183,7 @@ class Search:
     """
 
     slot: Array
+    node: Array
     source: Array
     open: Array
     small: Array
@@ -193,6 +196,7 @@ class Search:
         """Room for n nodes and their pieces of work."""
         columns: Columns = {
             "slot": (np.int32, (n,)),
+            "node": (np.int32, (n,)),
             "source": (np.int32, (n,)),
             "open": (np.uint8, (n,)),
             "small": (np.int32, (n,)),

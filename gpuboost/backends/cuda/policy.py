@@ -100,8 +100,8 @@ class Policy:
             *(frontier.size, *nodes, frontier.gradient, low, high, frontier.parent),
             *(self.min_hessian, np.int64(smallest), np.int64(self.small_rows_at(depth))),
             *(np.int32(self.n_channels), np.int32(self.purity), np.int32(deeper)),
-            *(np.int32(rows_per_piece), found.slot, found.source, found.open, found.small),
-            *(found.sizes, found.work.slot, found.work.first, found.work.rows),
+            *(np.int32(rows_per_piece), found.slot, found.node, found.source, found.open),
+            *(found.small, found.sizes, found.work.slot, found.work.first, found.work.rows),
         )
         self._launch("open_nodes", args)
         return found

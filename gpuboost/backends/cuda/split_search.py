@@ -275,14 +275,15 @@ class SplitSearch:
         found = _FeatureSplits.room(xp, len(slots), looked.count, matrix.mask_words)
         if search.none:
             return found
-        nodes = (frontier.size, search.slot, search.source, search.open)
+        nodes = (search.sizes, search.node, search.slot, search.source, search.open)
         these = (np.int32(slots.start), np.int32(len(slots)), *looked.arguments)
         given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
         kernel = self._kernel("split.cu", "split_features")
         threads = (constant("orders.cuh", "SPLIT_THREADS"),)
         sizes = (np.int32(matrix.n_features), *self._options())
         for first in range(0, looked.count, _GRID_ROWS):
-            grid = (frontier.most, min(_GRID_ROWS, looked.count - first))
+            n_entries = min(_GRID_ROWS, looked.count - first)
+            grid = (min(len(slots), max(1, MOST_BLOCKS // n_entries)), n_entries)
             args = (*given, np.int32(first), *sizes, *vars(found).values())
             kernel(grid, threads, args)
         return found
