@@ -2,8 +2,8 @@
 #ifndef GPUBOOST_CELLS_CUH
 #define GPUBOOST_CELLS_CUH
 
-// `Plane` is int64, volatile where it must be read past the
-// first cache, in which atomics do not arrive.
+// `Plane` is int64, volatile where it must be read past the first cache, in which atomics do not
+// arrive.
 template <class Plane>
 struct GlobalCells {
     const Plane* first;

@@ -78,7 +78,7 @@ __device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
 }
 
 // Purposes: the second word of a key.
-constexpr int32 GROW = 1, DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
+constexpr int32 DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
 constexpr int32 ROUND_GRADIENT = 6;
 
 // Key of one stream; `index` is most often the number of the tree.

@@ -123,8 +123,8 @@ __device__ __forceinline__ uint64 order_key(uint64 key, int64 row,
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
              const double* __restrict__ weights, int32 weighted, int64 n_samples,
-             const uint64* __restrict__ last, const int64* __restrict__ wanted, uint64 settled, int32 shift, int32 of_row,
-             uint32* __restrict__ digits)
+             const uint64* __restrict__ last, const int64* __restrict__ wanted, uint64 settled,
+             int32 shift, int32 of_row, uint32* __restrict__ digits)
 {
     __shared__ uint32 count[DIGITS];
     const Part part = part_of(n_samples, DIGIT_PART);

@@ -209,7 +209,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     const int32 own = slot[node] - first_slot;
     if (own < 0 || own >= n_slots) return;
 
-    // Which feature. Where none of the first ones could split, the next that could is looked at too.
+    // Which feature. Where none of the first ones could split, the next that could is looked at.
     const Found found = {gain, could, bin, next_bin, draw, missing, mask};
     const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
     const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
@@ -218,7 +218,8 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
     const uint64 could_first = first_that_could(choice, found, entries);
     const bool none_could = could_first == EVERY_RANK;
-    const Picked best = best_entry(choice, found, entries, none_could ? last : max(last, could_first));
+    const uint64 until = none_could ? last : max(last, could_first);
+    const Picked best = best_entry(choice, found, entries, until);
     if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
     const int64 at = entries.first + best.entry;
     double rise = -1.0;

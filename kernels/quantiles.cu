@@ -245,8 +245,8 @@ seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
     }
 }
 
-// key and weight of the rows of the nodes of a level that were not split, by their seats. row, tree,
-// accepted and pieces as in sums.cu; start int64 (nodes,): where the rows of a node lie now.
+// key and weight of the rows of the nodes of a level that were not split, by their seats. row,
+// tree, accepted and pieces as in sums.cu; start int64 (nodes,): where the rows of a node lie now.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,

@@ -7,9 +7,9 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `least` or more, of a feature that may be looked at, else EVERY_RANK; `of_warp`
-// has room for a rank of each warp. Every thread of the block takes part, and meets another barrier
-// before the next call.
+// The smallest rank, `least` or more, of a feature that may be looked at, else EVERY_RANK.
+// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
+// another barrier before the next call.
 __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
                                             int32 n_features, uint64 key, uint64 least)
 {

@@ -281,7 +281,6 @@ def test_warp_sum() -> None:
 @pytest.mark.parametrize(
     ("name", "module"),
     [
-        ("GROW", randomness),
         ("DRAW_ROWS", randomness),
         ("KEEP_ROWS", randomness),
         ("KEEP_FEATURES", randomness),
