@@ -19,7 +19,7 @@ from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.cuda.split_search import HistogramBuilder, Looked, choose_tile
 from gpuboost.backends.numpy import NumpyBackend
 from tests import cuda_shim
-from tests.cuda_shim import KernelError, barrier_mutants
+from tests.cuda_shim import KernelError, barrier_mutants, vote_mutants
 from tests.harness import Problem, grow, make_columns, make_target
 from tests.lock_step import LockStepBackend
 from tests.shim_runtime import ShimBackend, ShimRuntime, with_text
@@ -342,6 +342,14 @@ def test_kernels_of_medians_are_sound(flavour: str) -> None:
     assert launched <= set(runtime.launches)
 
 
+def test_blocks_that_search_several_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With features of a level: histograms are subtracted whether a node may look or not."""
+    monkeypatch.setattr(split_search, "MOST_BLOCKS", 1)
+    asked = problem("two classes", "none", n=150, max_bins=12, n_trees=1)
+    runtime = ShimRuntime("race", order_seed=5)
+    assert_equal_trees(asked.with_options(max_depth=4, level_features=3), runtime)
+
+
 MUTANTS = [
     pytest.param(name, mutant, id=f"{name}:{mutant.line}")
     for name in KERNEL_FILES
@@ -368,3 +376,22 @@ def test_every_barrier_is_needed(
     with pytest.raises((KernelError, AssertionError)):
         for asked in small_problems():
             assert_equal_trees(replace(asked, weights=None), runtime)
+
+
+VOTES = [
+    pytest.param(name, mutant, id=f"{name}:{mutant.line}-{mutant.barrier}")
+    for name in KERNEL_FILES
+    for mutant in vote_mutants(file_text(name))
+]
+
+
+def test_there_are_mutants_of_each_kernel_with_votes() -> None:
+    assert {str(vote.values[0]) for vote in VOTES} == {"histogram.cu", "split.cu", "walk.cu"}
+
+
+@pytest.mark.parametrize(("name", "mutant"), VOTES)
+def test_every_vote_is_the_whole_blocks(name: str, mutant: cuda_shim.Mutant) -> None:
+    runtime = ShimRuntime("race", order_seed=4, sources={name: mutant.source_text})
+    with pytest.raises((KernelError, AssertionError)):
+        for asked in small_problems():
+            assert_equal_trees(asked, runtime)

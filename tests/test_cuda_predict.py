@@ -17,11 +17,12 @@ from gpuboost.backends.cuda import forest as forests
 from gpuboost.backends.cuda import predict as prediction
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.left_out import sum_left_out
-from gpuboost.backends.cuda.source import kernel_source
+from gpuboost.backends.cuda.source import file_text, kernel_source
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.data.bins import round_down_to_float32
 from gpuboost.engine.ensemble import Ensemble
 from tests import cuda_shim, nvrtc
+from tests.cuda_shim import KernelError, vote_mutants
 from tests.fake_cupy import Machine
 from tests.harness import Problem, grow, make_columns, make_target
 from tests.shim_runtime import ShimRuntime
@@ -320,6 +321,18 @@ def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
             total = prediction.predict(runtime, ensemble, rows)
             inside = np.minimum(rows, np.where(np.arange(5) > 2, 255, np.inf)).astype(dtype)
             np.testing.assert_array_equal(total, REFERENCE.predict(ensemble, inside, 1))
+
+
+VOTES = list(vote_mutants(file_text("predict.cu")))
+
+
+@pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
+def test_the_vote_is_the_whole_blocks(mutant: cuda_shim.Mutant) -> None:
+    runtime = ShimRuntime("race", sources={"predict.cu": mutant.source_text})
+    X = np.zeros((70, 5), dtype=np.float32)
+    X[69, 0] = np.nan
+    with pytest.raises((KernelError, AssertionError)):
+        assert_equal_predictions(runtime, grown(), X)
 
 
 @pytest.mark.parametrize("flavour", ["plain", "race", "undefined", "guard"])

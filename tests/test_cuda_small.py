@@ -19,7 +19,7 @@ from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.cuda.stored import NodeStore, most_stored
 from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim, nvrtc
-from tests.cuda_shim import KernelError, barrier_mutants
+from tests.cuda_shim import KernelError, barrier_mutants, vote_mutants
 from tests.cuda_shim.source import splice_prelude
 from tests.harness import Problem
 from tests.shim_runtime import ShimRuntime, with_text
@@ -336,6 +336,21 @@ def test_every_barrier_is_needed(
             small_nodes(rows)
             for asked in sound_problems():
                 assert_equal_trees(asked, runtime)
+
+
+VOTES = list(vote_mutants(file_text("desk.cuh")))
+
+
+@pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
+def test_every_vote_is_the_whole_blocks(
+    mutant: cuda_shim.Mutant, small_nodes: Callable[[int], None]
+) -> None:
+    sources = with_text("desk.cuh", mutant.source_text, ["small.cu"])
+    runtime = ShimRuntime("race", order_seed=4, sources=sources)
+    small_nodes(512)
+    with pytest.raises((KernelError, AssertionError)):
+        for asked in sound_problems():
+            assert_equal_trees(asked, runtime)
 
 
 @pytest.mark.skipif(

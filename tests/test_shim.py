@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import cuda_shim
-from tests.cuda_shim import KernelError, Module, barrier_mutants, run_under_asan
+from tests.cuda_shim import KernelError, Module, barrier_mutants, run_under_asan, vote_mutants
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -284,6 +284,26 @@ def test_mutants_skip_comments_and_keep_lines() -> None:
     ]
     for mutant in mutants:
         assert mutant.source_text.count("\n") == source.count("\n")
+
+
+def test_mutants_of_votes() -> None:
+    source = (
+        "// __syncthreads_or(1)\nx = __syncthreads_or(f(a, g(b))) != 0;\n__syncthreads_count(c);"
+    )
+    mutants = list(vote_mutants(source))
+    assert [(m.line, m.barrier) for m in mutants] == [
+        (2, "warp"),
+        (2, "thread"),
+        (3, "warp"),
+        (3, "thread"),
+    ]
+    first = source.split("\n", 1)[0]
+    changed = [m.source_text.removeprefix(first).strip() for m in mutants]
+    assert changed[0].startswith(
+        "x = __any_sync(FULL_MASK, f(a, g(b))) != 0;\n__syncthreads_count("
+    )
+    assert changed[1].startswith("x = ((f(a, g(b))) != 0) != 0;\n")
+    assert changed[2].endswith("\n__popc(__ballot_sync(FULL_MASK, c));")
 
 
 # AddressSanitizer ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ overflow, bad shift, conversion out of range raise), ``asan`` (AddressSanitizer;
 from tests.cuda_shim.asan import run_under_asan
 from tests.cuda_shim.compiler import FLAVOURS, CompileError, must_be_available, why_not_available
 from tests.cuda_shim.launcher import Kernel, KernelError, Module
-from tests.cuda_shim.mutants import Mutant, barrier_mutants
+from tests.cuda_shim.mutants import Mutant, barrier_mutants, vote_mutants
 from tests.cuda_shim.source import kernel_text
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "kernel_text",
     "must_be_available",
     "run_under_asan",
+    "vote_mutants",
     "why_not_available",
 ]
