@@ -12,7 +12,7 @@ import pytest
 
 import gpuboost
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor, estimate_memory
-from gpuboost.backends.cuda import CudaLevelOps
+from gpuboost.backends.cuda import CudaLevelOps, stored
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.binning import fit_bins
 from gpuboost.backends.cuda.memory import (
@@ -23,10 +23,13 @@ from gpuboost.backends.cuda.memory import (
     trees_at_once,
 )
 from gpuboost.backends.cuda.phantoms import Meter
+from gpuboost.backends.cuda.small import small_rows_for
+from gpuboost.backends.cuda.stored import has_places
 from gpuboost.data.bins import BinRule
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.scores import ENTROPY
 from gpuboost.engine.spec import GrowTask
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
 from tests import cuda_shim
 from tests.harness import Problem, make_columns, make_target, make_weights
 from tests.metered_runtime import Tracked, TrackedRuntime
@@ -171,6 +174,24 @@ def test_as_many_trees_grow_as_fit() -> None:
         assert n_trees == 40 or found[1].peak - found[1].lasting > budget
     assert trees_at_once(task, 1, SHAPE) == 1
     assert trees_at_once(task, 1 << 40, SHAPE) == 40
+
+
+def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are int32, and trees to purity have up to two nodes for each row."""
+
+    def forest(**words: Any) -> GrowTask:
+        table = ForetoldTable(10**5, 2, 2, 1, 0, False, np.dtype(np.float32))
+        return ForetoldTrees(gpuboost.RandomForestClassifier(40, **words), table).grow_task()
+
+    deep, budget = forest(), 1 << 62
+    assert [has_places(deep, n, n * 10**8) for n in (10, 11)] == [True, False]
+    for n_rows, is_small in ((2**30 - 1, True), (2**30, False)):  # of one tree
+        assert bool(small_rows_for(ShimRuntime(), deep, n_rows, 1)) == is_small
+    assert trees_at_once(deep, budget, SHAPE) == 40
+    monkeypatch.setattr(stored, "MOST_PLACES", 2**21 - 1)
+    assert trees_at_once(deep, budget, SHAPE) == 10
+    assert trees_at_once(forest(min_samples_leaf=3), budget, SHAPE) == 31
+    assert trees_at_once(forest(max_depth=8), budget, SHAPE) == 40
 
 
 def test_nodes_of_a_tree_to_purity() -> None:

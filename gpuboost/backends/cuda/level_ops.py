@@ -30,7 +30,7 @@ from gpuboost.backends.cuda.split_search import (
     plane_count,
     room_for_planes,
 )
-from gpuboost.backends.cuda.stored import NodeStore
+from gpuboost.backends.cuda.stored import NodeStore, has_places
 from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
@@ -208,7 +208,8 @@ class CudaLevelOps:
         )
         store = small = None
         # Else the host reads levels, or takes some of their splits back.
-        if self.kept is None and self.task.options.max_leaf_nodes == NO_LIMIT:
+        stores = self.kept is None and self.task.options.max_leaf_nodes == NO_LIMIT
+        if stores and has_places(self.task, n_trees, policy.n_rows):
             given = (self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
             store = NodeStore(*given)
         if policy.small_rows and store is not None:

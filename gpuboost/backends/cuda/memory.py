@@ -10,6 +10,7 @@ from gpuboost.backends.cuda.arena import plan_arena
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.backends.cuda.stored import has_places
 from gpuboost.engine.level_loop import run_levels
 
 if TYPE_CHECKING:
@@ -146,10 +147,15 @@ def nodes_at(depth: int, rows: int) -> int:
 def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """How many trees of a task can grow together in ``budget`` bytes, at least one.
 
-    What all batches share does not count; ``task.memory_budget`` bytes for histograms do.
+    Several have no more rows together than their nodes have places for. What all batches share does
+    not count; ``task.memory_budget`` bytes for histograms do.
     """
 
+    rows = task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
+
     def fits(n_trees: int) -> bool:
+        if not has_places(task, n_trees, n_trees * rows):
+            return False
         found = foretell(task, n_trees, shape)
         return found.peak - found.lasting <= budget
 

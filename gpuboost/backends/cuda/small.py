@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
+from gpuboost.backends.cuda.stored import has_places
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.spec import NO_LIMIT
 
@@ -59,7 +60,8 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     There is none where a histogram does not fit shared memory, as of many classes; under
     ``max_leaf_nodes``, which decides level by level what is grown at all; where nodes are held to
     what a block does not keep of them: bounds of values, groups of features, features of levels;
-    and where each node has gradients of its own, about its median.
+    where each node has gradients of its own, about its median; and of a tree of so many rows that
+    nodes would have no places.
 
     Parameters
     ----------
@@ -70,6 +72,8 @@ def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: in
     """
     variant = Variant.of(task)
     held = variant.monotonic or variant.by_node or variant.by_level
+    if not has_places(task, 1, n_rows):
+        return 0
     if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:

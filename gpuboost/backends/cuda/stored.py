@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import GrownTree, GrowTask
 
+MOST_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
 DEEPEST = 31  # trees of as many levels and more are taken to have as many as their rows allow
 
 
@@ -264,6 +265,13 @@ def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
         return constant("store.cu", "LEAF_SUMS")
     one_channel = task.target.n_channels == 1
     return constant("store.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
+
+
+def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
+    """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
+    options = task.options
+    most = most_stored(n_trees, n_rows, options.max_depth, options.min_samples_leaf)
+    return most <= MOST_PLACES
 
 
 def most_stored(n_trees: int, n_rows: int, max_depth: int, min_samples_leaf: int) -> int:
