@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuboost.backends.cuda.source import file_text, kernel_source
+from gpuboost.backends.cuda.split_search import LEAST_TILE, TILES
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim.source import KERNEL_FOLDER, find_kernels, splice_prelude
 
@@ -84,6 +88,26 @@ def test_kernels_compile_to_exact_and_lean_code(path: Path, architecture: str) -
     names = {kernel.name for kernel in find_kernels(source_text)}
     assert set(result.resources) == set(result.sass) == names
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
+
+
+def narrow_tiles() -> Iterator[Any]:
+    """Every tile for every architecture; a fast run has one each, 16 where it is the widest."""
+    narrower = [LEAST_TILE << k for k in range(TILES[0].bit_length()) if LEAST_TILE << k < TILES[0]]
+    for place, tile in enumerate(reversed(narrower)):
+        for number, architecture in enumerate(ARCHITECTURES):
+            marks = [] if number == 2 * place else [pytest.mark.slow]
+            yield pytest.param(tile, architecture, marks=marks)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("tile", "architecture"), list(narrow_tiles()))
+def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> None:
+    name = "histogram.cu"
+    source = kernel_source(name, {"TILE": tile})
+    result = nvrtc.compile_source(source, architecture, file_name=name)
+    assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
+    widest = compiled(file_text(name), name, architecture)
+    assert result.sass["histogram_values"] != widest.sass["histogram_values"]
 
 
 @needs_compiler
