@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class RowUploads:
-    """Makes the rows of batches of trees; the target is copied once."""
+    """Makes the rows of batches of trees; the target is copied once.
+
+    Fits do not need it, but the contract does: a task may say its rows by ``rows_of`` alone, and
+    any gradients come that way. What boosting takes at once is foretold by it, over phantoms.
+    """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
         self._runtime = runtime
