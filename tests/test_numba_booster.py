@@ -44,6 +44,8 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_rounds, "LEAST_ROWS", 1)
     monkeypatch.setattr(level_grow, "LEAST_ROWS", 16)
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
+    monkeypatch.setattr(level_grow, "DEEPEST", 2)
+    monkeypatch.setattr(level_grow, "SMALL_ROWS", 12)
 
 
 def assert_equal_fields(found: Any, expected: Any) -> None:
@@ -53,16 +55,23 @@ def assert_equal_fields(found: Any, expected: Any) -> None:
         assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), column.name
 
 
+def shapes() -> st.SearchStrategy[tuple[int, int]]:
+    """Levels and leaves of trees: shallow ones, deep ones and best-first ones."""
+    deep = st.sampled_from(((1, NO_LIMIT), (3, NO_LIMIT), (5, NO_LIMIT), (NO_LIMIT, NO_LIMIT)))
+    return deep | st.tuples(st.integers(1, 5), st.sampled_from(LEAVES))
+
+
 # ---- the level-wise grower on problems of every kind -------------------------------------------
 
 
-@settings(PROPERTY, max_examples=150)
-@given(boosting_problems(), st.integers(1, 5), st.integers(1, 3), st.sampled_from(LEAVES))
+@settings(PROPERTY, max_examples=250)
+@given(boosting_problems(), shapes(), st.integers(1, 3), st.sampled_from((2, 9, 40)))
 def test_levels_grow_what_numpy_grows(
-    problem: Problem, depth: int, n_threads: int, leaves: int
+    problem: Problem, shape: tuple[int, int], n_threads: int, small: int
 ) -> None:
+    """Trees of all limits; below nodes of less than ``small`` rows they are grown by one thread."""
+    depth, leaves = shape
     options = {"max_depth": depth, "max_leaf_nodes": leaves, "random_thresholds": False}
-    options |= {"interactions": None, "max_features": NO_LIMIT, "level_features": NO_LIMIT}
     problem = replace(problem.with_options(**options), n_trees=1)
     assume(problem.y.ndim == 1)
     _, matrix, sampler, target = problem.prepare()
@@ -71,7 +80,9 @@ def test_levels_grow_what_numpy_grows(
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
     task = task_of(problem, asked, scale, n_threads)
     crew = Crew(n_threads)
-    rounds = LevelRounds(task, crew)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level_grow, "SMALL_ROWS", small)
+        rounds = LevelRounds(task, crew)
     rows = np.zeros(0, np.uint32)
     if made.inside is not None:
         rows = np.flatnonzero(made.inside).astype(np.uint32)

@@ -18,7 +18,7 @@ feature_rank, level_key = randomness.feature_rank, randomness.level_key
 LEVELS = 64  # levels whose features are remembered; deeper ones take the place of others
 SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
 _SIGN = np.uint64(1 << 63)
-_ALL_OPEN = np.uint64(2**64 - 1)
+ALL_OPEN = np.uint64(2**64 - 1)
 
 
 @inlined
@@ -113,7 +113,7 @@ def keep_chosen(scratch, n):
 def first_groups(problem, n_nodes):
     """Bits of groups for so many nodes; all are open at the root."""
     open_groups = np.empty((n_nodes, problem.constraints.groups.shape[1]), np.uint64)
-    open_groups[0] = _ALL_OPEN
+    open_groups[0] = ALL_OPEN
     return open_groups
 
 

@@ -16,6 +16,7 @@ from gpuboost.backends.numba.level_histograms import STEP, TILE
 from gpuboost.backends.numba.level_layout import CHUNK, FAMILY, Grove, Growth, Work
 from gpuboost.backends.numba.level_policy import collect
 from gpuboost.backends.numba.level_roots import LANES, LEAST_TREES
+from gpuboost.backends.numba.level_subtrees import finish_together, make_local
 from gpuboost.backends.numba.level_team import CHUNKS, grow_together
 from gpuboost.engine.spec import NO_LIMIT, GrownTree
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
+DEEPEST = 9  # levels of a tree that is grown by levels to its end; below nodes are small
+SMALL_ROWS = 1 << 11  # of a node that one thread splits further, with all that is below
+_ENDLESS = 40  # levels: no tree has so many leaves as these could hold
 SHARED_CELLS = 1 << 16  # rows times columns; fewer are not worth another thread (measured)
 
 
@@ -38,8 +42,10 @@ class Shape:
     ----------
     n_samples, n_features, n_columns, n_trees : int
         Features, and columns that they share.
-    depth, max_leaf_nodes : int
-        Limits of a tree, one of them far away.
+    depth, max_leaf_nodes, min_samples_leaf : int
+        Limits of a tree.
+    groups : int
+        Words of groups of interactions.
     fields : int
         Of a histogram: gradient, hessian, and the number of rows where it is asked for.
     n_threads : int
@@ -54,6 +60,8 @@ class Shape:
     n_trees: int
     depth: int
     max_leaf_nodes: int
+    min_samples_leaf: int
+    groups: int
     fields: int
     n_threads: int
     categorical: bool
@@ -84,13 +92,26 @@ class Shape:
     @property
     def room(self) -> int:
         """Nodes of a tree."""
-        most = 2 * self.max_leaf_nodes if self.best_first else 2 ** (self.depth + 1)
-        return min(most, 2 * self.n_samples) - 1
+        most = max(self.n_samples // max(self.min_samples_leaf, 1), 1)
+        return 2 * min(most, self.max_leaf_nodes, 2 ** min(self.depth, _ENDLESS)) - 1
+
+    @property
+    def small(self) -> int:
+        """Rows of a node below which it is not split level by level, but by one thread."""
+        if self.best_first or self.depth <= DEEPEST:
+            return 0
+        tables = self.memory_budget // 2 // self._table_bytes
+        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(tables, 1) + 1)
 
     @property
     def n_tables(self) -> int:
         """Histograms of nodes: a split asks for one more, if its children are searched."""
-        most = self.max_leaf_nodes if self.best_first else 2 ** max(self.depth - 1, 0)
+        if self.best_first:
+            most = self.max_leaf_nodes
+        elif self.small:
+            most = max(2 * (self.n_samples // self.small), 1)
+        else:
+            most = 2 ** max(self.depth - 1, 0)
         return self.n_trees * min(most, self.n_samples)
 
     @property
@@ -127,8 +148,9 @@ class Shape:
 
     @property
     def histogram_bytes(self) -> int:
-        """Memory of the histograms of nodes and of chunks."""
-        return (self.n_tables + self.n_parts) * self._table_bytes
+        """Memory of the histograms of nodes and of chunks, and of what threads do alone."""
+        alone = self.n_threads * self.small * (self.n_features + 64)
+        return (self.n_tables + self.n_parts) * self._table_bytes + alone
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
@@ -151,7 +173,8 @@ class Space:
             n_nodes=np.zeros(t, np.int64),
             slot=np.zeros(nodes, np.int32),
             table=np.zeros(nodes, np.int32),
-            n_tables=np.zeros(1, np.int64),
+            spare=np.zeros(shape.n_tables, np.int64),
+            n_spare=np.zeros(1, np.int64),
             waiting=np.zeros((t, shape.room), np.int32),
             number=np.zeros(nodes, np.int32),
             n_waiting=np.zeros(t, np.int64),
@@ -160,7 +183,12 @@ class Space:
             open=np.zeros(max(slots, t) + 2, np.int64),
             row=np.empty((2, t * n), np.uint32),
             goes_left=np.empty(t * n, np.uint8),
-            allowed=np.ones((t, f), np.bool_),
+            features=np.zeros((t, f), np.int32),
+            n_features=np.zeros(t, np.int64),
+            groups=np.zeros((nodes, shape.groups), np.uint64),
+            small=np.zeros(nodes if shape.small else 1, np.int64),
+            n_small=np.zeros(1, np.int64),
+            n_splits=np.zeros(t, np.int64),
             least_category=np.zeros(t, np.int64),
         )
         self.n_chunks = nodes + shape.n_parts + 1
@@ -169,6 +197,7 @@ class Space:
             chunks=np.zeros(self.n_chunks, CHUNK),
             tables=np.empty((shape.n_tables + shape.n_parts, shape.fields, cells), np.int64),
             first_part=shape.n_tables,
+            looks=np.zeros((slots, f), np.uint8),
             found=np.zeros((slots, tiles), SPLIT),
             found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
         )
@@ -176,6 +205,8 @@ class Space:
         self.partial = on_cache_lines(shape.n_threads, partial)
         self.across = on_cache_lines(n if shape.lanes else 0, max(shape.lanes, LANES))
         self.steps = np.empty((t, -(-n // STEP), 2), np.int64)
+        threads = range(shape.n_threads if shape.small else 0)
+        self.local = [make_local(min(shape.small, n), f) for _ in threads]
 
 
 class LevelGrower:
@@ -194,13 +225,18 @@ class LevelGrower:
         pieces = (1, min(shape.root_pieces, 1))
         if n_threads > 1:
             pieces = shape.pieces, shape.root_pieces
-        rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1]], np.int64)
+        rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1], shape.small], np.int64)
         shared = Growth(samples, space.grove, space.work, leaves, roots, keys, level, rooms)
 
         def grow(thread: int, team: np.ndarray) -> None:
             grow_together(problems[thread], shared, space.partial[thread], team)
 
+        def finish(thread: int, team: np.ndarray) -> None:
+            finish_together(problems[thread], shared, space.local[thread], team)
+
         self.crew.share(grow, n_threads > 1, n_threads)
+        if space.grove.n_small[0]:
+            self.crew.share(finish, n_threads > 1, n_threads)
         return self._trees(leaves, int(level[CHUNKS]))
 
     def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:

@@ -91,8 +91,9 @@ class Grove(NamedTuple):
         Place of what was found for a node that was searched last; -1: it is not searched.
     table : int32 (T * room,)
         Of a node's histogram.
-    n_tables : int64 (1,)
-        Tables in use.
+    spare : int64 (tables,)
+        Tables that are not in use.
+    n_spare : int64 (1,)
     waiting : int32 (T, room)
         Of best-first growth, a heap of the nodes that may be split, numbered in their tree; of
         trees that are grown, all nodes breadth first.
@@ -106,8 +107,15 @@ class Grove(NamedTuple):
     row : uint32 (2, T * n)
     goes_left : uint8 (T * n,)
         Of each position.
-    allowed : bool (T, F)
-        Features a tree may look at.
+    features : int32 (T, F)
+        Those of each tree, ascending, as many as ``n_features`` int64 (T,) says.
+    groups : uint64 (T * room, W)
+        Groups of interactions that are open at a node; (0, W) without interactions.
+    small : int64 (m,)
+        Nodes that are split no more level by level, each with its descendants a task of one thread.
+    n_small : int64 (1,)
+    n_splits : int64 (T,)
+        Nodes of a tree that are split, while such tasks are done.
     least_category : int64 (T,)
         As `layout.Limits`, whose other limits are those of all trees.
     """
@@ -116,7 +124,8 @@ class Grove(NamedTuple):
     n_nodes: np.ndarray
     slot: np.ndarray
     table: np.ndarray
-    n_tables: np.ndarray
+    spare: np.ndarray
+    n_spare: np.ndarray
     waiting: np.ndarray
     number: np.ndarray
     n_waiting: np.ndarray
@@ -125,7 +134,12 @@ class Grove(NamedTuple):
     open: np.ndarray
     row: np.ndarray
     goes_left: np.ndarray
-    allowed: np.ndarray
+    features: np.ndarray
+    n_features: np.ndarray
+    groups: np.ndarray
+    small: np.ndarray
+    n_small: np.ndarray
+    n_splits: np.ndarray
     least_category: np.ndarray
 
 
@@ -141,6 +155,8 @@ class Work(NamedTuple):
         count.
     first_part : int
         The first one of a chunk.
+    looks : uint8 (slots, F)
+        Whether a node looks at a feature, see `level_choice`.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -150,6 +166,7 @@ class Work(NamedTuple):
     chunks: np.ndarray
     tables: np.ndarray
     first_part: int
+    looks: np.ndarray
     found: np.ndarray
     found_mask: np.ndarray
 
@@ -169,7 +186,7 @@ class Growth(NamedTuple):
         Of the roots.
     level : int64 (3,)
         Words of the level, see `level_team`.
-    rooms : int64 (4,)
+    rooms : int64 (5,)
         Sizes, see `level_policy`.
     """
 

@@ -46,7 +46,7 @@ class Leaves(NamedTuple):
 
 
 @inlined
-def _by_number(codes, row, rule, goes_left):
+def by_number(codes, row, rule, goes_left):
     """Which rows have a code up to ``rule[1]`` or equal to ``rule[2]``; how many."""
     feature, last_left, also_left = rule
     n_left, n = np.int64(0), np.uint64(row.size)
@@ -60,7 +60,7 @@ def _by_number(codes, row, rule, goes_left):
 
 
 @inlined
-def _by_category(codes, row, feature, mask, also_left, goes_left):
+def by_category(codes, row, feature, mask, also_left, goes_left):
     """The same for a set of categories: bit ``code`` of the first 8 words, set for left."""
     n_left = np.int64(0)
     for i in range(np.uint64(row.size)):
@@ -81,9 +81,9 @@ def decide_rows(samples, grove, node, missing_code, chunk):
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
     if node.category >= 0:
         mask = grove.masks[node.category]
-        return _by_category(samples.codes, row, feature, mask, also_left, goes_left)
+        return by_category(samples.codes, row, feature, mask, also_left, goes_left)
     rule = (feature, np.int64(node.bin), also_left)
-    return _by_number(samples.codes, row, rule, goes_left)
+    return by_number(samples.codes, row, rule, goes_left)
 
 
 @helper
@@ -98,7 +98,7 @@ def decide_chunks(samples, grove, work, missing_code, n_chunks, team):
 
 
 @inlined
-def _move(row, goes_left, to, left, right):
+def move_rows(row, goes_left, to, left, right):
     """Write each row to the next place of its side."""
     for i in range(np.uint64(row.size)):
         go = np.uint64(goes_left[i])
@@ -117,7 +117,7 @@ def move_chunks(grove, work, n_chunks, team):
         row = grove.row[depth & 1, chunk.start : chunk.stop]
         goes_left = grove.goes_left[chunk.start : chunk.stop]
         places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
-        _move(row, goes_left, grove.row[(depth + 1) & 1], places[0], places[1])
+        move_rows(row, goes_left, grove.row[(depth + 1) & 1], places[0], places[1])
         at = claim(team)
 
 

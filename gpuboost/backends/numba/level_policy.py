@@ -18,15 +18,16 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
+from gpuboost.backends.numba.choice import ALL_OPEN, forget_levels, pass_on_groups
 from gpuboost.backends.numba.grow import accept, is_leaf, make_children, set_node
+from gpuboost.backends.numba.level_choice import choose, goes_before
 from gpuboost.backends.numba.numbering import number_nodes
 from gpuboost.backends.numba.queue import pop_heap, push_heap
-from gpuboost.backends.numba.scan import beats
 from gpuboost.engine.spec import NO_LIMIT
 
 # Words of ``rooms``: nodes of a tree, pieces that all rows are cut into, rows of a piece at least,
-# pieces of each root where these are summed side by side, else 0.
-ROOM, PIECES, LEAST, ROOT_PIECES = range(4)
+# pieces of each root where these are summed side by side, else 0, rows below which a node is small.
+ROOM, PIECES, LEAST, ROOT_PIECES, SMALL = range(5)
 
 
 @inlined
@@ -58,36 +59,65 @@ def plant(problem, grove, roots, keys, room):
         node.lower, node.upper = -largest, largest
         grove.n_nodes[tree], grove.open[tree] = 1, tree * room
         grove.table[tree * room] = -1
+        if problem.limits.has_interactions:
+            grove.groups[tree * room] = ALL_OPEN
         grove.n_waiting[tree], grove.n_leaves[tree] = 0, 1
-    grove.n_tables[0] = 0
+    for table in range(grove.spare.size):
+        grove.spare[table] = table
+    grove.n_spare[0], grove.n_small[0] = grove.spare.size, 0
     return roots.shape[0]
 
 
 @inlined
-def _may_split(problem, grove, at):
-    """Whether a node is searched; else it has no histogram."""
+def _may_split(problem, grove, at, rooms):
+    """Whether a node is searched; else it has no histogram, and if it is but small it is listed."""
     grove.slot[at] = -1
-    return not is_leaf(problem.limits, grove.nodes[at])
+    if is_leaf(problem.limits, grove.nodes[at]):
+        return False
+    if grove.nodes[at].count >= rooms[SMALL]:
+        return True
+    grove.small[grove.n_small[0]] = at
+    grove.n_small[0] += 1
+    return False
 
 
 @inlined
-def _add_family(problem, grove, work, n_families, first, second):
+def _give_back(grove, at):
+    """The table of a node is for others."""
+    if grove.table[at] >= 0:
+        grove.spare[grove.n_spare[0]] = grove.table[at]
+        grove.n_spare[0] += 1
+        grove.table[at] = -1
+
+
+@inlined
+def _open(problem, grove, work, at, slot, room):
+    """A node is searched."""
+    grove.slot[at] = slot
+    choose(problem, grove, work.looks[slot], at, room)
+
+
+@inlined
+def _add_family(problem, grove, work, n_families, first, second, rooms):
     """List a node and its sibling, if there is one, the one with fewer rows to be summed."""
     if grove.nodes[second].count < grove.nodes[first].count:
         first, second = second, first
-    is_open = _may_split(problem, grove, first)
-    other_open = second != first and _may_split(problem, grove, second)
+    is_open = _may_split(problem, grove, first, rooms)
+    other_open = second != first and _may_split(problem, grove, second, rooms)
+    if not other_open:
+        _give_back(grove, second)
     if not (is_open or other_open):
+        grove.table[first] = -1
         return n_families
-    family, parent_table = work.families[n_families], grove.table[first]
+    family = work.families[n_families]
     family.is_open, family.summed, family.other = is_open, first, second if other_open else -1
-    family.summed_table = grove.table[first] = grove.n_tables[0]
-    family.other_table = parent_table
-    grove.n_tables[0] += 1
+    family.other_table = grove.table[second]
+    grove.n_spare[0] -= 1
+    family.summed_table = grove.table[first] = grove.spare[grove.n_spare[0]]
     if is_open:
-        grove.slot[first] = 2 * n_families
+        _open(problem, grove, work, first, 2 * n_families, rooms[ROOM])
     if other_open:
-        grove.slot[second] = 2 * n_families + 1
+        _open(problem, grove, work, second, 2 * n_families + 1, rooms[ROOM])
     return n_families + 1
 
 
@@ -95,12 +125,16 @@ def _add_family(problem, grove, work, n_families, first, second):
 def plan(problem, grove, work, n_open, rooms):
     """List families and chunks of a level; their numbers."""
     n_families, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
+    last_tree = np.int64(-1)
     while i < n_open:
         first = second = grove.open[i]
+        if first // rooms[ROOM] != last_tree:
+            last_tree = first // rooms[ROOM]
+            forget_levels(problem.scratch)
         if grove.nodes[first].depth > 0:
             second = grove.open[i + 1]
         i += 1 + np.int64(second != first)
-        n_families = _add_family(problem, grove, work, n_families, first, second)
+        n_families = _add_family(problem, grove, work, n_families, first, second, rooms)
     for f in range(n_families):
         n_rows += grove.nodes[work.families[f].summed].count
     per_chunk, part = _per_chunk(n_rows, rooms), work.first_part
@@ -124,8 +158,7 @@ def _take_best(scratch, work, slot):
     """Copy the best split of a node over all tiles to `Scratch.split`."""
     best = 0
     for tile in range(1, work.found.shape[1]):
-        own = work.found[slot, tile]
-        if beats(work.found[slot, best], own.gain, own.rank):
+        if goes_before(work.found[slot, best], work.found[slot, tile]):
             best = tile
     scratch.split[0] = work.found[slot, best]
     return best
@@ -185,6 +218,7 @@ def settle(problem, grove, work, n_open, rooms):
     for i in range(n_open):
         at = grove.open[i]
         if not _take_split(problem, grove, work, at):
+            _give_back(grove, at)
             continue
         if not best_first:
             n_going = _go_down(problem, grove, at, n_going, room)
@@ -226,6 +260,9 @@ def place(problem, grove, work, n_chunks, room):
         for side in range(2):
             grove.open[n_open + side] = tree * room + child + side
             grove.table[tree * room + child + side] = grove.table[at]
+        if problem.limits.has_interactions:
+            groups = grove.groups[tree * room : (tree + 1) * room]
+            pass_on_groups(problem.constraints, nodes, at - tree * room, groups)
         n_open, first = n_open + 2, last
     return n_open
 

@@ -28,7 +28,6 @@ from gpuboost.backends.numba.words import Packing
 from gpuboost.engine import randomness
 from gpuboost.engine.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.engine.statistics import VALUE_BITS
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
 
-DEEPEST = 11  # levels of a tree that is grown level by level; below nodes are small
 LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
 
 
@@ -47,15 +45,13 @@ def grows_by_levels(task: BoostTask) -> bool:
     of their tree, limits that are the same for all trees of a round, histograms that fit the memory
     budget, and rows enough. Everything else goes to the depth-first grower, a tree to a thread.
     """
-    options, n_features = task.options, task.matrix.n_features
+    options = task.options
     one_channel = task.loss.columns == 1 or not task.sums_outputs
-    plain = not options.random_thresholds and options.interactions is None
-    plain &= min(options.max_features, options.level_features) >= n_features
-    bounded = 0 < options.max_depth <= DEEPEST or options.max_leaf_nodes != NO_LIMIT
+    ordinary = options.max_depth > 0 and not options.random_thresholds
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= LEAST_ROWS
-    if not (one_channel and plain and bounded and alike and large):
+    if not (one_channel and ordinary and alike and large):
         return False
     return shape_of(task).histogram_bytes <= task.memory_budget
 
@@ -71,6 +67,8 @@ def shape_of(task: BoostTask) -> Shape:
         n_trees=task.trees_per_round,
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
+        min_samples_leaf=int(options.min_samples_leaf),
+        groups=(len(options.interactions or ()) + 63) // 64,
         fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
         categorical=bool(matrix.mapper.is_categorical.any()),
@@ -153,11 +151,12 @@ class LevelRounds:
 
     def _allow_features(self, trees: range) -> None:
         """Which features each tree may look at."""
-        features_of, allowed = self.task.features_of, self._space.grove.allowed
-        if features_of is not None:
-            allowed[:] = False
-            for place, tree in enumerate(trees):
-                allowed[place, features_of(tree)] = True
+        features_of, grove = self.task.features_of, self._space.grove
+        for place, tree in enumerate(trees):
+            own = np.arange(self.task.matrix.n_features)
+            if features_of is not None:
+                own = np.unique(features_of(tree))
+            grove.features[place, : len(own)], grove.n_features[place] = own, len(own)
 
     def _problems(self, scale: Scale, weights: Weights) -> list[Problem]:
         """What all nodes have in common, for every thread."""

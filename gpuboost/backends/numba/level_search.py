@@ -15,6 +15,7 @@ import numpy as np
 from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.categories import offer_category_sums
 from gpuboost.backends.numba.choice import SMALLEST_RANK
+from gpuboost.backends.numba.level_choice import FIRST, FOUND, LATE, NEXT, NONE, next_later
 from gpuboost.backends.numba.level_columns import BINS, take_out
 from gpuboost.backends.numba.level_histograms import tile_cells
 from gpuboost.backends.numba.scan import beats, best_of_sums, keep
@@ -110,29 +111,42 @@ def _list_bins(scratch, matrix, feature, m):
 
 
 @inlined
+def _could_split(scratch, node, m):
+    """Whether values, of ``m`` bins, tell rows of the node apart; sums are up to each bin."""
+    j, sums = 0, scratch.sums
+    while j < m and sums[1, j] == 0:
+        j += 1
+    return j < m and sums[1, j] < node.hessian
+
+
+@inlined
 def _offer_sums(problem, node, feature, least):
-    """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far."""
+    """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far.
+
+    Whether the feature could split, where that is asked for.
+    """
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
         scratch.missing[:] = 0
     if matrix.is_categorical[feature]:
         m = _list_bins(scratch, matrix, feature, n_bins)
-        offer_category_sums(problem, node, feature, rank, m, least)
-    else:
-        offer_numeric_sums(problem, node, feature, rank, n_bins)
+        return offer_category_sums(problem, node, feature, rank, m, least)
+    offer_numeric_sums(problem, node, feature, rank, n_bins)
+    if problem.limits.max_features >= matrix.n_bins.size:
+        return True
+    return _could_split(scratch, node, n_bins)
 
 
 @helper
-def search_node(problem, columns, node, cells, of_tree, tile):
-    """Leave the best split by the columns of a tile in `Scratch.split`.
+def search_features(problem, columns, node, cells, of_node, tile, kind):
+    """Offer to `Scratch.split` the features of one kind of a tile; whether one could split.
 
-    ``of_tree``: the features it may look at, and the hessian of a category that is not rare.
+    ``of_node``: the kinds of features, and the hessian of a category that is not rare.
     ``tile``: the first column and the end.
     """
-    matrix, scratch, (allowed, least) = problem.matrix, problem.scratch, of_tree
-    split = scratch.split[0]
-    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    matrix, scratch, (looks, least) = problem.matrix, problem.scratch, of_node
+    could = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_joint = columns.values[columns.order[first]] > 0
@@ -145,11 +159,30 @@ def search_node(problem, columns, node, cells, of_tree, tile):
             n_bins = matrix.n_bins[feature]
             if is_joint:
                 _sum_up_joint(scratch, cells.shape[0], columns, feature, n_bins)
-            if not allowed[feature] or ((n_bins == 1) & (not matrix.has_missing[feature])):
+            only_one = (n_bins == 1) & (not matrix.has_missing[feature])
+            if (looks[feature] != kind) | only_one:
                 continue
             if not is_joint:
                 _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
-            _offer_sums(problem, node, feature, least)
+            could |= _offer_sums(problem, node, feature, least)
+    return could
+
+
+@inlined
+def _search_node(problem, columns, node, cells, of_node, tile):
+    """Leave the best split by the columns of a tile in `Scratch.split`; see `level_choice`."""
+    split = problem.scratch.split[0]
+    split.gain, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
+    could = search_features(problem, columns, node, cells, of_node, tile, FIRST)
+    if could or problem.limits.max_features >= problem.matrix.n_bins.size:
+        return
+    while not could:
+        feature = next_later(problem, columns, node, of_node[0], tile)
+        if feature < 0:
+            split.late = NONE
+            return
+        could = search_features(problem, columns, node, cells, of_node, tile, NEXT)
+    split.late, split.rank = LATE, rank_of(problem.limits, node.key, feature)
 
 
 @inlined
@@ -170,16 +203,18 @@ def search_task(problem, samples, grove, work, task):
     first, last = tile_cells(samples, tile)
     if family.n_chunks > 1:
         _add_parts(work, family, first, last)
-    of_tree = grove.allowed[family.tree], grove.least_category[family.tree]
+    least = grove.least_category[family.tree]
     own = first // BINS, last // BINS
     if family.is_open:
         node, cells = grove.nodes[family.summed], work.tables[family.summed_table]
-        search_node(problem, samples.columns, node, cells, of_tree, own)
+        of_node = work.looks[slot], least
+        _search_node(problem, samples.columns, node, cells, of_node, own)
         _store(problem, work, slot, tile)
     if family.other >= 0:
         _subtract(work, family, first, last)
         node, cells = grove.nodes[family.other], work.tables[family.other_table]
-        search_node(problem, samples.columns, node, cells, of_tree, own)
+        of_node = work.looks[slot + 1], least
+        _search_node(problem, samples.columns, node, cells, of_node, own)
         _store(problem, work, slot + 1, tile)
 
 

@@ -92,6 +92,8 @@ def grow_together(problem, shared, partial, team):
         lay_across(samples, grove, team)
         meet(team)
     grow_levels(problem, samples, grove, work, partial, level, rooms, team)
+    if grove.n_small[0] > 0:
+        return
     if is_last(team):
         level[CHUNKS] = list_ends(problem, grove, work, rooms)
         go_on(team)

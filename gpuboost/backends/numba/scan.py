@@ -158,8 +158,14 @@ def offer_words(problem, node, feature, rank, m):
 @helper
 def offer_sums(problem, node, feature, rank, m):
     """Any score, limits and missing values, from `Scratch.sums`."""
+    m = keep_occupied(problem.scratch, take_missing(problem, feature, m))
+    return offer_occupied(problem, node, feature, rank, m)
+
+
+@inlined
+def offer_occupied(problem, node, feature, rank, m):
+    """The same from the sums of occupied bins, and `Scratch.missing`."""
     scratch = problem.scratch
-    m = keep_occupied(scratch, take_missing(problem, feature, m))
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
     if m + np.int64(is_seen) < 2:
         return False

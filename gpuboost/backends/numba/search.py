@@ -70,6 +70,22 @@ def next_rank(scratch, n_likely, n, last):
 
 
 @inlined
+def order_features(problem, node):
+    """Fill `Scratch.ranks` with the features that a node may look at, those of `choose_features`.
+
+    Returns their number, whether `next_rank` tells which is next, not their place, and what that
+    has to know.
+    """
+    limits, scratch, n_features = problem.limits, problem.scratch, problem.features.size
+    rank_features(limits, node.key, problem.features, scratch.ranks)
+    if is_choosy(problem):
+        n_features = keep_chosen(scratch, n_features)
+    ordered = limits.hashed_order and limits.max_features < n_features
+    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
+    return n_features, ordered, n_likely
+
+
+@inlined
 def offer_feature(problem, members, feature, rank):
     """Look at one feature; whether it could split the node."""
     matrix = problem.matrix
@@ -105,18 +121,13 @@ def find_split(problem, channels, node, rows, words):
 
     ``channels`` is None for one channel: two classes, or one output.
     """
-    features, limits, scratch = problem.features, problem.limits, problem.scratch
+    limits, scratch = problem.limits, problem.scratch
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
     split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
         return
-    ranks, n_features = scratch.ranks, features.size
-    rank_features(limits, node.key, features, ranks)
-    if is_choosy(problem):
-        n_features = keep_chosen(scratch, n_features)
-    ordered = limits.hashed_order and limits.max_features < n_features
-    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
+    n_features, ordered, n_likely = order_features(problem, node)
     perfect = np.inf
     if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
@@ -124,7 +135,7 @@ def find_split(problem, channels, node, rows, words):
     for p in range(n_features):
         if (p >= limits.max_features and could) or split.gain >= perfect:
             break
-        last = next_rank(scratch, n_likely, n_features, last) if ordered else ranks[p]
+        last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
         if channels is None:
             could |= offer_feature(problem, members, feature, last)
