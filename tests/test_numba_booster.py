@@ -80,15 +80,15 @@ def test_levels_grow_what_numpy_grows(
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
     task = task_of(problem, asked, scale, n_threads)
     crew = Crew(n_threads)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(level_grow, "SMALL_ROWS", small)
-        rounds = LevelRounds(task, crew)
     rows = np.zeros(0, np.uint32)
     if made.inside is not None:
         rows = np.flatnonzero(made.inside).astype(np.uint32)
     means = np.abs(made.gradient).mean(), made.hessian.mean()
     columns = np.ascontiguousarray(made.gradient.T), np.ascontiguousarray(made.hessian.T)
-    found = rounds.grow(RoundColumns(*columns, means, made.whole, rows), scale, range(1))
+    of_round = RoundColumns(*columns, means, made.whole, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level_grow, "SMALL_ROWS", small)
+        found = LevelRounds(task, crew).grow(of_round, scale, range(1))
     crew.dismiss()
     assert_equal_fields(found[0], expected[0])
 
