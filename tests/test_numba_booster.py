@@ -42,9 +42,11 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_rounds, "LEAST_ROWS", 1)
+    monkeypatch.setattr(level_rounds, "MOST_PASSED_OVER", 1000)
     monkeypatch.setattr(level_grow, "LEAST_ROWS", 16)
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
-    monkeypatch.setattr(level_grow, "DEEPEST", 2)
+    monkeypatch.setattr(level_grow, "SHALLOW", 2)
+    monkeypatch.setattr(level_grow, "SMALL_MEAN", 100)
     monkeypatch.setattr(level_grow, "SMALL_ROWS", 12)
 
 
@@ -175,6 +177,9 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
         )
     )
     regular = replace(regular, monotonic=monotonic)
+    looked = draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2)))
+    features = st.integers(0, len(categorical) - 1)
+    groups = st.lists(features, min_size=1, max_size=3).map(tuple)
     return TreeOptions(
         SQUARES if regular == Regularisation() else NEWTON,
         max_depth=draw(st.sampled_from((1, 3, 6, NO_LIMIT))),
@@ -183,7 +188,10 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
         min_samples_split=draw(st.sampled_from((2, 20))),
         min_weight_fraction_leaf=draw(st.sampled_from((0.0, 0.0, 0.1))),
         min_impurity_decrease=draw(st.sampled_from((0.0, 0.0, 0.01))),
-        hashed_order=False,
+        max_features=looked,
+        level_features=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 2))),
+        interactions=draw(st.none() | st.lists(groups, min_size=1, max_size=3).map(tuple)),
+        hashed_order=looked < NO_LIMIT,
         needs_gain=True,
         regularisation=regular,
     )
@@ -308,3 +316,58 @@ def test_roots_of_many_trees(n_classes: int, n_threads: int, subsample: bool) ->
         memory_budget=2**30,
     )
     assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+PARTS = ((0, 1, 2, 3, 4, 5, 12, 13), (5, 6, 7, 8, 9), (10, 11, 12, 19), (4, 14, 15, 16, 17, 18))
+KINDS: dict[str, dict[str, Any]] = {
+    "node": {"max_features": 1, "max_depth": 6, "hashed_order": True},
+    "level": {"level_features": 4, "max_depth": 6},
+    "interactions": {"interactions": PARTS, "max_depth": 6},
+    "leaves": {"max_features": 3, "max_leaf_nodes": 25, "hashed_order": True},
+    "deep": {"max_depth": 12, "min_samples_leaf": 5},
+    "endless": {
+        "interactions": PARTS,
+        "level_features": 9,
+        "max_features": 2,
+        "hashed_order": True,
+    },
+}
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three tiles of features, most of which cannot split most nodes; a tree a class."""
+    monkeypatch.setattr(level_grow, "TILE", 8)
+    monkeypatch.setattr(level_grow, "SMALL_ROWS", 60)
+    task = fit_of_kind(900, n_threads, KINDS[kind])
+    found = assert_same_rounds(task, rounds=2)
+    assert found.grows_by_levels
+    small = level_rounds.shape_of(task).small
+    assert (small > 0) == (kind in ("deep", "endless"))
+
+
+def fit_of_kind(n: int, n_threads: int, options: dict[str, Any]) -> BoostTask:
+    """Twenty columns: two numbers, and others that are nearly always zero, some of few values."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((n, 20)).astype(np.float32)
+    X[:, 2:] *= rng.random((n, 18)) < 0.06
+    X[:, 6:10] = np.sign(X[:, 6:10])
+    X[rng.random(X.shape) < 0.01] = np.nan
+    X[:, 12:] = np.nan_to_num(X[:, 12:])
+    score = np.nan_to_num(X) @ rng.standard_normal((20, 3)) + rng.gumbel(size=(n, 3))
+    matrix, loss = binned(X, np.zeros(20, bool), None, 255), make_loss("log_loss", n_classes=3)
+    limits: dict[str, Any] = {"hashed_order": False, "needs_gain": True} | options
+    return BoostTask(
+        matrix,
+        RowSet(matrix, np.argmax(score, axis=1).astype(np.int32), None, np.zeros((n, 3))),
+        (),
+        loss,
+        TreeOptions(NEWTON, regularisation=Regularisation(l2=1.0), **limits),
+        1e-3,
+        False,
+        RowSampler(ALL_ROWS, n, n, 1),
+        0,
+        n_threads=n_threads,
+        memory_budget=2**28,
+    )

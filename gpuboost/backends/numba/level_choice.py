@@ -32,7 +32,7 @@ from gpuboost.backends.numba.layout import Problem
 from gpuboost.backends.numba.scan import beats
 from gpuboost.backends.numba.thresholds import rank_of
 
-# Of a feature and a node: not looked at, one of the first, a later one, the later one that is tried.
+# Of a feature and a node: not looked at, one of the first, a later one, the one that is tried.
 NEVER, FIRST, LATER, NEXT = range(4)
 # Of the best split of a tile: of the first features, of a later one, of none that could split.
 FOUND, LATE, NONE = range(3)

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
-DEEPEST = 9  # levels of a tree that is grown by levels to its end; below nodes are small
-SMALL_ROWS = 1 << 11  # of a node that one thread splits further, with all that is below
+SMALL_ROWS = 1 << 11  # of a node that one thread splits further (1000 to 4000 are alike, measured)
+# Of the deepest nodes that are searched: with more on average levels to the end are faster (300 to
+# 800 are alike), and trees of so few levels compile nothing for small nodes.
+SMALL_MEAN, SHALLOW = 200, 7
+_NODE_BYTES = 300  # and what is kept of it elsewhere, until it is a node of a grown tree
 _ENDLESS = 40  # levels: no tree has so many leaves as these could hold
 SHARED_CELLS = 1 << 16  # rows times columns; fewer are not worth another thread (measured)
 
@@ -98,7 +101,8 @@ class Shape:
     @property
     def small(self) -> int:
         """Rows of a node below which it is not split level by level, but by one thread."""
-        if self.best_first or self.depth <= DEEPEST:
+        deepest = 2 ** min(self.depth - 1, _ENDLESS)
+        if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
         tables = self.memory_budget // 2 // self._table_bytes
         return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(tables, 1) + 1)
@@ -148,9 +152,18 @@ class Shape:
 
     @property
     def histogram_bytes(self) -> int:
-        """Memory of the histograms of nodes and of chunks, and of what threads do alone."""
-        alone = self.n_threads * self.small * (self.n_features + 64)
-        return (self.n_tables + self.n_parts) * self._table_bytes + alone
+        """Memory of the histograms of nodes and of chunks."""
+        return (self.n_tables + self.n_parts) * self._table_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory budget has room for all that is kept from round to round.
+
+        Of nodes only those that there are take memory, far fewer than there may be.
+        """
+        small_nodes = self.n_threads * self.small * (self.n_features + 64)
+        nodes = self.n_trees * self.room * _NODE_BYTES
+        return max(self.histogram_bytes, small_nodes, nodes // 8) <= self.memory_budget
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
 
+MOST_PASSED_OVER = 5  # features for each that a node looks at, on one thread (measured)
 LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Asked for are one channel, a bounded depth or number of leaves, nodes that look at all features
-    of their tree, limits that are the same for all trees of a round, histograms that fit the memory
-    budget, and rows enough. Everything else goes to the depth-first grower, a tree to a thread.
+    Asked for are one channel, limits that are the same for all trees of a round, nodes that look
+    at no small part of the features, a memory budget that has room, and rows enough. Everything
+    else goes to the depth-first grower, a tree to a thread.
     """
     options = task.options
     one_channel = task.loss.columns == 1 or not task.sums_outputs
@@ -51,9 +52,26 @@ def grows_by_levels(task: BoostTask) -> bool:
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= LEAST_ROWS
-    if not (one_channel and ordinary and alike and large):
+    if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
         return False
-    return shape_of(task).histogram_bytes <= task.memory_budget
+    return shape_of(task).fits
+
+
+def _looks_at_enough(task: BoostTask) -> bool:
+    """Whether nodes look at enough features to be worth the histograms of all.
+
+    Depth-first growth sums those alone, though for each child, a tree to a thread.
+    """
+    options, n_features = task.options, task.matrix.n_features
+    looked = float(min(options.max_features, options.level_features, n_features))
+    if options.interactions is not None:
+        held: list[set[int]] = [set() for _ in range(n_features)]
+        for group in options.interactions:
+            for feature in group:
+                held[feature].update(group)
+        looked = min(looked, sum(map(len, held)) / n_features)
+    n_idle = max(task.n_threads / task.trees_per_round, 1.0)
+    return n_features <= MOST_PASSED_OVER * n_idle * looked
 
 
 def shape_of(task: BoostTask) -> Shape:

@@ -187,4 +187,12 @@ def finish_together(problem, shared, local, team):
             grove.n_nodes[tree] = 2 * grove.n_splits[tree] + 1
         level[CHUNKS] = list_ends(problem, grove, work, rooms)
         go_on(team)
-    sum_ends(samples, grove, work, leaves, (problem.matrix.missing_code, rooms[ROOM]), level[CHUNKS], team)
+    sum_ends(
+        samples,
+        grove,
+        work,
+        leaves,
+        (problem.matrix.missing_code, rooms[ROOM]),
+        level[CHUNKS],
+        team,
+    )
