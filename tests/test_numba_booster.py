@@ -66,7 +66,7 @@ def shapes() -> st.SearchStrategy[tuple[int, int]]:
 # ---- the level-wise grower on problems of every kind -------------------------------------------
 
 
-@settings(PROPERTY, max_examples=250)
+@settings(PROPERTY, max_examples=200)
 @given(boosting_problems(), shapes(), st.integers(1, 3), st.sampled_from((2, 9, 40)))
 def test_levels_grow_what_numpy_grows(
     problem: Problem, shape: tuple[int, int], n_threads: int, small: int
@@ -339,6 +339,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three tiles of features, most of which cannot split most nodes; a tree a class."""
     monkeypatch.setattr(level_grow, "TILE", 8)
+    monkeypatch.setattr(level_grow, "SHALLOW", 7)
     monkeypatch.setattr(level_grow, "SMALL_ROWS", 60)
     task = fit_of_kind(900, n_threads, KINDS[kind])
     found = assert_same_rounds(task, rounds=2)

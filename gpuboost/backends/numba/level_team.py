@@ -10,6 +10,7 @@
         rows to their children                 chunks of rows
     sums of leaves                             chunks of rows
 
+Of deep trees small nodes are left as they are, and so are the sums: see `level_subtrees`.
 What a pass leaves to a later one lies in the arrays of `level_layout`.
 """
 
@@ -77,6 +78,8 @@ def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
 @entry
 def grow_together(problem, shared, partial, team):
     """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
+
+    Where nodes are left for `level_subtrees.finish_together`, that one does the sums.
 
     Called by every thread with what they share, a `level_layout.Growth`, and a problem and partial
     sums of its own.
