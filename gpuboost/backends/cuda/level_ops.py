@@ -35,6 +35,7 @@ from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
 from gpuboost.engine.policy import class_sums
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +85,7 @@ class CudaLevelOps:
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
-        asks = task.options.max_depth > UNASKED_DEPTH
+        asks = not is_unasked(task.options)
         self.finisher = Finisher.of(runtime, task, asks)
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
