@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost import Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost import Amount, Growth, Speed, growth_amount, prediction_amount
 from gpuboost.data.dataset import Dataset
 from gpuboost.engine.spec import NO_LIMIT
+from gpuboost.estimators.boosting import GradientBoostingClassifier
 from gpuboost.estimators.forest import RandomForestClassifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 N_FEATURES, LOOKED_AT = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
+FEW_ROUNDS, MORE_ROUNDS, ROUND_DEPTH = 5, 45, 6  # the first rounds are not replayed
 REPEATS = 3  # the fastest counts
 LEAST = 1e-13  # seconds; a difference within the noise is not below
 _FIRST_USE = """
@@ -63,12 +65,13 @@ def measure(usable: list[str], cpu_size: Size = CPU_SIZE, cuda_size: Size = CUDA
         visit, step = slopes("numba", cpu_size)
         speed = replace(speed, numba_visit=visit, numba_step=step)
     if "cuda" in usable:
-        visit, step = slopes("cuda", cuda_size)
+        traffic, step = slopes("cuda", cuda_size)
         speed = replace(
             speed,
-            cuda_visit=visit,
+            cuda_traffic=traffic,
             cuda_step=step,
             cuda_launch=seconds_of_a_launch("cuda", cuda_size),
+            cuda_round=seconds_of_a_round("cuda", cuda_size),
             cuda_byte=seconds_of_a_byte("cuda", cuda_size),
             cuda_start=seconds_of_the_start("cuda"),
         )
@@ -76,20 +79,31 @@ def measure(usable: list[str], cpu_size: Size = CPU_SIZE, cuda_size: Size = CUDA
 
 
 def slopes(device: str, size: Size) -> tuple[float, float]:
-    """Seconds of a visit and of a step: what more trees take longer, over what they do more."""
+    """Seconds of a visit (of a GPU: of a byte of traffic) and of a step.
+
+    What more trees take longer, over what they do more.
+    """
     X, y = table(size.large)
     data = Dataset(X)
-    fits, predictions, visits, steps = [], [], [], []
+    fits, predictions, grown, steps = [], [], [], []
     for n_trees in (FEW_TREES, MORE_TREES):
         model = forest(device, n_trees).fit(data, y)
         fits.append(fastest(partial(model.fit, data, y)))
         predictions.append(fastest(partial(model.predict, X)))
-        visits.append(growth_amount(len(X), LOOKED_AT, n_trees, NO_LIMIT, 1).visits)
-        steps.append(prediction_amount(len(X), model._ensemble).steps)
-    return _slope(fits, visits), _slope(predictions, steps)
+        amount = growth_of(len(X), n_trees)
+        grown.append(amount.traffic if device == "cuda" else amount.visits)
+        steps.append(prediction_amount(len(X), X[0].nbytes, model._ensemble).steps)
+    return _slope(fits, grown), _slope(predictions, steps)
 
 
-def _slope(seconds: list[float], amounts: list[float]) -> float:
+def growth_of(n_samples: int, n_trees: int) -> Amount:
+    """What a forest of trees to the end grows."""
+    return growth_amount(
+        Growth(n_samples, N_FEATURES, LOOKED_AT, n_trees, NO_LIMIT, 1, value_bytes=1)
+    )
+
+
+def _slope(seconds: Sequence[float], amounts: Sequence[float]) -> float:
     return max(LEAST, (seconds[1] - seconds[0]) / (amounts[1] - amounts[0]))
 
 
@@ -99,8 +113,20 @@ def seconds_of_a_launch(device: str, size: Size) -> float:
     data = Dataset(X)
     model = forest(device, FEW_TREES)
     model.fit(data, y)
-    launches = growth_amount(len(X), LOOKED_AT, FEW_TREES, NO_LIMIT, 1).launches
-    return fastest(partial(model.fit, data, y)) / launches
+    return fastest(partial(model.fit, data, y)) / growth_of(len(X), FEW_TREES).launches
+
+
+def seconds_of_a_round(device: str, size: Size) -> float:
+    """Of boosting a table that is nearly no work: what more rounds take longer."""
+    X, y = table(size.small)
+    data = Dataset(X)
+    seconds = []
+    make: Any = GradientBoostingClassifier
+    for n_rounds in (FEW_ROUNDS, MORE_ROUNDS):
+        model = make(n_estimators=n_rounds, max_depth=ROUND_DEPTH, device=device)
+        model.fit(data, y)
+        seconds.append(fastest(partial(model.fit, data, y)))
+    return _slope(seconds, [FEW_ROUNDS, MORE_ROUNDS])
 
 
 def seconds_of_a_byte(device: str, size: Size) -> float:
@@ -109,7 +135,8 @@ def seconds_of_a_byte(device: str, size: Size) -> float:
     model = forest(device, FEW_TREES, max_depth=1).fit(X[: size.small], y[: size.small])
     X = X.astype(np.float64)
     model.predict(X)
-    return fastest(partial(model.predict, X)) / prediction_amount(len(X), model._ensemble).bytes
+    amount = prediction_amount(len(X), X[0].nbytes, model._ensemble)
+    return fastest(partial(model.predict, X)) / amount.bytes
 
 
 def seconds_of_the_start(device: str) -> float:

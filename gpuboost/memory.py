@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from gpuboost.backends.choice import choose_backend, growth_work
+from gpuboost.backends.choice import Growth, choose_backend, growth_work
 from gpuboost.backends.cuda.booster_memory import boosting_peak, reweighting_peak
 from gpuboost.backends.cuda.memory import (
     HISTOGRAM_SHARE,
@@ -144,8 +144,9 @@ def _budget(
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():
         return NO_BUDGET, DeviceShape()
-    work = growth_work(matrix.n_samples, matrix.n_features, n_trees, depth, n_channels)
-    backend: Any = choose_backend("cuda", work)
+    n_features = matrix.n_features
+    growth = Growth(matrix.n_samples, n_features, n_features, n_trees, depth, n_channels)
+    backend: Any = choose_backend("cuda", growth_work(growth))
     with backend.runtime.active():
         return backend.runtime.memory_budget(), DeviceShape.of(backend.runtime)
 

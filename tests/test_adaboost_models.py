@@ -28,7 +28,6 @@ from gpuboost import (
     DecisionTreeRegressor,
     ExtraTreeClassifier,
 )
-from gpuboost.backends.cost import growth_work
 from gpuboost.engine.descent import leaves_of_codes
 from tests import cuda_shim
 from tests.adaboost_cases import QUICK, binary, with_missing_values
@@ -316,13 +315,6 @@ def test_trees_that_wait_for_each_other_are_counted_one_at_a_time():
         for n in (1, 50)
     ]
     assert sizes[0] == sizes[1]
-    one = growth_work(10**5, 28, 1, 1, 1)
-    fifty = one.repeated(50)
-    assert (fifty.program, fifty.numpy, fifty.numba) == (
-        one.program,
-        50 * one.numpy,
-        50 * one.numba,
-    )
 
 
 @pytest.mark.skipif(

@@ -6,44 +6,53 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpuboost import (
+    AdaBoostClassifier,
+    DecisionTreeClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from gpuboost.backends import choice, cost, user_cache
-from gpuboost.backends.choice import CUDA_LEAD, Work, choose_backend, growth_work
+from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
 from gpuboost.backends.compiled import GROW_ONE
-from gpuboost.backends.cost import Speed
+from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, rounds_are_replayed
+from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
+from gpuboost.backends.cuda.memory import DeviceShape, foretell
+from gpuboost.backends.cuda.phantoms import PhantomRuntime
 from gpuboost.calibration import (
     Size,
     measure,
     seconds_of_a_byte,
     seconds_of_a_launch,
+    seconds_of_a_round,
     seconds_of_the_start,
     slopes,
 )
+from gpuboost.engine.spec import NO_LIMIT
+from gpuboost.estimators import boosting_reading, template
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
 
-
-def test_work_of_a_gpu_grows_with_everything():
-    one = growth_work(1_000_000, 5, 10, 8, 1)
-    for more in (
-        (2_000_000, 5, 10, 8, 1),
-        (1_000_000, 6, 10, 8, 1),
-        (1_000_000, 5, 11, 8, 1),
-        (1_000_000, 5, 10, 9, 1),
-        (1_000_000, 5, 10, 8, 2),
-    ):
-        assert growth_work(*more).cuda > one.cuda
-    assert one.cuda < one.numba  # or nobody would want one
-    little = growth_work(150, 2, 1, 2**31 - 1, 1)
-    assert CUDA_LEAD * little.cuda > min(little.numpy, little.numba)
-
-
-def test_little_work_does_not_ask_for_a_gpu(monkeypatch):
-    monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
-    monkeypatch.setattr(choice, "why_no_cuda", lambda: pytest.fail("CuPy was looked for"))
-    work = growth_work(10_000, 5, 10, 2**31 - 1, 1)
-    assert work.cuda < work.numba  # but starting CUDA would cost more than it saves
-    assert choose_backend("auto", work).name == "numba"
-    assert choose_backend("cpu", Work(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+FOREST = Growth(1_000_000, 28, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
+BOOSTING = Growth(
+    1_000_000,
+    28,
+    n_looked_at=28,
+    n_trees=1,
+    max_depth=6,
+    n_channels=1,
+    n_rounds=100,
+    replayed=True,
+)
+KINDS = {
+    "forest": replace(FOREST, n_trees=100, max_depth=NO_LIMIT),
+    "forest of bounded depth": replace(FOREST, n_trees=100, max_depth=16),
+    "boosting": BOOSTING,
+    "AdaBoost": replace(BOOSTING, max_depth=1),
+    "a tree": replace(BOOSTING, n_rounds=1, replayed=False, max_depth=NO_LIMIT),
+}
 
 
 @pytest.fixture
@@ -55,23 +64,200 @@ def speed_file(tmp_path, monkeypatch):
     cost.measured_speed.cache_clear()
 
 
+@pytest.mark.parametrize("growth", [FOREST, BOOSTING, replace(BOOSTING, replayed=False)])
+def test_work_grows_with_everything(growth):
+    one = growth_work(growth)
+    for name in ("n_samples", "n_looked_at", "n_trees", "max_depth", "n_rounds"):
+        value = getattr(growth, name)
+        more = growth_work(replace(growth, **{name: value + max(1, value // 2)}))
+        assert all(getattr(more, who) > getattr(one, who) for who in ("numpy", "numba", "cuda"))
+    for name in ("n_features", "n_channels", "value_bytes"):
+        assert growth_work(replace(growth, **{name: 30})).cuda > one.cuda
+    assert one.cuda < one.numba < one.numpy  # or nobody would want one
+
+
+def test_a_table_travels_once_whatever_a_fit_does():
+    """All of its features, however many a node looks at, and however many rounds there are."""
+    forest = growth_amount(FOREST).bytes
+    wide = growth_amount(replace(FOREST, n_features=1000)).bytes
+    assert wide - forest == FOREST.n_samples * (1000 - 28) * 4
+    doubles = growth_amount(replace(FOREST, value_bytes=8)).bytes
+    assert doubles - forest == FOREST.n_samples * 28 * 4
+    one, ten, more = (growth_amount(replace(BOOSTING, n_rounds=n)).bytes for n in (1, 10, 19))
+    assert one > BOOSTING.n_samples * 28 * 4
+    assert more - ten == ten - one < one / 100  # nodes of trees
+
+
+def test_rounds_are_launches_or_replays():
+    """The first two of a recording are launched; others of it cost no launch, all others do."""
+    amounts = [growth_amount(replace(BOOSTING, n_rounds=n)) for n in (2, 3, 102)]
+    assert [amount.rounds for amount in amounts] == [0, 1, 100]
+    assert len({amount.launches for amount in amounts}) == 1
+    few, many = (growth_amount(replace(BOOSTING, n_rounds=n, replayed=False)) for n in (10, 100))
+    binning = (
+        growth_amount(BOOSTING).launches - growth_amount(replace(BOOSTING, value_bytes=1)).launches
+    )
+    assert many.launches - binning == pytest.approx(10 * (few.launches - binning))
+    assert many.rounds == few.rounds == 0
+    assert growth_work(BOOSTING).cuda < growth_work(replace(BOOSTING, replayed=False)).cuda
+
+
+@pytest.mark.parametrize(
+    ("limits", "replayed"),
+    [
+        ((6, NO_LIMIT, 0.0), True),
+        ((UNASKED_DEPTH, NO_LIMIT, 0.0), True),
+        ((UNASKED_DEPTH + 1, NO_LIMIT, 0.0), False),
+        ((6, 31, 0.0), False),
+        ((6, NO_LIMIT, 0.1), False),
+    ],
+)
+def test_which_rounds_are_replayed(limits, replayed):
+    assert rounds_are_replayed(*limits) is replayed
+
+
+def works_of_fits(monkeypatch, *estimators):
+    """The growth that each estimator foretells for the same small table."""
+    X = np.random.default_rng(0).normal(size=(60, 7))
+    seen = []
+
+    def told(growth):
+        seen.append(growth)
+        return growth_work(growth)
+
+    for module in (boosting_reading, template):
+        monkeypatch.setattr(module, "growth_work", told)
+    for estimator in estimators:
+        estimator.set_params(device="numpy").fit(X, X[:, 0] > 0)
+    return seen
+
+
+def test_what_estimators_foretell(monkeypatch):
+    boosting, deep, ada, forest = works_of_fits(
+        monkeypatch,
+        GradientBoostingClassifier(n_estimators=3, max_depth=4, max_features=0.5),
+        GradientBoostingClassifier(n_estimators=3, max_depth=None, max_leaf_nodes=5),
+        AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=3),
+        RandomForestClassifier(3, max_depth=5),
+    )
+    table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
+    one = {**table, "n_trees": 1, "n_rounds": 3}
+    assert boosting == Growth(**one, n_looked_at=3, max_depth=4, replayed=True)
+    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, replayed=False)
+    assert ada == Growth(**one, n_looked_at=7, max_depth=2, replayed=True)
+    assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
+
+
+def counted_launches(monkeypatch, estimator, n_trees):
+    """Launches of a batch of trees, as the host code of a fit makes them."""
+    launches = []
+    kernel = PhantomRuntime.kernel
+
+    def counting(self, *names):
+        launch = kernel(self, *names)
+        return lambda *args, **more: (launches.append(names), launch(*args, **more))
+
+    monkeypatch.setattr(PhantomRuntime, "kernel", counting)
+    table = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
+    task = ForetoldTrees(estimator.set_params(random_state=0), table).grow_task()
+    foretell(replace(task, memory_budget=1 << 34), n_trees, DeviceShape())
+    return len(launches)
+
+
+@pytest.mark.parametrize("depth", [3, 12])
+def test_launches_are_those_of_the_host_code(monkeypatch, depth):
+    tree = counted_launches(monkeypatch, DecisionTreeClassifier(max_depth=depth), 1)
+    assert cost.TREE_LAUNCHES.of(depth) == pytest.approx(tree, rel=0.1)
+    forest = counted_launches(monkeypatch, RandomForestClassifier(100, max_depth=depth), 100)
+    assert cost.FOREST_LAUNCHES.of(depth) == pytest.approx(forest, rel=0.1)
+
+
+# ---- which backend is chosen ------------------------------------------------------------------
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """Which backend "auto" takes where all can be used, in a process where all have been."""
+    monkeypatch.setattr(choice, "why_no_cuda", lambda: "")
+    monkeypatch.setattr(choice, "_why_no_numba", lambda: "")
+    monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: 0.0)
+    monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
+    for name in ("numpy", "numba"):
+        monkeypatch.setattr(choice, f"_{name}_backend", lambda name=name: name)
+    monkeypatch.setattr(choice, "_cuda_backend", lambda number: "cuda")
+    monkeypatch.setattr(choice, "device_number", lambda device: 0)
+    monkeypatch.setattr(choice, "_loaded_programs", set())
+    monkeypatch.setattr(choice, "_spent", {})
+    return lambda growth: choose_backend("auto", growth_work(growth))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_rows_stay_on_the_host_and_many_go_to_a_gpu(kind, chosen, monkeypatch, speed_file):
+    growth = KINDS[kind]
+    assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
+    assert chosen(replace(growth, n_samples=1_000_000)) == "cuda"
+    assert chosen(replace(growth, n_samples=10_000_000)) == "cuda"
+    # Where nothing has been started yet, a small fit is not what starts a GPU.
+    monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: Speed().cuda_start)
+    monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: choice.LOAD_SECONDS)
+    assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
+    assert chosen(replace(growth, n_samples=10_000)) in ("numpy", "numba")
+    assert chosen(replace(growth, n_samples=10_000_000)) == "cuda"
+
+
+def test_a_gpu_is_taken_from_some_rows_on(chosen, speed_file):
+    """Of each kind there is one size below which the host does it, and above which it does not."""
+    sizes = [1000 * 2**k for k in range(14)]
+    for growth in KINDS.values():
+        on_gpu = [chosen(replace(growth, n_samples=n)) == "cuda" for n in sizes]
+        assert on_gpu == sorted(on_gpu) and not on_gpu[0] and on_gpu[-1]
+
+
+def test_a_slow_copy_or_slow_rounds_keep_work_on_the_host(chosen, speed_file):
+    growth = replace(BOOSTING, n_samples=100_000)
+    for slow in ({"cuda_round": 0.1}, {"cuda_byte": 1e-6}, {"cuda_traffic": 1e-8}):
+        cost.keep_speed(Speed(cuda_round=1e-6), "a fast GPU")
+        assert chosen(growth) == "cuda"
+        cost.keep_speed(Speed(**{"cuda_round": 1e-6, **slow}), "a slow GPU")
+        assert chosen(growth) != "cuda"
+
+
+# ---- prediction ---------------------------------------------------------------------------------
+
+
+def test_rows_travel_with_all_their_features():
+    X = np.random.default_rng(0).normal(size=(50, 9))
+    ensemble = DecisionTreeClassifier(device="numpy").fit(X, X[:, 0] > 0)._model.ensemble
+    few, many = (prediction_amount(1000, 8 * f, ensemble).bytes for f in (9, 100))
+    assert many - few == 1000 * 8 * 91
+
+
+def test_little_work_does_not_ask_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
+    monkeypatch.setattr(choice, "why_no_cuda", lambda: pytest.fail("CuPy was looked for"))
+    work = growth_work(replace(FOREST, n_samples=50_000, max_depth=NO_LIMIT))
+    assert work.cuda < work.numba  # but starting CUDA would cost more than it saves
+    assert choose_backend("auto", work).name == "numba"
+    assert choose_backend("cpu", Work(GROW_ONE, numpy=1e6, numba=1e4, cuda=0.0)).name == "numba"
+
+
 def test_measured_speeds_are_kept(speed_file):
-    usual = growth_work(10_000, 5, 10, 8, 1)
+    usual = growth_work(FOREST)
     assert cost.measured_speed() == Speed()
     measured = Speed(numba_visit=1e-8, cuda_launch=1e-3)
     assert cost.keep_speed(measured, "this one") == speed_file
     assert cost.measured_speed() == measured
-    work = growth_work(10_000, 5, 10, 8, 1)
+    work = growth_work(FOREST)
     assert work.numba > usual.numba and work.cuda > usual.cuda and work.numpy == usual.numpy
 
 
 WRONG_SPEEDS = {
     "": "Expecting value",
-    "[]": "format 1",
-    '{"format": 2}': "format 1",
-    '{"format": 1, "seconds": {"cuda_byte": 1}}': "its seconds are not cuda_byte, cuda_launch",
+    "[]": "format 2",
+    '{"format": 1}': "format 2",
+    '{"format": 2, "seconds": {"cuda_byte": 1}}': "its seconds are not cuda_byte, cuda_launch",
     **{
-        json.dumps({"format": 1, "seconds": {**asdict(Speed()), "cuda_step": value}}): "cuda_step"
+        json.dumps({"format": 2, "seconds": {**asdict(Speed()), "cuda_step": value}}): "cuda_step"
         for value in (0.0, -1.0, float("nan"), float("inf"), "fast", True)
     },
 }
@@ -110,14 +296,16 @@ def test_calibration_measures_what_can_be_used(monkeypatch):
     assert measure([], small, small) == Speed()
     speed = measure(["numpy", "numba"], small, small)
     assert speed.numba_visit != Speed().numba_visit and speed.numba_step != Speed().numba_step
-    assert replace(speed, numba_visit=5e-9, numba_step=3e-9) == Speed()
+    usual = Speed()
+    assert replace(speed, numba_visit=usual.numba_visit, numba_step=usual.numba_step) == usual
 
 
 @pytest.mark.parametrize("device", ["numpy", "numba"])
 def test_what_calibration_measures_is_about_right(device):
     """The constants of a device are those of a forest: they foretell another one."""
     visit, step = slopes(device, Size(large=20_000))
-    assert 1e-10 < visit < 1e-6 and 1e-10 < step < 1e-6
+    assert 1e-11 < visit < 1e-6 and 1e-11 < step < 1e-6
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
+    assert 1e-5 < seconds_of_a_round(device, Size(large=1)) < 1
     assert 1e-13 < seconds_of_a_byte(device, Size(large=20_000)) < 1e-6
     assert 0 < seconds_of_the_start(device) < 60

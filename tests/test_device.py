@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gpuboost.backends import choice, compiled
 from gpuboost.backends.choice import (
     COMPILE_SECONDS,
     LOAD_SECONDS,
+    Growth,
     Work,
     available_backends,
     choose_backend,
@@ -110,17 +112,14 @@ def test_available_backends_tell_of_all():
 
 
 def test_work_grows_with_everything():
-    one = growth_work(1000, 5, 10, 8, 1)
-    for more in (
-        (2000, 5, 10, 8, 1),
-        (1000, 6, 10, 8, 1),
-        (1000, 5, 11, 8, 1),
-        (1000, 5, 10, 9, 1),
-    ):
-        work = growth_work(*more)
+    few = Growth(1000, 20, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
+    one = growth_work(few)
+    for more in ({"n_samples": 2000}, {"n_looked_at": 6}, {"n_trees": 11}, {"max_depth": 9}):
+        work = growth_work(replace(few, **more))
         assert work.numpy > one.numpy and work.numba > one.numba
-    assert growth_work(1000, 5, 10, 50, 1) == growth_work(1000, 5, 10, 2**31 - 1, 1)
-    assert growth_work(1000, 5, 10, 8, 3).program == GROW_MANY != one.program
+    deep, unbounded = (replace(few, max_depth=depth) for depth in (50, 2**31 - 1))
+    assert growth_work(deep) == growth_work(unbounded)
+    assert growth_work(replace(few, n_channels=3)).program == GROW_MANY != one.program
 
 
 def test_starting_numba_costs_what_is_still_to_be_done(monkeypatch):
@@ -198,9 +197,10 @@ def test_the_folders_are_those_of_numba(tmp_path, monkeypatch):
 
 def test_many_features_are_work_for_numpy_even_with_few_rows():
     """Every feature costs NumPy a call at every level, however small the table is."""
-    work = growth_work(500, 1000, 1, 2**31 - 1, 1)
+    few = Growth(500, 5, n_looked_at=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
+    work = growth_work(replace(few, n_features=1000, n_looked_at=1000))
     assert work.numpy > work.numba + LOAD_SECONDS
-    assert growth_work(500, 5, 1, 2**31 - 1, 1).numpy < LOAD_SECONDS
+    assert growth_work(few).numpy < LOAD_SECONDS
 
 
 def test_device_says_what_was_used():

@@ -13,7 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.compiled import compiled_programs
-from gpuboost.backends.cost import Work, growth_work, measured_speed, prediction_work
+from gpuboost.backends.cost import (
+    Growth,
+    Work,
+    growth_work,
+    measured_speed,
+    prediction_work,
+    rounds_are_replayed,
+)
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.user_cache import cache_folder
 
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
 
 __all__ = [
+    "Growth",
     "Work",
     "available_backends",
     "backend_of",
@@ -29,6 +37,7 @@ __all__ = [
     "choose_backend",
     "growth_work",
     "prediction_work",
+    "rounds_are_replayed",
 ]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'

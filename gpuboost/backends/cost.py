@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.compiled import GROW_MANY, GROW_ONE, PREDICT
 from gpuboost.backends.user_cache import cache_folder, replace_file
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +24,61 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensemble import Ensemble
 
 FILE = "speed.json"
-FORMAT = 1
-NUMPY_CALL_SECONDS = 2e-4  # a feature, a level and a batch of trees, however few rows
-NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that NumPy grows together
-CUDA_BATCH_ROWS = 1 << 27  # the same of a GPU: its memory is what limits them
-LAUNCHES_PER_LEVEL = 20  # kernels and fills, however many nodes and trees
+FORMAT = 2
+
+# NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
+# it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a
+# level of a batch of trees, however few rows, and of a row looked at for a feature.
+NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
+WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # of a node, on average
+WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
+WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
+
+# Numba, in visits: a node searched for a feature, by all threads and by one; a row looked at for a
+# feature by rounds, which sum half of the rows; the gradient, weight and leaf of a row in a round.
+NODE_VISITS, ALONE = 125, 2
+ROUND_VISIT, ROUND_ROW_VISITS = 0.2, 45
+TREE_SECONDS = 3e-4  # beside all that, on the host
+BIN_SECONDS = 1e-8  # a value
+
+CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its memory limits them
+REPLAYED_DEPTH = 12  # of rounds of boosting and AdaBoost that are one launch of a recording
+WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
+BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
+PREDICTION_LAUNCHES = 4
+
+# Bytes of device memory that kernels read and write, counted. A row on a level: one sector of codes
+# and its word where histograms are summed; two sectors and its places where it is moved.
+ROW_TRAFFIC = 32 + 12 + 2 * (32 + 4) + 20
+VISIT_TRAFFIC = (
+    2.5  # a row looked at for a feature: a 32nd of a sector, and as long as adding takes
+)
+NODE_TRAFFIC = 3 * 24 * 256  # a node looked at for a feature: cells cleared, added to and searched
+NODE_BYTES = 91  # of a node in the levels that are copied to the host
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Kernels and fills of a batch of trees, however many they are: counted.
+
+    Attributes
+    ----------
+    start : int
+        Beside the levels.
+    level : int
+    """
+
+    start: int
+    level: int
+
+    def of(self, levels: float) -> float:
+        """Of so many levels in all."""
+        return self.start + self.level * levels
+
+
+TREE_LAUNCHES = Launches(15, 14)
+FOREST_LAUNCHES = Launches(18, 18)  # nodes look at few features
+BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(26, 15), Launches(20, 13)  # of a round
 
 
 @dataclass(frozen=True)
@@ -36,42 +87,51 @@ class Speed:
 
     Attributes
     ----------
-    numba_visit, cuda_visit : float
-        A row looked at for one feature on one level of one tree.
+    numba_visit : float
+        A row looked at for one feature on one level of one tree, of many that grow together.
     numba_step, cuda_step : float
         A level of one tree that a row passes in prediction.
+    cuda_traffic : float
+        A byte of device memory that kernels read or write: 2 TB in a second.
     cuda_launch : float
         A launch: the time of the host, Python's included.
+    cuda_round : float
+        A round that is replayed as one launch, beside its `cuda_traffic`: that of the host, and the
+        gaps between the kernels of the recording.
     cuda_byte : float
         A byte copied between host and device, from memory that is not pinned.
     cuda_start : float
         The first use of CUDA in a process, kernels read from disk.
     """
 
-    numba_visit: float = 5e-9
-    numba_step: float = 3e-9
-    cuda_visit: float = 1e-10
-    cuda_step: float = 5e-11
+    numba_visit: float = 4e-10
+    numba_step: float = 8e-10
+    cuda_traffic: float = 5e-13
+    cuda_step: float = 5e-12
     cuda_launch: float = 2e-5
+    cuda_round: float = 5e-4
     cuda_byte: float = 2e-10
     cuda_start: float = 1.5
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Work in units of `Speed`: what takes long of it."""
+    """Work in units of `Speed`: what takes long of it. Numba visits, a GPU has traffic."""
 
     visits: float = 0.0
+    traffic: float = 0.0
     steps: float = 0.0
     launches: float = 0.0
+    rounds: float = 0.0
     bytes: float = 0.0
 
     def on_cuda(self, speed: Speed) -> float:
         """Seconds that a GPU needs."""
         return (
-            self.visits * speed.cuda_visit
+            self.traffic * speed.cuda_traffic
             + self.steps * speed.cuda_step
             + self.launches * speed.cuda_launch
+            + self.rounds * speed.cuda_round
             + self.bytes * speed.cuda_byte
         )
 
@@ -95,58 +155,153 @@ class Work:
     numba: float
     cuda: float = math.inf
 
-    def repeated(self, times: int) -> Work:
-        """The same work so many times, one after the other."""
-        return Work(self.program, times * self.numpy, times * self.numba, times * self.cuda)
 
+@dataclass(frozen=True)
+class Growth:
+    """Trees to grow, as far as it matters for how long that takes.
 
-def growth_amount(
-    n_samples: int, n_looked_at: int, n_trees: int, max_depth: int, n_channels: int
-) -> Amount:
-    """Growing trees: every level looks at so many features of every row.
-
-    Most rows are in leaves after log2(n) levels; the last ones go about half as deep again.
+    Attributes
+    ----------
+    n_samples, n_features : int
+        Of the table.
+    n_looked_at : int
+        Features that a node looks at.
+    n_trees : int
+        That grow together.
+    max_depth, n_channels : int
+    value_bytes : int
+        Of a value of the table, 4 or 8; 1 if it is binned already.
+    n_rounds : int
+        How many times such trees grow, each time after the ones before.
+    replayed : bool
+        Whether rounds can be one launch of a recording, see `rounds_are_replayed`.
     """
-    depth = math.log2(max(2, n_samples))
+
+    n_samples: int
+    n_features: int
+    n_looked_at: int
+    n_trees: int
+    max_depth: int
+    n_channels: int
+    value_bytes: int = 4
+    n_rounds: int = 1
+    replayed: bool = False
+
+    @property
+    def depth(self) -> float:
+        """Levels that most rows reach: trees have them in leaves after about log2(n)."""
+        return min(math.log2(max(2, self.n_samples)), self.max_depth)
+
+    @property
+    def levels(self) -> float:
+        """Levels that any rows reach: the last ones go about half as deep again."""
+        return min(1.5 * math.log2(max(2, self.n_samples)), self.max_depth)
+
+    @property
+    def n_nodes(self) -> float:
+        """Nodes of a tree: all of its levels, or of a deep one a quarter of its rows."""
+        return min(2.0 ** min(self.max_depth + 1, 32), max(1.0, self.n_samples / 4))
+
+    @property
+    def rows(self) -> float:
+        """Those of all trees of all rounds."""
+        return float(self.n_rounds) * self.n_trees * self.n_samples
+
+    @property
+    def launches(self) -> Launches:
+        """Those of a batch."""
+        if self.n_rounds > 1:
+            return BOOSTING_LAUNCHES
+        return FOREST_LAUNCHES if self.n_looked_at < self.n_features else TREE_LAUNCHES
+
+
+def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -> bool:
+    """Whether a GPU replays rounds of trees of these limits.
+
+    Of deeper trees the host asks how many nodes there are; grown best first it asks on every level,
+    and what is pruned is finished by the host.
+    """
+    return max_depth <= REPLAYED_DEPTH and max_leaf_nodes == NO_LIMIT and ccp_alpha == 0.0
+
+
+def growth_amount(growth: Growth) -> Amount:
+    """What is done to grow trees; on a GPU, from a table on the host and to trees there."""
+    n, n_rounds = float(growth.n_samples), growth.n_rounds
+    trees = float(n_rounds) * growth.n_trees
+    searched = trees * growth.n_nodes * growth.n_looked_at
+    # To make the rows, with gradients or draws, takes as long as a level.
+    traffic = ROW_TRAFFIC * growth.rows * (growth.depth + 1) + NODE_TRAFFIC * searched
+    traffic += VISIT_TRAFFIC * growth.rows * growth.n_looked_at * growth.depth
+    batches, replays = n_rounds * math.ceil(growth.n_trees * n / CUDA_BATCH_ROWS), 0
+    of_batch = growth.launches.of(growth.levels)
+    if growth.replayed:
+        batches, replays = min(2, n_rounds), max(0, n_rounds - 2)  # one recorded, one captured
+    elif n_rounds > 1:
+        of_batch += WAIT_LAUNCHES * (1 + growth.levels)
+    binned = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
     return Amount(
-        visits=float(n_trees) * n_samples * n_looked_at * min(depth, max_depth),
-        launches=LAUNCHES_PER_LEVEL
-        * math.ceil(n_trees * n_samples / CUDA_BATCH_ROWS)
-        * min(1.5 * depth, max_depth),
-        bytes=float(n_samples) * (n_looked_at + 4 * n_channels),
+        visits=_visits(growth, searched),
+        traffic=traffic,
+        launches=batches * of_batch + binned,
+        rounds=replays,
+        bytes=n * (growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels))
+        + NODE_BYTES * trees * growth.n_nodes,
     )
 
 
-def growth_work(
-    n_samples: int, n_looked_at: int, n_trees: int, max_depth: int, n_channels: int
-) -> Work:
-    """Seconds of growing trees that look at ``n_looked_at`` features in each node."""
-    amount = growth_amount(n_samples, n_looked_at, n_trees, max_depth, n_channels)
-    levels = min(1.5 * math.log2(max(2, n_samples)), max_depth)
-    calls = float(math.ceil(n_trees * n_samples / NUMPY_BATCH_ROWS)) * n_looked_at * levels
-    speed = measured_speed()
+def growth_work(growth: Growth) -> Work:
+    """Seconds of growing trees."""
+    amount, speed = growth_amount(growth), measured_speed()
+    host = TREE_SECONDS * growth.n_rounds * growth.n_trees
+    if growth.value_bytes > 1:
+        host += BIN_SECONDS * growth.n_samples * growth.n_features
     return Work(
-        GROW_ONE if n_channels == 1 else GROW_MANY,
-        numpy=0.01 + NUMPY_CALL_SECONDS * calls + 50e-9 * amount.visits,
-        numba=0.002 + speed.numba_visit * amount.visits,
+        GROW_ONE if growth.n_channels == 1 else GROW_MANY,
+        numpy=0.001 + host + _numpy_seconds(growth),
+        numba=0.001 + host + speed.numba_visit * amount.visits,
         cuda=0.005 + amount.on_cuda(speed),
     )
 
 
-def prediction_amount(n_samples: int, ensemble: Ensemble) -> Amount:
+def _visits(growth: Growth, searched: float) -> float:
+    """What Numba does, ``searched`` being the features of all nodes."""
+    alone = ALONE if growth.n_trees == 1 else 1
+    looked_at = growth.rows * growth.n_looked_at * growth.depth
+    if growth.n_rounds == 1:
+        return alone * (looked_at + NODE_VISITS * searched)
+    rows = growth.rows * ROUND_ROW_VISITS
+    return rows + ROUND_VISIT * looked_at + alone * NODE_VISITS * searched
+
+
+def _numpy_seconds(growth: Growth) -> float:
+    """Of searching and summing, by how large the nodes of a level are."""
+    n, looked, depth = growth.n_samples, growth.n_looked_at, growth.depth
+    # Levels whose nodes have so many rows on average, were all of them full.
+    large, unsorted = (
+        min(max(0.0, 1 + math.log2(n / rows)), depth) for rows in (WHOLE_ROWS, UNSORTED_ROWS)
+    )
+    whole = large if looked == growth.n_features else 0.0
+    batches = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS)
+    calls = WHOLE_CALL * whole + FEATURE_CALL * (growth.levels - whole)
+    visits = (
+        WHOLE_VISIT * whole + FEATURE_VISIT * (unsorted - whole) + SORTED_VISIT * (depth - unsorted)
+    )
+    return looked * (batches * calls + growth.rows * visits)
+
+
+def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:
     """Predicting: every row takes a step per level of every tree."""
     leaves = max(2.0, len(ensemble.left) / max(1, ensemble.n_trees) / 2)
-    n_features = 1 + int(ensemble.feature.max(initial=0))
     return Amount(
         steps=float(n_samples) * ensemble.n_trees * 1.5 * math.log2(leaves),
-        launches=LAUNCHES_PER_LEVEL,
-        bytes=8.0 * n_samples * (n_features + ensemble.n_values) + 16.0 * len(ensemble.left),
+        launches=PREDICTION_LAUNCHES,
+        bytes=float(n_samples) * (row_bytes + 8 * ensemble.n_values) + 16.0 * len(ensemble.left),
     )
 
 
-def prediction_work(n_samples: int, ensemble: Ensemble) -> Work:
-    """Seconds of predicting rows."""
-    amount, speed = prediction_amount(n_samples, ensemble), measured_speed()
+def prediction_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Work:
+    """Seconds of predicting rows of so many bytes."""
+    amount, speed = prediction_amount(n_samples, row_bytes, ensemble), measured_speed()
     return Work(
         PREDICT,
         numpy=0.001 + 20e-9 * amount.steps,

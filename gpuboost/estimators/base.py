@@ -94,8 +94,11 @@ class TreeModel(BaseEstimator, ABC):
         model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
         data = read_prediction(X, model, type(self).__name__)
-        n_samples = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
-        backend = choose_backend(device, prediction_work(n_samples, model.ensemble))
+        if isinstance(data, BinnedMatrix):
+            size = data.n_samples, data.n_features
+        else:
+            size = len(data), data.shape[1] * data.itemsize
+        backend = choose_backend(device, prediction_work(*size, model.ensemble))
         return work(model, data, backend, thread_count(self.n_jobs))
 
     def _mean_values(self, X: Any) -> np.ndarray:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from gpuboost.backends.choice import choose_backend, growth_work
+from gpuboost.backends.choice import (
+    Growth,
+    Work,
+    choose_backend,
+    growth_work,
+    rounds_are_replayed,
+)
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.binning import BinnedMatrix
@@ -81,16 +87,27 @@ def read_fit(
     return BoostingFit(estimator, data, loss, backend, machine, before), labels
 
 
-def work_of(estimator: Any, table: Table, loss: Loss) -> Any:
+def work_of(estimator: Any, table: Table, loss: Loss) -> Work:
     """What the fit costs, round after round, for the choice of a device."""
     n, n_features = table.shape
     counts = options.FeatureCounts.of(estimator, n_features)
     trees, columns = (
         (1, loss.columns) if options.sums_outputs(estimator, loss) else (loss.columns, 1)
     )
-    depth = tree_limits(estimator, n, counts.level)["max_depth"]
-    n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
-    return growth_work(n, counts.node, trees, depth, columns).repeated(n_rounds)
+    limits = tree_limits(estimator, n, counts.level)
+    of_replay = (limits[name] for name in ("max_depth", "max_leaf_nodes", "ccp_alpha"))
+    growth = Growth(
+        n,
+        n_features,
+        n_looked_at=counts.node,
+        n_trees=trees,
+        max_depth=limits["max_depth"],
+        n_channels=columns,
+        value_bytes=table.value_bytes,
+        n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
+        replayed=rounds_are_replayed(*of_replay),
+    )
+    return growth_work(growth)
 
 
 def read_rows(

@@ -43,6 +43,11 @@ class Table:
         assert self.columns is not None
         return self.columns.shape[0], self.columns.shape[1]
 
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a value as it is here: 1 of a code."""
+        return 1 if self.columns is None else self.columns.dtype.itemsize
+
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
         """Codes; the edges are quantiles of weighted rows unless there are bins already."""
         if self.binned is not None:

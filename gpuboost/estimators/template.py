@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from gpuboost.backends.choice import choose_backend, growth_work
+from gpuboost.backends.choice import (
+    Growth,
+    choose_backend,
+    growth_work,
+    rounds_are_replayed,
+)
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.data.binning import BinnedMatrix
 from gpuboost.data.validation import check_flush_to_zero
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.estimators.fitted import Batch
     from gpuboost.estimators.labels import ClassLabels, ValueLabels
+    from gpuboost.estimators.reading import Table
 
     Labels = ClassLabels | ValueLabels
 
@@ -139,9 +145,24 @@ class FitTemplate(TreeModel):
             options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
             target = labels.target(batch.sampler, options.score)
             options = median_options(options)
-        n_rounds, at_once = (len(batch.trees), 1) if self._in_turn else (1, len(batch.trees))
-        size = n_samples, min(options.max_features, seen), at_once, options.max_depth
-        work = growth_work(*size, target.n_channels).repeated(n_rounds)
-        backend = choose_backend(device, work)
+        plan = GrowPlan(options, batch, target)
+        backend = choose_backend(device, growth_work(self._growth(table, plan, seen)))
         matrix = table.bin(own_weights, backend, machine.n_threads)
-        return Prepared(table.schema, matrix, labels, GrowPlan(options, batch, target), backend)
+        return Prepared(table.schema, matrix, labels, plan, backend)
+
+    def _growth(self, table: Table, plan: GrowPlan, seen: int) -> Growth:
+        """What the fit costs, for the choice of a device; ``seen`` are the features of a tree."""
+        options, n_trees = plan.options, len(plan.batch.trees)
+        n_rounds, at_once = (n_trees, 1) if self._in_turn else (1, n_trees)
+        limits = options.max_depth, options.max_leaf_nodes, options.ccp_alpha
+        replayed = self._in_turn and rounds_are_replayed(*limits) and not plan.target.by_median
+        return Growth(
+            *table.shape,
+            n_looked_at=min(options.max_features, seen),
+            n_trees=at_once,
+            max_depth=options.max_depth,
+            n_channels=plan.target.n_channels,
+            value_bytes=table.value_bytes,
+            n_rounds=n_rounds,
+            replayed=replayed,
+        )

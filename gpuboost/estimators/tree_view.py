@@ -138,7 +138,8 @@ class TreeView:
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row: int64 (n,)."""
         ensemble, columns = Ensemble.of_one(self._tree), self._columns(X, self._schema)
-        backend = choose_backend("cpu", prediction_work(len(columns), ensemble))
+        row_bytes = columns.shape[1] * columns.itemsize
+        backend = choose_backend("cpu", prediction_work(len(columns), row_bytes, ensemble))
         return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
 
     def decision_path(self, X: Any) -> csr_matrix:
