@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 N_FEATURES, LOOKED_AT = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
-FEW_ROUNDS, MORE_ROUNDS, ROUND_DEPTH = 5, 45, 6  # the first rounds are not replayed
+FEW_ROUNDS, MORE_ROUNDS, ROUND_DEPTH = 5, 25, 6  # the first rounds are not replayed
 REPEATS = 3  # the fastest counts
 LEAST = 1e-13  # seconds; a difference within the noise is not below
 _FIRST_USE = """

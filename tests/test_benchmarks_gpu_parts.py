@@ -191,7 +191,8 @@ def test_a_stage_is_as_slow_as_its_slowest_resource() -> None:
 
 def test_shapes_of_trees_are_those_of_trees() -> None:
     for shape in tree_shapes.SHAPES.values():
-        assert len(shape.rows) == len(shape.split)
-        assert shape.n_nodes == 2 * sum(shape.split) + 1
+        assert len(shape.rows) == len(shape.large)
+        assert shape.n_nodes == 2 * (sum(shape.large) + shape.small + shape.tiny) + 1
         assert all(b <= a for a, b in pairwise(shape.rows))
-        assert all(b <= 2 * a for a, b in pairwise(shape.split))
+        assert all(b <= 2 * a for a, b in pairwise(shape.large))
+        assert all(rows > 512 * n for rows, n in zip(shape.rows, shape.large, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from gpuboost.backends import choice, cost, user_cache
 from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
 from gpuboost.backends.compiled import GROW_ONE
 from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, rounds_are_replayed
+from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
 from gpuboost.backends.cuda.memory import DeviceShape, foretell
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.calibration import (
     Size,
     measure,
@@ -33,7 +36,7 @@ from gpuboost.calibration import (
 )
 from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.estimators import boosting_reading, template
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
 
 FOREST = Growth(1_000_000, 28, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
 BOOSTING = Growth(
@@ -148,28 +151,56 @@ def test_what_estimators_foretell(monkeypatch):
     assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
 
 
-def counted_launches(monkeypatch, estimator, n_trees):
-    """Launches of a batch of trees, as the host code of a fit makes them."""
-    launches = []
+@pytest.fixture
+def launches(monkeypatch):
+    """Kernels that the host code of a fit launches, over phantoms."""
+    found = []
     kernel = PhantomRuntime.kernel
 
     def counting(self, *names):
         launch = kernel(self, *names)
-        return lambda *args, **more: (launches.append(names), launch(*args, **more))
+        return lambda *args, **more: (found.append(names), launch(*args, **more))
 
     monkeypatch.setattr(PhantomRuntime, "kernel", counting)
-    table = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
-    task = ForetoldTrees(estimator.set_params(random_state=0), table).grow_task()
-    foretell(replace(task, memory_budget=1 << 34), n_trees, DeviceShape())
-    return len(launches)
+    return found
+
+
+TABLE = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
+BUDGET = 1 << 34  # bytes: room for all
 
 
 @pytest.mark.parametrize("depth", [3, 12])
-def test_launches_are_those_of_the_host_code(monkeypatch, depth):
-    tree = counted_launches(monkeypatch, DecisionTreeClassifier(max_depth=depth), 1)
-    assert cost.TREE_LAUNCHES.of(depth) == pytest.approx(tree, rel=0.1)
-    forest = counted_launches(monkeypatch, RandomForestClassifier(100, max_depth=depth), 100)
-    assert cost.FOREST_LAUNCHES.of(depth) == pytest.approx(forest, rel=0.1)
+@pytest.mark.parametrize(
+    ("make", "n_trees", "said"),
+    [
+        (DecisionTreeClassifier, 1, cost.TREE_LAUNCHES),
+        (partial(RandomForestClassifier, 100), 100, cost.FOREST_LAUNCHES),
+    ],
+)
+def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, depth, launches):
+    task = ForetoldTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
+    foretell(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
+    assert said.of(depth) == pytest.approx(len(launches), rel=0.1)
+
+
+@pytest.mark.parametrize("depth", [1, 6])
+def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
+    """The first round is launched and foretold, so each of its launches is made twice."""
+    runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
+    task = boost_task(GradientBoostingClassifier(max_depth=depth, random_state=0), TABLE)
+    booster = CudaBooster(runtime, replace(task, memory_budget=BUDGET))
+    launches.clear()
+    booster.begin(0, 0.1)
+    booster.launch(0)
+    assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.1)
+
+    trees = DecisionTreeClassifier(max_depth=depth)
+    task = ForetoldTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
+    reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
+    reweighter.launch(0)
+    launches.clear()
+    reweighter.launch(1)
+    assert cost.ADABOOST_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.1)
 
 
 # ---- which backend is chosen ------------------------------------------------------------------
@@ -306,6 +337,6 @@ def test_what_calibration_measures_is_about_right(device):
     visit, step = slopes(device, Size(large=20_000))
     assert 1e-11 < visit < 1e-6 and 1e-11 < step < 1e-6
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
-    assert 1e-5 < seconds_of_a_round(device, Size(large=1)) < 1
+    assert 1e-5 < seconds_of_a_round(device, Size(large=1, small=100)) < 1
     assert 1e-13 < seconds_of_a_byte(device, Size(large=20_000)) < 1e-6
     assert 0 < seconds_of_the_start(device) < 60

@@ -9,19 +9,26 @@ the kernels lose besides is what a measurement will show.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.cases import CASES
+from benchmarks.gpu.rates import Rates, Work
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
 from benchmarks.settings import ADABOOST, BOOSTING, Setting
+from gpuboost.backends.cost import (
+    ADABOOST_LAUNCHES,
+    BOOSTING_LAUNCHES,
+    FOREST_LAUNCHES,
+    TREE_LAUNCHES,
+)
 
 RESULT = FOLDER / "gpu_predicted.json"
-WIDTH, TILE, PIECE_ROWS, LEVEL_LAUNCHES = 256, 32, 1024, 14
-ADABOOST_LAUNCHES = 31  # of a round of stumps
+WIDTH, TILE, PIECE_ROWS = 256, 32, 1024
+LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
 CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
 ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
 ROUND_ADDITIONS = 3.0  # of boosting: a hessian, and the two halves of a gradient
@@ -43,73 +50,6 @@ LEVEL_BYTES = 64.0
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
 GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What an H200 is taken to do in a second.
-
-    Attributes
-    ----------
-    bytes : float
-        Device memory, read and written; seen in a copy.
-    additions : float
-        Lanes adding to shared memory without conflicts: 132 multiprocessors, 32 lanes, 1.98 GHz.
-    words : float
-        Words of shared memory zeroed or read, as many.
-    atomics : float
-        64-bit additions to device memory.
-    operations : float
-        float64 operations, not fused: 64 lanes a multiprocessor.
-    nodes : float
-        Nodes that one block decides about: 1024 in about 12 microseconds, over all of policy.cu.
-    blocks : float
-        Blocks that begin and end, doing nothing.
-    launches : float
-        Launches: 8 microseconds of the host each.
-    host_bytes : float
-        Copies to pageable memory of the host.
-    host_nodes : float
-        Nodes made into trees by NumPy on one core: 0.30 microseconds each, measured.
-    """
-
-    bytes: float = 4.3e12
-    additions: float = 8.4e12
-    words: float = 8.4e12
-    atomics: float = 1.6e11
-    operations: float = 1.67e13
-    nodes: float = 8.5e7
-    blocks: float = 5e8
-    launches: float = 1.25e5
-    host_bytes: float = 1e10
-    host_nodes: float = 3.3e6
-
-
-@dataclass(frozen=True)
-class Work:
-    """How often a stage needs each of `Rates`."""
-
-    bytes: float = 0.0
-    additions: float = 0.0
-    words: float = 0.0
-    atomics: float = 0.0
-    operations: float = 0.0
-    nodes: float = 0.0
-    blocks: float = 0.0
-    launches: float = 0.0
-    host_bytes: float = 0.0
-    host_nodes: float = 0.0
-
-    def __add__(self, other: Work) -> Work:
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)}
-        return Work(**sums)
-
-    def seconds(self, rates: Rates) -> tuple[float, str]:
-        """Time of the slowest resource, and which it is. Shared memory has one port for both."""
-        times = {f.name: getattr(self, f.name) / getattr(rates, f.name) for f in fields(Work)}
-        times["additions"] += times.pop("words")
-        slowest = max(times, key=times.__getitem__)
-        return times[slowest], slowest
 
 
 Stages = dict[str, Work]
@@ -160,19 +100,23 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
 
     A forest's nodes get histograms of the features they look at, all from rows; a single tree's
     get all features, those of larger siblings by subtraction. Of trees of more than 12 levels the
-    host asks how many nodes there are; for others it launches for as many as there can be.
+    host asks how many nodes there are; for others it launches for as many as there can be. Nodes of
+    few rows are grown outside of levels.
     """
     single, deep = trees == 1, len(shape.rows) > 12
     looked, siblings = (features, 0.5) if single else (FEW, 1.0)
+    launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
     stages: Stages = {
         "binning": binning(rows, features),
-        "drawing": Work(bytes=trees * rows * 40.0, atomics=trees * shape.rows[0], launches=6),
+        "drawing": Work(
+            bytes=trees * rows * 40.0, atomics=trees * shape.rows[0], launches=launched.start
+        ),
         "histograms": Work(),
         "splits": Work(),
         "partition": Work(),
         "policy": Work(),
     }
-    for depth, (level_rows, searched) in enumerate(zip(shape.rows, shape.split, strict=True)):
+    for depth, (level_rows, searched) in enumerate(zip(shape.rows, shape.large, strict=True)):
         slots = trees * searched * (OPEN_SLOTS if single else 1.0)
         built = trees * level_rows * (1.0 if depth == 0 else siblings)
         room = trees * (2.0 * searched if deep else 2.0**depth)
@@ -182,15 +126,19 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         stages["splits"] += split + Work(blocks=room * looked)
         stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
         policy = trees * (4.0 * searched + level_rows / PIECE_ROWS)
-        stages["policy"] += Work(nodes=policy, launches=LEVEL_LAUNCHES - 9)
-    nodes = float(trees * shape.n_nodes)
-    stages["finished trees"] = Work(
-        bytes=nodes * (STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES),
-        operations=nodes * FINISHING_OPERATIONS,
-        nodes=2.0 * shape.n_nodes * -(-trees // MULTIPROCESSORS),  # a block numbers a tree
-        launches=len(shape.rows) + 3.0,
-    )
-    return stages | {"copy to the host": Work(host_bytes=nodes * FINISHED_BYTES)}
+        stages["policy"] += Work(nodes=policy, launches=launched.level - LISTED_LAUNCHES)
+    nodes, searches = float(trees * shape.n_nodes), OPEN_SLOTS * trees * looked
+    return stages | {
+        "small nodes": Work(small_searches=shape.small * searches),
+        "tiny nodes": Work(tiny_searches=shape.tiny * searches),
+        "finished trees": Work(
+            bytes=nodes * (STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES),
+            operations=nodes * FINISHING_OPERATIONS,
+            nodes=2.0 * shape.n_nodes * -(-trees // MULTIPROCESSORS),  # a block numbers a tree
+            launches=len(shape.rows) + 3.0,
+        ),
+        "copy to the host": Work(host_bytes=nodes * FINISHED_BYTES),
+    }
 
 
 def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
@@ -205,21 +153,23 @@ def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
         return [(float(rows), min(2.0**level, float(rows))) for level in depths]
     shape = SHAPES[f"boosting, {leaves} leaves"]
     share = rows / shape.rows[0]
-    grown = [(share * own, float(n)) for own, n in zip(shape.rows, shape.split, strict=True)]
+    grown = [(share * own, float(n)) for own, n in zip(shape.rows, shape.large, strict=True)]
     return grown + [(0.0, 0.0)] * (leaves - 1 - len(grown))
 
 
 def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
     """Work of boosting. Of the rows of a level, those of smaller siblings are summed, half of them.
 
-    Launches are counted one by one, as the host makes them where a round is not one graph. A level
-    has blocks for all rows, wherever these are by then.
+    A round is one recording. A level has blocks for all rows, wherever these are by then.
     """
     levels, rounds = boosting_levels(rows, setting), setting.n_estimators
     leaves = setting.boosting.max_leaves
     found: Stages = {
         "binning": binning(rows, features),
-        "gradients": Work(bytes=rounds * rows * float(GRADIENT_BYTES), launches=rounds * 4.0),
+        "gradients": Work(
+            bytes=rounds * rows * float(GRADIENT_BYTES),
+            launches=float(rounds * BOOSTING_LAUNCHES.start),
+        ),
         "histograms": Work(),
         "splits": Work(),
         "partition": Work(),
@@ -241,11 +191,11 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
             ),
             "policy": Work(
                 nodes=4.0 * nodes + own / PIECE_ROWS,
-                launches=LEVEL_LAUNCHES - 9 + (leaves is not None),
+                launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None),
             ),
         }
         for name, work in of_round.items():
-            found[name] += _times(work, rounds)
+            found[name] += work.times(rounds)
     nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows)
     copied = nodes if leaves is None else float(leaves * (leaves - 1))  # room of all levels
     return found | {
@@ -272,17 +222,21 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
             launches=3,
         ),
         "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
-        "policy": Work(nodes=4.0 + rows / PIECE_ROWS, launches=ADABOOST_LAUNCHES - 21),
+        "policy": Work(nodes=4.0 + rows / PIECE_ROWS, launches=ADABOOST_LAUNCHES.of(1) - 21),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
         "copy to the host": Work(host_bytes=3 * LEVEL_BYTES),
         "trees on the host": Work(host_nodes=3.0),
     }
-    whole = {name: _times(work, rounds) for name, work in of_round.items()}
+    whole = {name: work.times(rounds) for name, work in of_round.items()}
     return {"binning": binning(rows, features), **whole}
 
 
-def _times(work: Work, often: int) -> Work:
-    return Work(**{f.name: often * getattr(work, f.name) for f in fields(Work)})
+def replayed(stages: Stages) -> Stages:
+    """Stages of rounds that are recorded; what is launched before the rounds is not."""
+    return {
+        name: work if name == "binning" else replace(work, launches=0.0, replays=work.launches)
+        for name, work in stages.items()
+    }
 
 
 def binning(rows: int, features: int) -> Work:
@@ -347,10 +301,10 @@ def predictions() -> list[Prediction]:
     for case in CASES:
         setting, size = case.setting, (case.rows, case.features)
         if setting.family == BOOSTING:
-            stages = boosting_stages(*size, setting)
-            found.append(Prediction(case.name, stages))
+            found.append(Prediction(case.name, replayed(boosting_stages(*size, setting))))
         if setting.family == ADABOOST:
-            found.append(Prediction(case.name, adaboost_stages(*size, setting.n_estimators)))
+            stages = adaboost_stages(*size, setting.n_estimators)
+            found.append(Prediction(case.name, replayed(stages)))
     return found
 
 
