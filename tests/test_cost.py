@@ -15,6 +15,7 @@ from gpuboost import (
     DecisionTreeClassifier,
     GradientBoostingClassifier,
     RandomForestClassifier,
+    calibration,
 )
 from gpuboost.backends import choice, cost, user_cache
 from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
@@ -88,7 +89,7 @@ def test_a_table_travels_once_whatever_a_fit_does():
     assert doubles - forest == FOREST.n_samples * 28 * 4
     one, ten, more = (growth_amount(replace(BOOSTING, n_rounds=n)).bytes for n in (1, 10, 19))
     assert one > BOOSTING.n_samples * 28 * 4
-    assert more - ten == ten - one < one / 100  # nodes of trees
+    assert 0 < more - ten == ten - one < one / 100  # nodes of trees
 
 
 def test_rounds_are_launches_or_replays():
@@ -329,6 +330,19 @@ def test_calibration_measures_what_can_be_used(monkeypatch):
     assert speed.numba_visit != Speed().numba_visit and speed.numba_step != Speed().numba_step
     usual = Speed()
     assert replace(speed, numba_visit=usual.numba_visit, numba_step=usual.numba_step) == usual
+
+
+def test_a_gpu_is_measured_by_its_traffic(monkeypatch):
+    forest, seconds = calibration.forest, iter([1.0, 1.0, 3.0, 2.0])
+    on_host = partial(forest, "numpy")
+    monkeypatch.setattr(calibration, "forest", lambda device, *given: on_host(*given))
+    monkeypatch.setattr(calibration, "fastest", lambda run: next(seconds))
+    traffic, _ = slopes("cuda", Size(large=200))
+    few, more = (
+        calibration.growth_of(200, n_trees).traffic
+        for n_trees in (calibration.FEW_TREES, calibration.MORE_TREES)
+    )
+    assert traffic == 2.0 / (more - few)
 
 
 @pytest.mark.parametrize("device", ["numpy", "numba"])
