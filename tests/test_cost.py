@@ -21,8 +21,7 @@ from gpuboost.backends import choice, cost, user_cache
 from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
 from gpuboost.backends.compiled import GROW_ONE
 from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, rounds_are_replayed
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.level_ops import UNASKED_DEPTH
+from gpuboost.backends.cuda.booster import CudaBooster, adds_on_device, grow_task
 from gpuboost.backends.cuda.memory import DeviceShape, foretell
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
 from gpuboost.backends.cuda.reweighter import CudaReweighter
@@ -50,6 +49,8 @@ BOOSTING = Growth(
     n_rounds=100,
     replayed=True,
 )
+TABLE = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
+BUDGET = 1 << 34  # bytes: room for all
 KINDS = {
     "forest": replace(FOREST, n_trees=100, max_depth=NO_LIMIT),
     "forest of bounded depth": replace(FOREST, n_trees=100, max_depth=16),
@@ -75,6 +76,9 @@ def test_work_grows_with_everything(growth):
         value = getattr(growth, name)
         more = growth_work(replace(growth, **{name: value + max(1, value // 2)}))
         assert all(getattr(more, who) > getattr(one, who) for who in ("numpy", "numba", "cuda"))
+    for leaves in (2, 31):
+        few, more = (growth_work(replace(growth, max_leaf_nodes=n)) for n in (leaves, leaves + 1))
+        assert few.cuda < more.cuda <= one.cuda and few.numba < more.numba <= one.numba
     for name in ("n_features", "n_channels", "value_bytes"):
         assert growth_work(replace(growth, **{name: 30})).cuda > one.cuda
     assert one.cuda < one.numba < one.numpy  # or nobody would want one
@@ -107,17 +111,21 @@ def test_rounds_are_launches_or_replays():
 
 
 @pytest.mark.parametrize(
-    ("limits", "replayed"),
+    "limits",
     [
-        ((6, NO_LIMIT, 0.0), True),
-        ((UNASKED_DEPTH, NO_LIMIT, 0.0), True),
-        ((UNASKED_DEPTH + 1, NO_LIMIT, 0.0), False),
-        ((6, 31, 0.0), False),
-        ((6, NO_LIMIT, 0.1), False),
+        {"max_depth": 6},
+        {"max_depth": 12},
+        {"max_depth": 20},
+        {"max_depth": 6, "max_leaf_nodes": 31},
+        {"max_depth": 6, "ccp_alpha": 0.1},
     ],
 )
-def test_which_rounds_are_replayed(limits, replayed):
-    assert rounds_are_replayed(*limits) is replayed
+def test_rounds_are_replayed_where_values_are_added_on_the_device(limits):
+    """Rounds of 13 to 16 levels may be, too: that depends on how many rows there are."""
+    estimator = GradientBoostingClassifier(random_state=0, **limits)
+    task = replace(boost_task(estimator, TABLE), memory_budget=BUDGET)
+    told = {"max_leaf_nodes": NO_LIMIT, "ccp_alpha": 0.0, **limits}
+    assert rounds_are_replayed(**told) is adds_on_device(task, grow_task(task))
 
 
 def works_of_fits(monkeypatch, *estimators):
@@ -147,7 +155,7 @@ def test_what_estimators_foretell(monkeypatch):
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
     assert boosting == Growth(**one, n_looked_at=3, max_depth=4, replayed=True)
-    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, replayed=False)
+    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
     assert ada == Growth(**one, n_looked_at=7, max_depth=2, replayed=True)
     assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
 
@@ -164,10 +172,6 @@ def launches(monkeypatch):
 
     monkeypatch.setattr(PhantomRuntime, "kernel", counting)
     return found
-
-
-TABLE = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
-BUDGET = 1 << 34  # bytes: room for all
 
 
 @pytest.mark.parametrize("depth", [3, 12])

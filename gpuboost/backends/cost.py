@@ -168,7 +168,7 @@ class Growth:
         Features that a node looks at.
     n_trees : int
         That grow together.
-    max_depth, n_channels : int
+    max_depth, n_channels, max_leaf_nodes : int
     value_bytes : int
         Of a value of the table, 4 or 8; 1 if it is binned already.
     n_rounds : int
@@ -186,21 +186,29 @@ class Growth:
     value_bytes: int = 4
     n_rounds: int = 1
     replayed: bool = False
+    max_leaf_nodes: int = NO_LIMIT
 
     @property
     def depth(self) -> float:
-        """Levels that most rows reach: trees have them in leaves after about log2(n)."""
-        return min(math.log2(max(2, self.n_samples)), self.max_depth)
+        """Levels that most rows reach: trees have them in leaves after about log2(n).
+
+        Those that grow best first, after two more levels than if they had their leaves on one.
+        """
+        levels = math.log2(max(2, self.n_samples))
+        return min(levels, self.levels, math.log2(self.max_leaf_nodes) + 2)
 
     @property
     def levels(self) -> float:
         """Levels that any rows reach: the last ones go about half as deep again."""
-        return min(1.5 * math.log2(max(2, self.n_samples)), self.max_depth)
+        levels = 1.5 * math.log2(max(2, self.n_samples))
+        most = min(self.max_leaf_nodes - 1, 2 * math.log2(self.max_leaf_nodes))
+        return min(levels, self.max_depth, most)
 
     @property
     def n_nodes(self) -> float:
         """Nodes of a tree: all of its levels, or of a deep one a quarter of its rows."""
-        return min(2.0 ** min(self.max_depth + 1, 32), max(1.0, self.n_samples / 4))
+        most = min(2.0 ** min(self.max_depth + 1, 32), 2.0 * self.max_leaf_nodes)
+        return min(most, max(1.0, self.n_samples / 4))
 
     @property
     def rows(self) -> float:

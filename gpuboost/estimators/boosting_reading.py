@@ -106,6 +106,7 @@ def work_of(estimator: Any, table: Table, loss: Loss) -> Work:
         value_bytes=table.value_bytes,
         n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
         replayed=rounds_are_replayed(*of_replay),
+        max_leaf_nodes=limits["max_leaf_nodes"],
     )
     return growth_work(growth)
 

@@ -165,4 +165,5 @@ class FitTemplate(TreeModel):
             value_bytes=table.value_bytes,
             n_rounds=n_rounds,
             replayed=replayed,
+            max_leaf_nodes=options.max_leaf_nodes,
         )
