@@ -185,7 +185,7 @@ def launches(monkeypatch):
 def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, depth, launches):
     task = ForetoldTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
     foretell(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
-    assert said.of(depth) == pytest.approx(len(launches), rel=0.1)
+    assert said.of(depth) == pytest.approx(len(launches), rel=0.15)
 
 
 @pytest.mark.parametrize("depth", [1, 6])
@@ -197,7 +197,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     launches.clear()
     booster.begin(0, 0.1)
     booster.launch(0)
-    assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.1)
+    assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
     trees = DecisionTreeClassifier(max_depth=depth)
     task = ForetoldTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
@@ -205,7 +205,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     reweighter.launch(0)
     launches.clear()
     reweighter.launch(1)
-    assert cost.ADABOOST_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.1)
+    assert cost.ADABOOST_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
 
 # ---- which backend is chosen ------------------------------------------------------------------
