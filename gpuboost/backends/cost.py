@@ -50,9 +50,7 @@ PREDICTION_LAUNCHES = 4
 # Bytes of device memory that kernels read and write, counted. A row on a level: one sector of codes
 # and its word where histograms are summed; two sectors and its places where it is moved.
 ROW_TRAFFIC = 32 + 12 + 2 * (32 + 4) + 20
-VISIT_TRAFFIC = (
-    2.5  # a row looked at for a feature: a 32nd of a sector, and as long as adding takes
-)
+VISIT_TRAFFIC = 2.5  # a row looked at for a feature: a share of its sector, and time to add
 NODE_TRAFFIC = 3 * 24 * 256  # a node looked at for a feature: cells cleared, added to and searched
 NODE_BYTES = 91  # of a node in the levels that are copied to the host
 
