@@ -349,12 +349,14 @@ def test_a_gpu_is_measured_by_its_traffic(monkeypatch):
     assert traffic == 2.0 / (more - few)
 
 
-@pytest.mark.parametrize("device", ["numpy", "numba"])
-def test_what_calibration_measures_is_about_right(device):
+@pytest.mark.parametrize(("device", "rows"), [("numpy", 4000), ("numba", 20_000)])
+def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
     """The constants of a device are those of a forest: they foretell another one."""
-    visit, step = slopes(device, Size(large=20_000))
+    monkeypatch.setattr(calibration, "MORE_ROUNDS", calibration.FEW_ROUNDS + 4)
+    monkeypatch.setattr(calibration, "REPEATS", 2)
+    visit, step = slopes(device, Size(large=rows))
     assert 1e-11 < visit < 1e-6 and 1e-11 < step < 1e-6
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
-    assert 1e-5 < seconds_of_a_round(device, Size(large=1, small=100)) < 1
-    assert 1e-13 < seconds_of_a_byte(device, Size(large=20_000)) < 1e-6
+    assert 1e-5 < seconds_of_a_round(device, Size(large=1, small=30)) < 1
+    assert 1e-13 < seconds_of_a_byte(device, Size(large=rows)) < 1e-6
     assert 0 < seconds_of_the_start(device) < 60
