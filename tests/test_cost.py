@@ -155,7 +155,7 @@ def test_what_estimators_foretell(monkeypatch):
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
     assert boosting == Growth(**one, n_looked_at=3, max_depth=4, replayed=True)
-    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
+    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5, replayed=True)
     assert ada == Growth(**one, n_looked_at=7, max_depth=2, replayed=True)
     assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
 

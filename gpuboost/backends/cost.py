@@ -42,7 +42,8 @@ TREE_SECONDS = 3e-4  # beside all that, on the host
 BIN_SECONDS = 1e-8  # a value
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its memory limits them
-REPLAYED_DEPTH = 12  # of rounds of boosting and AdaBoost that are one launch of a recording
+# Rounds of boosting and AdaBoost that are one launch of a recording: so deep, or of so few leaves.
+REPLAYED_DEPTH, REPLAYED_LEAVES = 12, 64
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
@@ -224,10 +225,11 @@ class Growth:
 def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -> bool:
     """Whether a GPU replays rounds of trees of these limits.
 
-    Of deeper trees the host asks how many nodes there are; grown best first it asks on every level,
-    and what is pruned is finished by the host.
+    Of deeper trees, unless they have few leaves, the host asks how many nodes there are, and what is
+    pruned is finished by the host.
     """
-    return max_depth <= REPLAYED_DEPTH and max_leaf_nodes == NO_LIMIT and ccp_alpha == 0.0
+    is_bounded = max_depth <= REPLAYED_DEPTH or max_leaf_nodes <= REPLAYED_LEAVES
+    return is_bounded and ccp_alpha == 0.0
 
 
 def growth_amount(growth: Growth) -> Amount:
