@@ -23,6 +23,8 @@ from gpuboost.engine.spec import GrowTask, Regularisation
 from gpuboost.engine.tree import sum_children
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
+from tests.device_cases import table
+from tests.estimator_cases import make
 from tests.harness import Problem
 from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimRuntime, with_text
@@ -281,6 +283,30 @@ def test_the_host_copies_finished_trees_alone(target: str, n_values: int) -> Non
         assert sum(runtime.copied) == n_nodes * (40 + 8 * n_values) + 3 * 8 * (n_trees + 1)
         copies.append(len(runtime.copied))
     assert copies == [11, 11]
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
+def test_the_host_computes_nothing_of_a_forest(
+    name: str, machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = table(name)
+    expected = make(name, device="numpy", max_depth=5).fit(X, y).fingerprint()
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a tree of the device was finished on the host")
+
+    monkeypatch.setattr("gpuboost.backends.finishing.finish_tree", refuse)
+    monkeypatch.setattr("gpuboost.engine.tree.with_values", refuse)
+    model = make(name, device="cuda", max_depth=5)
+    assert model.fit(X, y).fingerprint() == expected
+    with pytest.raises(AssertionError, match="finished on the host"):
+        make(name, device="numpy", max_depth=5).fit(X, y)
+
+
+def test_best_first_trees_are_finished_on_the_host() -> None:
+    task = task_of(problem("values").with_options(max_leaf_nodes=9))
+    with pytest.raises(AssertionError, match="finished on the host"):
+        list(grow_finished(ShimRuntime(), task))
 
 
 def test_launches_do_not_grow_with_nodes_or_trees() -> None:
