@@ -6,8 +6,10 @@ import ast
 
 import pytest
 
+from gpuboost.backends.cuda.source import file_text
 from tests import cuda_shim
 from tests.cuda_shim import run_under_asan
+from tests.cuda_shim.source import find_kernels
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,6 +53,54 @@ for dtype in (np.float32, np.float64):
     assert (backend.apply(trees, columns, 1) == model.apply(X)).all()
 print(sorted(set(runtime.launches)))
 """
+ROUNDS = """
+import numpy as np
+import pytest
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.estimators import boosting_reading, template
+from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
+from tests import test_cuda_links, test_cuda_quantiles
+from tests.shim_runtime import ShimRuntime
+from tests.test_cuda_links import Doubled
+
+launched, kernel = set(), ShimRuntime.kernel
+
+def noted(runtime, file_name, name, constants):
+    assert runtime.flavour in ("asan", "plain")
+    launched.update([name] if runtime.flavour == "asan" else [])
+    return kernel(runtime, file_name, name, constants)
+
+def fit_on(backend, model, *data, **words):
+    for module in (boosting_reading, template):
+        patch.setattr(module, "choose_backend", lambda device, work: backend)
+    return model.fit(*data, **words)
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(ShimRuntime, "kernel", noted)
+    test_cuda_booster.test_kernels_are_sound("asan", fit_on)
+    X, y = test_cuda_booster.table(150)
+    X, small = X.astype(np.float32), {"n_estimators": 1, "max_depth": 2}
+    for words, sets in (({"subsample": 0.5}, [(X[:30], y[:30])]), ({"loss": Doubled()}, None)):
+        make, own = test_cuda_booster.regressor(**small, **words), CudaBackend(ShimRuntime("asan"))
+        fits = [fit_on(by, make(), X, y, eval_set=sets) for by in (NumpyBackend(), own)]
+        assert fits[0].fingerprint() == fits[1].fingerprint()
+    test_cuda_boosting.test_kernels_of_rounds_are_sound("asan")
+    test_cuda_adaboost.test_kernels_are_sound("asan", fit_on)
+    test_cuda_levels.test_kernels_of_medians_are_sound("asan")
+    test_cuda_quantiles.test_kernels_are_sound("asan")
+    for name in test_cuda_links.LINKS:
+        test_cuda_links.test_links_have_the_bits_of_the_engine(name, "asan")
+    test_cuda_links.test_logarithms_of_shares("asan")
+print(sorted(launched))
+"""
+FILES_OF_ROUNDS = "adaboost boosting constraints leaves links median quantiles"
+
+
+def kernels_of(names: str) -> set[str]:
+    """All kernels of some files."""
+    texts = [file_text(f"{name}.cu") for name in names.split()]
+    return {kernel.name for text in texts for kernel in find_kernels(text)}
 
 
 @pytest.mark.parametrize(
@@ -58,10 +108,12 @@ print(sorted(set(runtime.launches)))
     [
         (GROW, {"open_nodes", "split_features", "walk_on", "grow_small", "grow_tiny"}),
         (BIN_AND_PREDICT, {"bin_values", "sort_keys"}),
+        (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
     ],
-    ids=["grow", "bin and predict"],
+    ids=["grow", "bin and predict", "rounds"],
 )
 def test_kernels_keep_within_their_arrays(program: str, kernels: set[str]) -> None:
     done = run_under_asan(program, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert kernels <= set(ast.literal_eval(done.stdout))
+    missed = kernels - set(ast.literal_eval(done.stdout))
+    assert not missed
