@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
+import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 import gpuboost
@@ -30,14 +29,21 @@ def data_for(name: str):
 
 
 def frame_of(kind: str):
-    """A table with categories, missing values and names, and a target."""
+    """A table with categories, missing values and names, and a target.
+
+    Skips where its library is not installed.
+    """
+    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     color = rng.choice(["red", "green", "blue", "grey"], size=300)
     size = rng.normal(size=300).round(2)
     y = (color == "red") * 2.0 + (color == "blue") + (size > 0.5)
     frame = pd.DataFrame({"color": pd.Categorical(color), "size": size})
     frame.loc[::9, "size"] = np.nan
-    return (frame if kind == "pandas" else pl.from_pandas(frame)), y
+    if kind == "pandas":
+        return frame, y
+    pytest.importorskip("pyarrow")  # polars takes frames of pandas by it
+    return pytest.importorskip("polars").from_pandas(frame), y
 
 
 def fitted_facts(model) -> list[str]:

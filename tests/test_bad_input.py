@@ -6,7 +6,6 @@ import re
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.tree
 from scipy.sparse import csr_matrix
@@ -24,6 +23,8 @@ from gpuboost import (
     RandomForestRegressor,
 )
 from tests.estimator_cases import fitted_facts
+
+pd = pytest.importorskip("pandas")
 
 NAMES = [name for name in gpuboost.__all__ if name.endswith(("Classifier", "Regressor"))]
 RNG = np.random.default_rng(0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
+
+pd = pytest.importorskip("pandas")
 
 ROUNDS = 100
 N = 400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.tree
 from sklearn.inspection import partial_dependence
@@ -11,6 +10,8 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 from gpuboost import Dataset, DecisionTreeRegressor, RandomForestRegressor
 from tests.estimator_cases import frame_of, make
+
+pd = pytest.importorskip("pandas")
 
 COLORS = ["amber", "blue", "cyan", "dun", "ebony", "fawn"]
 PLACE = np.random.default_rng(0).integers(0, len(COLORS), size=400)

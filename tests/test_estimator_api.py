@@ -11,7 +11,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.ensemble
 import sklearn.tree
@@ -188,6 +187,7 @@ def test_trees_take_check_input_and_check_anyway(name):
 
 
 def test_warnings_name_the_line_of_the_user():
+    pd = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
     frame = pd.DataFrame(X, columns=list("abcd"))
     grown = make("RandomForestClassifier", warm_start=True).fit(X, y)

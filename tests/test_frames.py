@@ -5,15 +5,16 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse
 
 from gpuboost.data.binning import MAX_BINS
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, fit_schema
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
 
 N = 200
 CITIES = ["Bern", "Oslo", "Rom"]
