@@ -11,17 +11,22 @@ import pytest
 
 from gpuboost.backends import choice, cost, cuda, devices
 from gpuboost.estimators import boosting_reading
-from tests import fake_cupy
+from tests import fake_cupy, finished
 from tests.gpu_arrays import Tensor
+from tests.gpu_session import for_sanitizer, give_back, kernel_folder, show_every_array
 from tests.sizes import largest_files, largest_functions
 from tests.workers import put_in_order, spread_over_cores
 
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled kernels and measured speeds of the user's neither matter nor change."""
+    """Compiled kernels and measured speeds of the user's neither matter nor change.
+
+    ``GPUBOOST_TEST_CACHE_DIR`` names a folder that keeps kernels for the next run, on a GPU.
+    """
+    folder = kernel_folder() or tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("GPUBOOST_CACHE_DIR", str(folder))
         yield
 
 
@@ -85,16 +90,37 @@ def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def gpu() -> Iterator[Any]:
-    """The device; skips where there is none, and gives its memory back."""
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The device; skips where there is none, and gives its memory back.
+
+    A test that leaves the device unusable ends the run. With ``GPUBOOST_TEST_SANITIZER=1`` every
+    array has memory of its own.
+    """
     reason = devices.why_no_cuda()
     if reason:
         pytest.skip(reason)
     import cupy
 
+    if for_sanitizer():
+        show_every_array(cupy, monkeypatch)
     yield cupy.cuda.Device()
     gc.collect()
-    cupy.get_default_memory_pool().free_all_blocks()
+    give_back(cupy, request.node.nodeid)
+
+
+@pytest.fixture
+def as_users_do() -> None:
+    """Skips where memory is arranged for a tool: counts of copies and graphs, and sizes, differ."""
+    if for_sanitizer():
+        pytest.skip("GPUBOOST_TEST_SANITIZER arranges memory in another way")
+
+
+@pytest.fixture
+def pool(gpu: Any, as_users_do: None) -> Any:
+    """The pool that all arrays come from."""
+    import cupy
+
+    return cupy.get_default_memory_pool()
 
 
 @pytest.fixture
@@ -109,7 +135,7 @@ def needs_memory(gpu: Any) -> Callable[[int], None]:
 
 
 @pytest.fixture
-def graphs(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How often a graph was captured; batches are of four trees."""
     from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
 
@@ -135,6 +161,14 @@ def _forget_runtime() -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Before pytest-xdist looks at its options."""
     spread_over_cores(config)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    finished.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    finished.register(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -119,6 +119,25 @@ class Event:
             self._pending = None
 
 
+class MemoryHook:
+    """``cupy.cuda.MemoryHook``."""
+
+    machine: Machine
+
+    def __enter__(self) -> MemoryHook:
+        self.machine.hooks.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.machine.hooks.remove(self)
+
+    def malloc_postprocess(self, **given: Any) -> None:
+        """Memory was taken."""
+
+    def free_postprocess(self, **given: Any) -> None:
+        """Memory was given back."""
+
+
 class Compiler(types.SimpleNamespace):
     """``cupy.cuda.nvrtc``: its machine code is the source."""
 
@@ -189,6 +208,8 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
         Device=lambda number: Device(machine, number),
         Module=type("Module", (Module,), {"machine": machine}),
         Event=type("Event", (Event,), {"machine": machine}),
+        MemoryHook=type("MemoryHook", (MemoryHook,), {"machine": machine}),
+        set_allocator=lambda allocator: setattr(machine, "allocator", allocator),
         alloc_pinned_memory=lambda size: bytearray(b"\xaa" * (size + 100)),
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         nvrtc=Compiler(machine),
@@ -199,6 +220,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
             getDeviceProperties=properties,
             memGetInfo=lambda: (machine.free, machine.total),
             driverGetVersion=lambda: 13000,
+            deviceSynchronize=lambda: machine.wait_for_all(),
         ),
         driver=types.SimpleNamespace(
             CUDADriverError=CUDADriverError,

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fake_cuda import Device, Function, cuda_of, pool_of
-from tests.fake_errors import OutOfMemoryError
+from tests.fake_cuda import Device, Function, MemoryHook, cuda_of, pool_of
+from tests.fake_errors import CUDARuntimeError, OutOfMemoryError
 from tests.fake_streams import Stream
 
 
@@ -52,6 +52,7 @@ WAITING = _words("argwhere bincount count_nonzero flatnonzero nonzero unique")
 # Of floating point the result depends on the order, which is the device's own.
 SUMS = _words("bincount cumsum mean sum")
 WAIT, UPLOAD = "wait", "upload"
+POOL_UNIT = 512  # bytes that CuPy's pool rounds up to
 GARBAGE = 0xA5  # every byte of memory that nobody has written to
 FACTS = _words("dtype flags itemsize nbytes ndim shape size strides")
 OPERATORS = {
@@ -96,6 +97,12 @@ class Machine:
         How often the host waited.
     launched_since : list of int
         For each time the host waited for an event, launches between that and the wait.
+    hooks : list of MemoryHook
+        Those that are told of memory.
+    allocator : object
+        What ``set_allocator`` was given.
+    lost : str
+        Why the device cannot be used any more, empty if it can.
     """
 
     def __init__(self, n_devices: int = 2, capability: int = 90) -> None:
@@ -104,6 +111,9 @@ class Machine:
         self.allocations = self.compilations = self.freed = 0
         self.live = self.uploaded = 0
         self.launched_since: list[int] = []
+        self.hooks: list[MemoryHook] = []
+        self.allocator: Any = "pool"
+        self.lost = ""
         self.free, self.total = 100 << 20, 400 << 20
         self.pool_free, self.pool_used, self.pool_limit = 10 << 20, 30 << 20, 0
         self.events: list[str] = []
@@ -162,14 +172,25 @@ class Machine:
             raise OutOfMemoryError(f"allocating {host.nbytes} bytes")
         self.allocations += 1
         self.live += 1
+        given = {
+            "device_id": self.current,
+            "size": host.nbytes,
+            "mem_size": -(-host.nbytes // POOL_UNIT) * POOL_UNIT,
+            "mem_ptr": host.ctypes.data,
+            "pmem_id": self.allocations,
+        }
+        for hook in self.hooks:
+            hook.malloc_postprocess(**given)
         memory = _memory_of(host)
-        weakref.finalize(memory, self._died, id(memory))
+        weakref.finalize(memory, self._died, id(memory), given)
         self.note_write(host)
         return Array(self, host, self.current)
 
-    def _died(self, memory: int) -> None:
+    def _died(self, memory: int, given: dict[str, int]) -> None:
         self.live -= 1
         self._written.pop(memory, None)
+        for hook in self.hooks:
+            hook.free_postprocess(**{name: given[name] for name in given if name != "size"})
 
     def note_write(self, host: np.ndarray) -> None:
         """It is written to on the current stream."""
@@ -181,6 +202,12 @@ class Machine:
         ordered = self.stream.waits_for(stream) or stream.waited > when
         captures = self.stream.launches is not None  # and reads nothing yet
         assert ordered or captures, "read on a stream that does not wait for what wrote it"
+
+    def wait_for_all(self) -> None:
+        """``cudaDeviceSynchronize``."""
+        if self.lost:
+            raise CUDARuntimeError(700)
+        self.wait()
 
     def host_of(self, value: Any) -> Any:
         """The memory behind an argument, which must lie on the current device."""

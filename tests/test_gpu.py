@@ -1,7 +1,8 @@
-"""The same models on a real device: ``pytest -m gpu``, and ``-m "gpu and slow"`` for large tables.
+"""The same models on a real device; CONTRIBUTING.md has the commands.
 
-Everything is compared with the CPU, bit by bit. Where there is no device the tests are skipped, and
-say why.
+``-m "gpu and not slow"`` leaves the large tables out. These are ``-m "gpu and slow"``, each of
+which ends within ten minutes when it is run by its own name. Everything is compared with the CPU,
+bit by bit. Where there is no device the tests are skipped, and say why.
 """
 
 from __future__ import annotations
@@ -138,12 +139,10 @@ def test_graphs_in_several_threads(graphs):
     assert len(graphs) == 8
 
 
-def test_graphs_give_their_memory_back(graphs):
-    import cupy
-
+def test_graphs_give_their_memory_back(graphs, pool):
     X, y = table("RandomForestClassifier", 20_000)
     model = make("RandomForestClassifier", n_estimators=12, max_depth=8, device="cuda")
-    pool, used = cupy.get_default_memory_pool(), []
+    used = []
     for _ in range(3):
         model.fit(X, y)
         gc.collect()
@@ -184,11 +183,8 @@ def test_the_stream_of_the_user():
 # ---- memory ----------------------------------------------------------------------------------
 
 
-def test_little_memory_makes_the_same_model():
-    import cupy
-
+def test_little_memory_makes_the_same_model(pool):
     X, y = table("RandomForestClassifier", 20_000)
-    pool = cupy.get_default_memory_pool()
     pool.set_limit(size=pool.used_bytes() + (64 << 20))
     try:
         assert_same_model("RandomForestClassifier", X, y, "cuda")
@@ -196,11 +192,8 @@ def test_little_memory_makes_the_same_model():
         pool.set_limit(size=0)
 
 
-def test_after_out_of_memory_the_next_fit_works():
-    import cupy
-
+def test_after_out_of_memory_the_next_fit_works(pool):
     X, y = table("RandomForestClassifier", 20_000)
-    pool = cupy.get_default_memory_pool()
     model = make("RandomForestClassifier", device="cuda")
     expected = model.fit(X, y).fingerprint()
     pool.free_all_blocks()

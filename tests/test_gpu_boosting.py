@@ -1,8 +1,4 @@
-"""Boosting on a real device: ``pytest -m gpu``, and ``-m "gpu and slow"`` for large tables.
-
-Everything is compared with the CPU, bit by bit. Where there is no device the tests are skipped, and
-say why. That every option makes the same model is in `test_gpu.py`.
-"""
+"""Boosting on a real device, as `test_gpu.py`, which has every option of it as well."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ def test_rounds_are_one_graph(case, graphs):
 @pytest.mark.parametrize(
     "words", [{}, {"loss": "huber", "subsample": 0.5, "n_iter_no_change": 99}], ids=str
 )
-def test_a_round_is_read_once(words, monkeypatch):
+def test_a_round_is_read_once(words, as_users_do, monkeypatch):
     """Copies to the host of ten rounds more."""
     from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
 
@@ -150,15 +146,13 @@ def test_boosting_of_many_rows(loss):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
-def test_boosting_takes_the_memory_that_is_foretold(loss):
-    """The peak of the pool against the estimate, for rounds of bounded depth."""
-    import cupy
-
+def test_boosting_takes_the_memory_that_is_foretold(loss, pool):
+    """The pool held to the estimate, for rounds of bounded depth."""
     X, y = table("GradientBoostingRegressor", 400_000)
     model = make("GradientBoostingRegressor", max_depth=6, loss=loss, device="cuda")
     model.fit(X[:1000], y[:1000])  # kernels are loaded
     gc.collect()
-    pool, budget = cupy.get_default_memory_pool(), 4 * GIB
+    budget = 4 * GIB
     pool.free_all_blocks()
     foretold = gpuboost.estimate_memory(model, *X.shape, dtype=np.float64, memory_budget=budget)
     pool.set_limit(size=pool.used_bytes() + int(1.15 * foretold))
@@ -177,11 +171,9 @@ def test_boosting_takes_the_memory_that_is_foretold(loss):
         pool.set_limit(size=0)
 
 
-def test_a_fit_of_boosting_gives_its_memory_back():
-    import cupy
-
+def test_a_fit_of_boosting_gives_its_memory_back(pool):
     X, y = table("GradientBoostingRegressor", 50_000)
-    pool, used = cupy.get_default_memory_pool(), []
+    used = []
     for loss in ("huber", "squared_error", "huber", "squared_error"):
         make("GradientBoostingRegressor", loss=loss, device="cuda").fit(X, y)
         gc.collect()

@@ -25,8 +25,24 @@ Columns = dict[str, tuple[Any, tuple[int, ...]]]  # dtype and shape of each arra
 
 
 def allocate(xp: Any, columns: Columns) -> dict[str, Array]:
-    """Arrays cut from one piece of memory."""
-    return cut(one_piece(xp, columns), columns)
+    """Arrays cut from one piece of memory, or separate ones, see `is_separate`."""
+    return allocate_with_memory(xp, columns)[0]
+
+
+def allocate_with_memory(xp: Any, columns: Columns) -> tuple[dict[str, Array], Array | None]:
+    """Arrays, and the piece of memory that they are cut from; None where they are separate."""
+    if is_separate(xp):
+        return {name: xp.empty(shape, dtype) for name, (dtype, shape) in columns.items()}, None
+    memory = one_piece(xp, columns)
+    return cut(memory, columns), memory
+
+
+def is_separate(xp: Any) -> bool:
+    """Whether an array module wants every array in memory of its own.
+
+    So a tool that checks accesses to memory sees where one array is left and another one begins.
+    """
+    return getattr(xp, "separate", False)
 
 
 def one_piece(xp: Any, columns: Columns) -> Array:
@@ -47,6 +63,15 @@ def cut(memory: Array, columns: Columns) -> dict[str, Array]:
         arrays[name] = array if len(shape) == 1 else array.reshape(shape)
         at += _room(dtype, shape)
     return arrays
+
+
+def copy_of(
+    arrays: Any, memory: Array | None, columns: Columns, copy: Callable[[Array], np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The fields ``columns`` of ``arrays`` on the host, by one ``copy`` if they are one piece."""
+    if memory is None:
+        return {name: copy(getattr(arrays, name)) for name in columns}
+    return cut(copy(memory), columns)
 
 
 @lru_cache(4096)  # the host cuts a round again for every tree it finishes
@@ -107,8 +132,8 @@ class DeviceFrontier:
         Slot of the parent's histogram in the level before, -1 if it is not known.
     pieces : Pieces
         By number of the node.
-    memory : uint8
-        What the arrays of nodes are cut from.
+    memory : uint8, or None
+        What the arrays of nodes are cut from; None where they are separate.
     bounds : NodeBounds or None
         None where nodes are held to nothing of their own.
     """
@@ -122,7 +147,7 @@ class DeviceFrontier:
     gradient: Array
     parent: Array
     pieces: Pieces
-    memory: Array
+    memory: Array | None
     bounds: NodeBounds | None = None
 
     @property
@@ -137,9 +162,8 @@ class DeviceFrontier:
     @classmethod
     def room(cls, xp: Any, size: Array, n: int, n_channels: int, pieces: Pieces) -> DeviceFrontier:
         """Room for n nodes."""
-        columns = cls.columns(n, n_channels)
-        memory = one_piece(xp, columns)
-        return cls(size, **cut(memory, columns), pieces=pieces, memory=memory)
+        arrays, memory = allocate_with_memory(xp, cls.columns(n, n_channels))
+        return cls(size, **arrays, pieces=pieces, memory=memory)
 
     @staticmethod
     def columns(n: int, n_channels: int) -> Columns:
@@ -155,9 +179,9 @@ class DeviceFrontier:
         }
 
     def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays of nodes on the host, by one ``copy``."""
+        """The arrays of nodes on the host, by one ``copy`` where they lie in one piece."""
         n, n_channels = self.gradient.shape
-        return cut(copy(self.memory), self.columns(n, n_channels))
+        return copy_of(self, self.memory, self.columns(n, n_channels), copy)
 
 
 @dataclass(frozen=True)
@@ -216,8 +240,8 @@ class DeviceSplits:
         -1 where the node is not split.
     accepted : uint8 (m,)
         Whether it is.
-    memory : uint8
-        What the arrays are cut from.
+    memory : uint8, or None
+        What the arrays are cut from; None where they are separate.
     """
 
     rise: Array
@@ -231,14 +255,13 @@ class DeviceSplits:
     left_hessian: Array
     left_gradient: Array
     accepted: Array
-    memory: Array
+    memory: Array | None
 
     @classmethod
     def room(cls, xp: Any, n: int, n_channels: int, mask_words: int) -> DeviceSplits:
         """Room for the splits of n nodes."""
-        columns = cls.columns(n, n_channels, mask_words)
-        memory = one_piece(xp, columns)
-        return cls(**cut(memory, columns), memory=memory)
+        arrays, memory = allocate_with_memory(xp, cls.columns(n, n_channels, mask_words))
+        return cls(**arrays, memory=memory)
 
     @staticmethod
     def columns(n: int, n_channels: int, mask_words: int) -> Columns:
@@ -268,5 +291,5 @@ class DeviceSplits:
         return tuple(getattr(self, name) for name in self._columns)
 
     def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays on the host, by one ``copy``."""
-        return cut(copy(self.memory), self._columns)
+        """The arrays on the host, by one ``copy`` where they lie in one piece."""
+        return copy_of(self, self.memory, self._columns, copy)

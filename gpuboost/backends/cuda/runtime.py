@@ -38,7 +38,8 @@ class Runtime(Protocol):
     name : str
         Such as "cuda:0".
     xp : module
-        numpy or cupy; all arrays are of this module.
+        numpy or cupy; all arrays are of this module. If it says that it is ``separate``, arrays
+        that are usually cut from one piece of memory are asked of it one by one.
     shared_memory : int
         Bytes of shared memory that a block may have.
     n_multiprocessors : int
