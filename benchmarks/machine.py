@@ -17,6 +17,8 @@ PACKAGES = (
     "numba",
     "cupy-cuda12x",
     "cupy-cuda13x",
+    "cuml-cu12",
+    "cuml-cu13",
     "scikit-learn-intelex",
     "xgboost",
     "xgboost-cpu",

@@ -57,6 +57,15 @@ class Results:
         """Keep a record and write the file; a crash in between leaves the old file whole."""
         self.records[:] = [r for r in self.records if r["key"] != key]
         self.records.append({"key": key, "date": today(), **record})
+        self._write()
+
+    def drop(self, key: str) -> None:
+        """Forget a record, if there is one."""
+        if self.find(key) is not None:
+            self.records[:] = [r for r in self.records if r["key"] != key]
+            self._write()
+
+    def _write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self.path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(self._content, indent=1) + "\n")

@@ -1,20 +1,46 @@
-"""Small cases of the benchmark of GPUs, and what keeps their results."""
+"""Small cases, devices and peers for the tests of the benchmark of GPUs."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+import types
+from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu import device as device_module
 from benchmarks.gpu import run
 from benchmarks.gpu.cases import CASES, GpuCase
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import CudaDevice, Device
 from benchmarks.gpu.measure import Plan
 from benchmarks.gpu.run import Kept
+from benchmarks.peers import OURS
 from benchmarks.results import Results
+from benchmarks.settings import Setting
+from tests import cuda_shim, fake_cupy
+from tests.shim_runtime import ShimRuntime
 
 ROWS = 300
+
+
+class ShimDevice(Device):
+    """The kernels on the CPU."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(ShimRuntime(**given), compile_on_cpu)
+
+    @contextmanager
+    def peak_memory(self) -> Any:
+        found: list[int] = []
+        yield found
+        found.append(12345)
+
+
+def compile_on_cpu(source: str, name: str) -> Any:
+    return cuda_shim.Module(source).get_function(name)
 
 
 def tiny(kind: str, position: int = 0) -> GpuCase:
@@ -33,6 +59,31 @@ def measured(case: GpuCase, device: Device, keep: Kept, seconds: float = 60.0) -
     return said
 
 
+def only(keep: Kept, who: str = OURS) -> dict[str, Any]:
+    (record,) = (r for r in keep.results.records if r["who"] == who)
+    return record
+
+
+class FakePeer:
+    """Learns nothing, takes the time it is told."""
+
+    def __init__(self, name: str, fit: Callable[[], None] = lambda: None) -> None:
+        self.name, self._fit = name, fit
+
+    def refuses(self, setting: Setting) -> str | None:
+        return None
+
+    def fit(self, data: Any, setting: Setting, seed: int) -> Any:
+        self._fit()
+        return "model"
+
+    def predict(self, model: Any, X: Any) -> Any:
+        return X[:, 0] if model == "model" else None
+
+    def remark(self, setting: Setting) -> str | None:
+        return "fake"
+
+
 def arguments(tmp_path: Path, *given: str) -> Any:
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
@@ -42,3 +93,32 @@ def arguments(tmp_path: Path, *given: str) -> Any:
 def kept(tmp_path: Path) -> Kept:
     """Results of a run in a folder."""
     return Kept(Results("gpu", tmp_path / "gpu.json"), "full", {"name": "shim"})
+
+
+def fake_cuda_device(machine: Any, monkeypatch: Any) -> CudaDevice:
+    """What measures a GPU, over what stands for CuPy."""
+    cupy: Any = sys.modules["cupy"]
+
+    class RawKernel:
+        def __init__(self, text: str, name: str, options: tuple[str, ...]) -> None:
+            self.function = fake_cupy.Function(machine, cuda_shim.Module(text), name)
+
+        def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+            self.function(grid, block, args, shared_mem)
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    properties |= {"name": b"NVIDIA X", "totalGlobalMem": 2**33, "multiProcessorCount": 4}
+    added = {
+        "getDeviceProperties": lambda number: properties,
+        "driverGetVersion": lambda: 13000,
+        "runtimeGetVersion": lambda: 12090,
+    }
+    for name, value in added.items():
+        monkeypatch.setattr(cupy.cuda.runtime, name, value, raising=False)
+    monkeypatch.setattr(cupy, "RawKernel", RawKernel, raising=False)
+    monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda a, b: 2.0, raising=False)
+    pinned = types.SimpleNamespace(free_all_blocks=lambda: None)
+    monkeypatch.setattr(cupy, "get_default_pinned_memory_pool", lambda: pinned, raising=False)
+    monkeypatch.setattr(device_module, "AHEAD_BYTES", 64)
+    monkeypatch.setattr(device_module, "driver_version", lambda: "1.2")
+    return CudaDevice()

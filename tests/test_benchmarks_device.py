@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION
 from benchmarks.gpu.device import CudaDevice
 from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
-from tests import cuda_shim, fake_cupy, nvrtc
-from tests.gpu_cases import arguments, kept, measured, tiny
+from tests import cuda_shim, nvrtc
+from tests.gpu_cases import arguments, fake_cuda_device, kept, measured, tiny
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -30,62 +28,37 @@ def keep(tmp_path: Path) -> Kept:
     return kept(tmp_path)
 
 
-class Hook:
-    """``cupy.cuda.MemoryHook``."""
-
-    def __enter__(self) -> None:
-        self.malloc_postprocess(device_id=0, size=90, mem_size=512, mem_ptr=8, pmem_id=3)
-        self.malloc_postprocess(device_id=0, size=600, mem_size=1024, mem_ptr=9, pmem_id=4)
-        self.free_postprocess(device_id=0, mem_size=512, mem_ptr=8, pmem_id=3)
-        self.free_postprocess(device_id=0, mem_size=512, mem_ptr=7, pmem_id=2)  # from before
-        self.malloc_postprocess(device_id=0, size=90, mem_size=512, mem_ptr=8, pmem_id=3)
-
-    def __exit__(self, *reason: object) -> None:
-        pass
-
-
 @pytest.fixture
 def cupy_device(machine: Any, monkeypatch: Any) -> CudaDevice:
-    """What measures a GPU, over what stands for CuPy."""
-    cupy: Any = sys.modules["cupy"]
-
-    class RawKernel:
-        def __init__(self, text: str, name: str, options: tuple[str, ...]) -> None:
-            self.function = fake_cupy.Function(machine, cuda_shim.Module(text), name)
-
-        def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
-            self.function(grid, block, args, shared_mem)
-
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    properties |= {"name": b"NVIDIA X", "totalGlobalMem": 2**33, "multiProcessorCount": 4}
-    added = {
-        "getDeviceProperties": lambda number: properties,
-        "driverGetVersion": lambda: 13000,
-        "runtimeGetVersion": lambda: 12090,
-        "deviceSynchronize": lambda: None,
-    }
-    for name, value in added.items():
-        monkeypatch.setattr(cupy.cuda.runtime, name, value, raising=False)
-    monkeypatch.setattr(cupy, "RawKernel", RawKernel, raising=False)
-    monkeypatch.setattr(cupy.cuda, "MemoryHook", Hook, raising=False)
-    monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda a, b: 2.0, raising=False)
-    pinned = types.SimpleNamespace(free_all_blocks=lambda: None)
-    monkeypatch.setattr(cupy, "get_default_pinned_memory_pool", lambda: pinned, raising=False)
-    monkeypatch.setattr(device_module, "AHEAD_BYTES", 64)
-    return CudaDevice()
+    return fake_cuda_device(machine, monkeypatch)
 
 
 def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
     facts = cupy_device.facts()
     assert facts["name"] == "NVIDIA X" and facts["cupy"] == "14.2.0" and facts["memory_gb"] == 9
-    assert facts["nvrtc"] == "12.9" and "driver" in facts
+    assert facts["nvrtc"] == "12.9" and facts["driver"] == "1.2"
 
 
 def test_memory_of_a_gpu_is_followed(cupy_device: CudaDevice) -> None:
+    xp = cupy_device.xp
+    before = xp.empty(5000, dtype=xp.uint8)
     with cupy_device.peak_memory() as peak:
-        pass
-    assert peak == [1536]
+        first, second = xp.empty(90, dtype=xp.uint8), xp.empty(600, dtype=xp.uint8)
+        del before, first  # what was there before was not counted
+        third = xp.empty(9, dtype=xp.uint8)
+        del second, third
+    assert peak == [512 + 1024]
     assert cupy_device.free_bytes() == 100 << 20
+
+
+def test_room_is_made_where_little_is_free(cupy_device: CudaDevice, machine: Any) -> None:
+    freed = machine.freed
+    machine.free = machine.total // 2
+    cupy_device.make_room()
+    assert machine.freed == freed
+    machine.free -= 1
+    cupy_device.make_room()
+    assert machine.freed == freed + 1
 
 
 def test_kernels_are_timed_by_events(cupy_device: CudaDevice) -> None:

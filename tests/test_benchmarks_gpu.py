@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +13,8 @@ from benchmarks.gpu import (
     histogram,
     measure,
     peers,
-    run,
     text,
+    turns,
 )
 from benchmarks.gpu import device as device_module
 from benchmarks.gpu.cases import (
@@ -32,34 +27,15 @@ from benchmarks.gpu.cases import (
 from benchmarks.gpu.device import Device, Served
 from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
-from benchmarks.results import Results
-from benchmarks.settings import ADABOOST, BOOSTING, Setting
+from benchmarks.settings import ADABOOST, BOOSTING
 from benchmarks.tables import CLASSIFICATION
 from tests import cuda_shim
-from tests.gpu_cases import ROWS, arguments, kept, measured, tiny
-from tests.shim_runtime import ShimRuntime
+from tests.gpu_cases import ROWS, FakePeer, ShimDevice, kept, measured, only, tiny
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-
-
-class ShimDevice(Device):
-    """The kernels on the CPU."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(ShimRuntime(**given), compile_on_cpu)
-
-    @contextmanager
-    def peak_memory(self) -> Any:
-        found: list[int] = []
-        yield found
-        found.append(12345)
-
-
-def compile_on_cpu(source: str, name: str) -> Any:
-    return cuda_shim.Module(source).get_function(name)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +46,6 @@ def device() -> Device:
 @pytest.fixture
 def keep(tmp_path: Path) -> Kept:
     return kept(tmp_path)
-
-
-def only(keep: Kept, who: str = OURS) -> dict[str, Any]:
-    (record,) = (r for r in keep.results.records if r["who"] == who)
-    return record
 
 
 # ---- every kind of case ------------------------------------------------------------------------
@@ -152,26 +123,6 @@ def test_ceilings_count_what_they_do(device: Device, monkeypatch: Any) -> None:
 # ---- peers -------------------------------------------------------------------------------------
 
 
-class FakePeer:
-    """Learns nothing, takes the time it is told."""
-
-    def __init__(self, name: str, fit: Callable[[], None] = lambda: None) -> None:
-        self.name, self._fit = name, fit
-
-    def refuses(self, setting: Setting) -> str | None:
-        return None
-
-    def fit(self, data: Any, setting: Setting, seed: int) -> Any:
-        self._fit()
-        return "model"
-
-    def predict(self, model: Any, X: Any) -> Any:
-        return X[:, 0] if model == "model" else None
-
-    def remark(self, setting: Setting) -> str | None:
-        return "fake"
-
-
 def with_peers(monkeypatch: Any, *others: FakePeer) -> None:
     monkeypatch.setattr(
         measure, "choose_peers", lambda names, device: [peers.Ours(device), *others]
@@ -202,8 +153,9 @@ def test_times_outlive_what_fails_after_them(device: Device, keep: Kept, monkeyp
         raise ValueError("no")
 
     with_peers(monkeypatch)
-    for name in ("scored", "_leaves", "_memory"):
+    for name in ("scored", "_leaves"):
         monkeypatch.setattr(measure, name, fail)
+    monkeypatch.setattr(peers.Ours, "fit_from_host", fail)
     measured(tiny(FIT), device, keep)
     record = only(keep)
     assert len(record["runs"]) == 2 and "failed" not in record
@@ -211,19 +163,73 @@ def test_times_outlive_what_fails_after_them(device: Device, keep: Kept, monkeyp
     assert f"{record['seconds']:.3f} |" in text.summary(keep.results.records)[0]
 
 
-def test_who_has_no_time_left_counts_the_first_run(
+@pytest.mark.parametrize("kind", [FIT, PREDICTION])
+def test_a_first_run_alone_is_no_time(
+    kind: str, device: Device, keep: Kept, monkeypatch: Any
+) -> None:
+    with_peers(monkeypatch, FakePeer("b"))
+    said = measured(tiny(kind), device, keep, seconds=0.0)
+    assert "no time for runs" in said[0]
+    record = only(keep)
+    assert record["runs"] == [] and record["first_seconds"] > 0 and "seconds" not in record
+    shown, missed = text.summary(keep.results.records)
+    assert missed == [] and f"{OURS} had no time for a run after the first" in shown
+    assert kind == PREDICTION or record["no_memory"].startswith("TimeoutError")
+
+
+def test_peers_are_timed_in_turns(device: Device, keep: Kept, monkeypatch: Any) -> None:
+    order: list[str] = []
+    a, b = (FakePeer(name, lambda name=name: order.append(name)) for name in "ab")
+    monkeypatch.setattr(measure, "choose_peers", lambda names, device: [a, b])
+    measured(tiny(FIT), device, keep)
+    assert order == ["a", "b"] * 3
+    assert len(only(keep, "a")["runs"]) == len(only(keep, "b")["runs"]) == 2
+
+
+def test_what_a_fast_one_leaves_goes_to_the_others() -> None:
+    assert turns.runs_of([1.0], 10.0, 5) == [5]
+    assert turns.runs_of([1.0], 3.5, 5) == [3]
+    assert turns.runs_of([1.0, 2.0], -1.0, 5) == [0, 0]
+    assert turns.runs_of([4.0, 0.1, 4.0], 20.0, 5) == [2, 5, 2]
+    assert turns.runs_of([], 1.0, 5) == []
+
+
+def test_who_is_ended_in_between_is_measured_again(
     device: Device, keep: Kept, monkeypatch: Any
 ) -> None:
-    with_peers(monkeypatch)
-    measured(tiny(FIT), device, keep, seconds=0.0)
-    record = only(keep)
-    assert record["runs"] == [] and round(record["seconds"], 6) == record["first_seconds"]
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with_peers(monkeypatch, FakePeer("b", end))
+    with pytest.raises(KeyboardInterrupt):
+        measured(tiny(FIT), device, keep)
+    assert only(keep)["failed"] == measure.CUT_SHORT and not keep.done(tiny(FIT), OURS)
 
 
-def test_runs_fit_the_time() -> None:
-    assert measure.runs_in(10.0, 1.0, 5) == 5
-    assert measure.runs_in(3.5, 1.0, 5) == 3
-    assert measure.runs_in(-1.0, 1.0, 5) == 0
+def test_who_refuses_gets_no_data(device: Device, keep: Kept, monkeypatch: Any) -> None:
+    peer = FakePeer("b")
+    monkeypatch.setattr(peer, "refuses", lambda setting: "b is not installed")
+    with_peers(monkeypatch, peer)
+    case = tiny(FIT)
+    assert not measure.is_done(case, keep)
+    measured(case, device, keep)
+    assert only(keep, "b")["left_out"] == "b is not installed"
+    monkeypatch.setattr(measure, "device_tables", None)
+    assert measured(case, device, keep) == ["  b          b is not installed"]
+    assert measure.is_done(case, keep)
+    monkeypatch.setattr(peer, "refuses", lambda setting: None)
+    assert not measure.is_done(case, keep)
+
+
+def test_our_data_are_where_the_peers_are(device: Device, monkeypatch: Any) -> None:
+    case = tiny(FIT)
+    data, _ = measure.device_tables(case, device, 0)
+    given: list[Any] = []
+    monkeypatch.setattr(peers.Ours, "_fit", lambda self, X, y, setting, seed: given.extend([X, y]))
+    peers.Ours(device).fit(data, case.setting, 0)
+    assert given[0] is data.X and given[1] is data.y
+    peers.Ours(device).fit_from_host(data, case.setting, 0)
+    assert given[2] is data.X_host and given[3] is data.y_host
 
 
 def test_the_chosen_backend_comes_back(device: Device) -> None:
@@ -246,58 +252,6 @@ def test_all_trees_of_a_fit_are_counted_together(device: Device, keep: Kept) -> 
         peers.Ours(device).fit(data, setting, 0)
         counts.append(sum(device.counts.of.values()))
     assert counts[1] > 1.5 * counts[0]
-
-
-# ---- the command -------------------------------------------------------------------------------
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "benchmarks.gpu", *arguments]
-    return subprocess.run(words, capture_output=True, text=True, cwd=run.ROOT, timeout=120)
-
-
-@pytest.mark.skipif(
-    subprocess.run([sys.executable, "-c", "import cupy"], capture_output=True).returncode == 0,
-    reason="there may be a GPU",
-)
-def test_without_a_gpu_the_reason_is_said(tmp_path: Path) -> None:
-    done = command("--out", str(tmp_path / "gpu.json"))
-    assert done.returncode == 2
-    assert "there is no GPU to measure (ModuleNotFoundError" in done.stderr
-
-
-def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any) -> None:
-    fates = iter(["import sys; sys.exit(7)", "import time; time.sleep(60)", ""])
-    ended: list[str] = []
-
-    class Child(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, words: list[str], **given: Any) -> None:
-            ended.append(words[words.index("--child") + 1])
-            super().__init__([sys.executable, "-c", next(fates)], **given)
-
-    monkeypatch.setattr(run.subprocess, "Popen", Child)
-    monkeypatch.setattr(run, "GRACE", 0.0)
-    monkeypatch.setattr(run, "choose", lambda only: [replace(c, limit=2) for c in CASES[:3]])
-    assert run.run(arguments(tmp_path)) == 0
-    assert ended == [case.name for case in CASES[:3]]
-    records = json.loads((tmp_path / "gpu.json").read_text())["records"]
-    assert [r["failed"] for r in records] == ["exit status 7", "ended after 2 s"]
-
-
-def test_a_run_stops_when_its_time_is_over(tmp_path: Path, capsys: Any) -> None:
-    assert run.run(arguments(tmp_path, "--budget", "1")) == 0
-    assert capsys.readouterr().out.count("no time left; call again to go on") == len(CASES)
-
-
-def test_results_of_another_machine_stay(tmp_path: Path) -> None:
-    own = tmp_path / "gpu.json"
-    Results("gpu", own).add("a", {})
-    content = json.loads(own.read_text())
-    content["machine"]["cpu"] = "another"
-    own.write_text(json.dumps(content))
-    assert run.open_results(arguments(tmp_path)) == tmp_path / "gpu-2.json"
-    assert run.open_results(arguments(tmp_path, "--again")) == own
-    assert not own.exists()
 
 
 def test_what_does_not_fit_is_left_out(device: Device, keep: Kept, monkeypatch: Any) -> None:

@@ -160,6 +160,24 @@ def test_bounds_are_judged() -> None:
     assert missed == ["h, a: 49% of the ceiling", "h, a: wrong sums"]
 
 
+def test_memory_is_judged_at_full_size() -> None:
+    record = {"case": "c", "kind": FIT, "who": OURS, "scale": "full", "bounds": {}}
+    record |= {"estimated_bytes": 1000, "memory_within": 0.15}
+    for peak, sentences in ((850, 0), (849, 1), (1150, 0), (1151, 1)):
+        assert len(text.missed_bounds([record | {"peak_bytes": peak}])) == sentences
+    wrong = record | {"peak_bytes": 2000}
+    assert text.missed_bounds([wrong]) == ["c: memory is 2.00 (1 ± 0.15) of what was foretold"]
+    assert text.missed_bounds([wrong | {"scale": "small"}]) == []
+    del wrong["memory_within"]
+    assert text.missed_bounds([wrong]) == [] and text.share_of_estimate(wrong) == "2.00"
+
+
+def test_limits_leave_a_day_of_three_slices() -> None:
+    limits = [case.limit for case in CASES]
+    assert f"are {sum(limits):.0f} s together" in str(cases.__doc__)
+    assert sum(limits) < 3 * 540 and max(limits) <= 540
+
+
 # ---- what was foretold -------------------------------------------------------------------------
 
 

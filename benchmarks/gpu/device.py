@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.counting import WAIT, CountingRuntime, Counts
+from benchmarks.gpu.peak import peak_memory
 
 CEILINGS = Path(__file__).with_name("ceilings.cu")
 AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
@@ -65,6 +65,9 @@ class Device:
 
     def give_memory_back(self) -> None:
         """Let other libraries have what the allocator keeps."""
+
+    def make_room(self) -> None:
+        """Have memory free for who runs next."""
 
     def free_bytes(self) -> int | None:
         """Memory that is free, None where it is not known."""
@@ -141,17 +144,19 @@ class CudaDevice(Device):
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
+    def make_room(self) -> None:
+        free, total = self._cupy.cuda.runtime.memGetInfo()
+        if free < total // 2:  # else a pool that was filled before stays, as it does for users
+            self.give_memory_back()
+
     def free_bytes(self) -> int | None:
         return int(self._cupy.cuda.runtime.memGetInfo()[0])
 
     @contextmanager
     def peak_memory(self) -> Iterator[list[int]]:
         self.give_memory_back()
-        peak: Peak = Peak()
-        found: list[int] = []
-        with _memory_hook(self._cupy, peak):
+        with peak_memory(self._cupy) as found:
             yield found
-        found.append(peak.highest)
 
     def kernel_seconds(self, call: Callable[[], Any], repeat: int) -> float:
         event = self._cupy.cuda.Event
@@ -167,41 +172,6 @@ class CudaDevice(Device):
             end.synchronize()
             found.append(1e-3 * self._cupy.cuda.get_elapsed_time(begin, end))
         return statistics.median(found)
-
-
-@dataclass
-class Peak:
-    """The highest of the values seen, and how much is there now."""
-
-    now: int = 0
-    highest: int = 0
-
-    def see(self, level: int) -> None:
-        """A level of its own."""
-        self.highest = max(self.highest, level)
-
-    def add(self, change: int) -> None:
-        """More, or less."""
-        self.now += change
-        self.see(self.now)
-
-
-def _memory_hook(cupy: Any, peak: Peak) -> Any:
-    """A hook of CuPy's allocator that follows what is in use."""
-
-    sizes: dict[int, int] = {}  # only what is allocated meanwhile may be subtracted
-
-    class Follow(cupy.cuda.MemoryHook):
-        name = "peak of what is in use"
-
-        def malloc_postprocess(self, **given: Any) -> None:
-            sizes[given["pmem_id"]] = given["mem_size"]
-            peak.add(given["mem_size"])
-
-        def free_postprocess(self, **given: Any) -> None:
-            peak.add(-sizes.pop(given["pmem_id"], 0))
-
-    return Follow()
 
 
 def ceilings_text() -> str:

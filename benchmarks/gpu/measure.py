@@ -5,23 +5,25 @@ from __future__ import annotations
 import importlib
 import statistics
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, GpuCase
 from benchmarks.gpu.device import Device
-from benchmarks.gpu.histogram import measure_histograms
+from benchmarks.gpu.histogram import measure_histograms, shapes_left
+from benchmarks.gpu.peak import WITHIN
 from benchmarks.gpu.peers import DeviceTable, GpuPeer, Ours, as_two_columns, choose_peers
+from benchmarks.gpu.turns import Contender, described, guarded, take_turns
 from benchmarks.scores import metric_name
+from benchmarks.settings import Setting
 from benchmarks.tables import CLASSIFICATION, LARGE_MAKERS, Table
 
 TEST_ROWS = 50_000
 FEW_ROWS = 1_000
+CUT_SHORT = "ended before its runs were done"
 
 Say = Callable[[str], None]
 Record = dict[str, Any]
@@ -88,135 +90,192 @@ def _measure_equality(case: GpuCase, device: Device, plan: Plan, keep: Keep, say
 
 
 def _measure_fits(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> None:
-    peers = choose_peers(case.peers, device)
-    missing = [peer for peer in peers if not keep.done(case, peer.name)]
-    if not missing:
+    peers = _willing(case, device, keep, say)
+    if not peers:
         return
     started = time.perf_counter()
     data, test = device_tables(case, device, plan.seed)
-    left = plan.seconds - (time.perf_counter() - started)
-    for position, peer in enumerate(missing):
-        share = max(left - (time.perf_counter() - started), 0.0) / (len(missing) - position)
-        record = _guarded(partial(_fit_record, peer, case, device, plan, (data, test), share))
-        say(f"  {peer.name:10s} {said(record)}")
-        keep.add(case, peer.name, record)
+    fits = [Fits(peer, case, device, plan, data) for peer in peers]
+    _time(fits, case, device, plan, keep, started)
+    for one in fits:
+        left = plan.seconds - (time.perf_counter() - started)
+        _finish(one, lambda one=one, left=left: one.record(test, left), case, keep, say)
         device.give_memory_back()
 
 
-def _fit_record(
-    peer: GpuPeer,
-    case: GpuCase,
-    device: Device,
-    plan: Plan,
-    tables: tuple[DeviceTable, Table],
-    seconds: float,
-) -> Record:
-    """What one peer took and scored."""
-    data, test = tables
-    refusal = peer.refuses(case.setting)
-    if refusal:
-        return {"left_out": refusal}
-    models: list[Any] = []
-    grown: list[float] = []
+class Fits(Contender):
+    """The fits of one peer; the model of the last one is kept."""
 
-    def fit(seed: int) -> None:
-        models[:] = [peer.fit(data, case.setting, seed)]
+    def __init__(
+        self, peer: GpuPeer, case: GpuCase, device: Device, plan: Plan, data: DeviceTable
+    ) -> None:
+        super().__init__(run=self._fit, before=self._forget, after=self._note)
+        self.peer, self._case, self._device = peer, case, device
+        self._seed, self._data = plan.seed, data
+        self._model: Any = None
+        self._counted: Record = {}
+        self._grown: list[float] = []
 
-    with device.peak_memory() as peak:
-        first = device.seconds(partial(fit, plan.seed))
-        counted = device.counts.per(case.setting.n_estimators)
-    runs = []
-    for turn in range(runs_in(seconds - first, first, plan.repeat)):
-        runs.append(device.seconds(partial(fit, plan.seed + turn)))
-        if isinstance(peer, Ours):
-            grown.append(time.perf_counter() - device.backend.growing_since)
-    reading = device.counts.reading_seconds
-    record = timed(runs, first)
-    record |= _noted("score", lambda: scored(peer.predict(models[0], device.asarray(test.X)), test))
-    if isinstance(peer, Ours):
-        record |= {"grow_seconds": statistics.median(grown)} if grown else {}
-        record |= {"reading_seconds": reading}
-        record |= {"waits_before_growing": device.backend.waits_before}
-        record |= counted | _noted("leaves", lambda: {"leaves": int(_leaves(models[0]))})
-        record |= _noted("memory", lambda: _memory(models[0], peak, data))
-    remark = peer.remark(case.setting)
-    return record | ({"remark": remark} if remark else {})
+    def _forget(self, number: int) -> None:
+        self._model = None
+
+    def _fit(self, number: int) -> None:
+        seed = self._seed + max(0, number - 1)  # the first run is there to warm up
+        self._model = self.peer.fit(self._data, self._case.setting, seed)
+
+    def _note(self, number: int) -> None:
+        if not isinstance(self.peer, Ours):
+            return
+        counts, backend = self._device.counts, self._device.backend
+        if number > 0:
+            self._grown.append(time.perf_counter() - backend.growing_since)
+        self._counted = counts.per(self._case.setting.n_estimators)
+        self._counted |= {"reading_seconds": counts.reading_seconds}
+        self._counted |= {"waits_before_growing": backend.waits_before}
+
+    def record(self, test: Table, seconds: float) -> Record:
+        """What the peer took and scored; ``seconds`` are left for what is not timed."""
+        record, model = self.times, self._model
+        X = self._device.asarray(test.X)
+        record |= _noted("score", lambda: scored(self.peer.predict(model, X), test))
+        if isinstance(self.peer, Ours):
+            record |= {"grow_seconds": statistics.median(self._grown)} if self._grown else {}
+            record |= self._counted | _noted("leaves", lambda: {"leaves": int(_leaves(model))})
+            record |= _noted("memory", lambda: self._memory(self.peer, seconds))
+        remark = self.peer.remark(self._case.setting)
+        return record | ({"remark": remark} if remark else {})
+
+    def _memory(self, ours: Ours, seconds: float) -> Record:
+        """Peak of a fit of data of the host beside what is foretold of it."""
+        if seconds < self.first:
+            raise TimeoutError(f"{seconds:.0f} s are left for a fit whose memory is followed")
+        setting, rows = self._case.setting, self._data.X_host.shape
+        self._model = None
+        self._device.give_memory_back()
+        with self._device.peak_memory() as peak:
+            model = ours.fit_from_host(self._data, setting, self._seed)
+        found: Record = {"peak_bytes": peak[0]} if peak else {}
+        n_classes = int(self._data.y_host.max()) + 1 if setting.task == CLASSIFICATION else 1
+
+        def estimated() -> Record:
+            gpuboost = importlib.import_module("gpuboost")
+            estimate = int(gpuboost.estimate_memory(model, *rows, n_classes=n_classes))
+            return {"estimated_bytes": estimate, **memory_bound(setting)}
+
+        return found | _noted("estimate", estimated)
+
+
+def memory_bound(setting: Setting) -> Record:
+    """How near an estimate must be; trees without a bound may be as deep as data ask for."""
+    return {} if setting.max_depth is None else {"memory_within": WITHIN}
 
 
 def _noted(what: str, call: Callable[[], Record]) -> Record:
     """What belongs to a record beside its times, which must not be lost where it fails."""
-    found = _guarded(call)
+    found = guarded(call)
     return {f"no_{what}": found["failed"]} if "failed" in found else found
-
-
-def _memory(model: Any, peak: list[int], data: DeviceTable) -> Record:
-    """Peak of a fit on the device beside what was foretold."""
-    gpuboost = importlib.import_module("gpuboost")
-    rows, features = data.X_host.shape
-    n_classes = int(data.y_host.max()) + 1 if data.task == CLASSIFICATION else 1
-    found = {"peak_bytes": peak[0]} if peak else {}
-
-    def estimated() -> Record:
-        estimate = gpuboost.estimate_memory(model, rows, features, n_classes=n_classes)
-        return {"estimated_bytes": int(estimate)}
-
-    return found | _noted("estimate", estimated)
 
 
 # ---- predictions -------------------------------------------------------------------------------
 
 
 def _measure_predictions(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> None:
-    peers = choose_peers(case.peers, device)
-    missing = [peer for peer in peers if not keep.done(case, peer.name)]
-    if not missing:
+    peers = _willing(case, device, keep, say)
+    if not peers:
         return
     started = time.perf_counter()
     data, test = device_tables(case, device, plan.seed, case.predict_rows)
     X = device.asarray(test.X)
-    left = plan.seconds - (time.perf_counter() - started)
-    for position, peer in enumerate(missing):
-        share = max(left - (time.perf_counter() - started), 0.0) / (len(missing) - position)
-        tables = data, test, X
-        record = _guarded(partial(_prediction_record, peer, case, device, plan, tables, share))
-        say(f"  {peer.name:10s} {said(record)}")
-        keep.add(case, peer.name, record)
+    found = [Predictions(peer, case, plan, data, X) for peer in peers]
+    _time(found, case, device, plan, keep, started)
+    for one in found:
+        _finish(one, lambda one=one: one.record(test), case, keep, say)
         device.give_memory_back()
 
 
-def _prediction_record(
-    peer: GpuPeer,
-    case: GpuCase,
-    device: Device,
-    plan: Plan,
-    tables: tuple[DeviceTable, Table, Any],
-    seconds: float,
-) -> Record:
-    data, test, X = tables
-    refusal = peer.refuses(case.setting)
-    if refusal:
-        return {"left_out": refusal}
-    started = time.perf_counter()
-    model = peer.fit(data, case.setting, plan.seed)
-    peer.predict(model, X[:FEW_ROWS])
-    outcome: list[Any] = []
+class Predictions(Contender):
+    """The predictions of one peer, by a model that is trained before."""
 
-    def predict() -> None:
-        outcome[:] = [peer.predict(model, X)]
+    def __init__(self, peer: GpuPeer, case: GpuCase, plan: Plan, data: DeviceTable, X: Any) -> None:
+        super().__init__(run=self._predict, before=self._train)
+        self.peer, self._case, self._plan, self._data, self._X = peer, case, plan, data, X
+        self._model: Any = None
+        self._outcome: Any = None
 
-    first = device.seconds(predict)
-    left = seconds - (time.perf_counter() - started)
-    runs = [device.seconds(predict) for _ in range(runs_in(left, first, plan.repeat))]
-    some = slice(0, TEST_ROWS)
-    record = timed(runs, first) | scored(outcome[0][some], test.take(np.arange(len(test.y))[some]))
-    if isinstance(peer, Ours):
-        record["leaves"] = int(_leaves(model))
-    record["rows_per_second"] = round(len(test.y) / record["seconds"])
-    remark = peer.remark(case.setting)
-    return record | ({"remark": remark} if remark else {})
+    def _train(self, number: int) -> None:
+        self._outcome = None
+        if number > 0:
+            return
+        self._model = self.peer.fit(self._data, self._case.setting, self._plan.seed)
+        self.peer.predict(self._model, self._X[:FEW_ROWS])
+
+    def _predict(self, number: int) -> None:
+        self._outcome = self.peer.predict(self._model, self._X)
+
+    def record(self, test: Table) -> Record:
+        """What the peer took and scored."""
+        some = np.arange(min(TEST_ROWS, len(test.y)))
+        record = self.times | scored(self._outcome[: len(some)], test.take(some))
+        if isinstance(self.peer, Ours):
+            record["leaves"] = int(_leaves(self._model))
+        if "seconds" in record:
+            record["rows_per_second"] = round(len(test.y) / record["seconds"])
+        remark = self.peer.remark(self._case.setting)
+        return record | ({"remark": remark} if remark else {})
 
 
 # ---- what all share ----------------------------------------------------------------------------
+
+
+def peers_left(case: GpuCase, device: Device | None, keep: Keep) -> list[GpuPeer]:
+    """Those of a case that are not done, also where they cannot do it."""
+    return [peer for peer in choose_peers(case.peers, device) if not keep.done(case, peer.name)]
+
+
+def is_done(case: GpuCase, keep: Keep) -> bool:
+    """Whether nothing of a case is left to be measured; needs no device, and no data."""
+    if case.kind == HISTOGRAM:
+        return not shapes_left(case, keep)
+    return all(peer.refuses(case.setting) for peer in peers_left(case, None, keep))
+
+
+def _willing(case: GpuCase, device: Device, keep: Keep, say: Say) -> list[GpuPeer]:
+    """Those that are not done and can do it; of the others it is noted why."""
+    found = []
+    for peer in peers_left(case, device, keep):
+        refusal = peer.refuses(case.setting)
+        if refusal:
+            say(f"  {peer.name:10s} {refusal}")
+            keep.add(case, peer.name, {"left_out": refusal})
+        else:
+            found.append(peer)
+    return found
+
+
+def _time(
+    contenders: Sequence[Fits | Predictions],
+    case: GpuCase,
+    device: Device,
+    plan: Plan,
+    keep: Keep,
+    started: float,
+) -> None:
+    """Time all of them; who is ended before the record is whole has one that says so."""
+
+    def begun(one: Any) -> None:
+        record = {"failed": one.failed or CUT_SHORT, "first_seconds": round(one.first, 6)}
+        keep.add(case, one.peer.name, record)
+
+    left = plan.seconds - (time.perf_counter() - started)
+    take_turns(contenders, device, left, plan.repeat, begun)
+
+
+def _finish(
+    one: Fits | Predictions, make: Callable[[], Record], case: GpuCase, keep: Keep, say: Say
+) -> None:
+    record = {"failed": one.failed} if one.failed else guarded(make)
+    say(f"  {one.peer.name:10s} {said(record)}")
+    keep.add(case, one.peer.name, record)
 
 
 def device_tables(
@@ -230,17 +289,6 @@ def device_tables(
     data = DeviceTable(*on_device, X, y, both.task)
     test = Table(both.name, both.X[case.rows :], both.y[case.rows :], both.task)
     return data, test
-
-
-def runs_in(seconds: float, first: float, repeat: int) -> int:
-    """How often what took ``first`` seconds is repeated."""
-    return int(min(repeat, max(0.0, seconds) // max(first, 1e-9)))
-
-
-def timed(runs: list[float], first: float) -> Record:
-    """The times of a record; where there was time for one run alone, the first one counts."""
-    found: Record = {"seconds": statistics.median(runs) if runs else first}
-    return found | {"runs": [round(s, 6) for s in runs], "first_seconds": round(first, 6)}
 
 
 def scored(outcome: Any, test: Table) -> Record:
@@ -261,28 +309,14 @@ def _leaves(model: Any) -> float:
     return float(np.mean([tree.get_n_leaves() for tree in trees[:10]]))
 
 
-def _guarded(call: Callable[[], Record]) -> Record:
-    """The record of a call, or how it failed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a peer's advice must not end a run
-            return call()
-    except Exception as error:
-        return {"failed": described(error)}
-
-
-def described(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {error}".replace("\n", " ")[:500]
-
-
 def said(record: Record) -> str:
     """A record in one line."""
-    if "seconds" not in record:
-        return record.get("left_out") or f"FAILED {record['failed']}"
+    if "failed" in record:
+        return f"FAILED {record['failed']}"
     counts = f"{len(record['runs'])} runs, first {record['first_seconds']:.3f} s"
     score = f"   {record['metric']} {record['score']:.4f}" if "score" in record else ""
-    return f"{record['seconds']:9.4f} s{score}   ({counts})"
+    seconds = f"{record['seconds']:9.4f} s" if "seconds" in record else "no time for runs"
+    return f"{seconds}{score}   ({counts})"
 
 
 _KINDS: dict[str, Callable[..., None]] = {

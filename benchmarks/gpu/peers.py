@@ -73,18 +73,25 @@ class GpuPeer(Protocol):
 class Ours:
     """This library, on the device that is measured."""
 
-    device: Device
+    device: Device | None  # None where it is but asked
     name: str = OURS
 
     def refuses(self, setting: Setting) -> str | None:
         return None
 
     def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
-        rows, features = data.X_host.shape
+        return self._fit(data.X, data.y, setting, seed)
+
+    def fit_from_host(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
+        """A model of data of the host, as `gpuboost.estimate_memory` takes them to be."""
+        return self._fit(data.X_host, data.y_host, setting, seed)
+
+    def _fit(self, X: Any, y: Any, setting: Setting, seed: int) -> Any:
+        rows, features = X.shape
         resources = Resources(seed=seed, n_features=features, n_rows=rows)
         model = GpuBoost("cuda").make(setting, resources)
         with Served(self.device):
-            return model.fit(data.X, data.y_host)
+            return model.fit(X, y)
 
     def predict(self, model: Any, X: Any) -> Any:
         with Served(self.device):
@@ -224,8 +231,8 @@ class PyBoostOnGpu:
 _PYBOOST_LOSSES = {LOG_LOSS: "bce", SQUARED_ERROR: "mse"}
 
 
-def choose_peers(names: Iterable[str], device: Device) -> list[GpuPeer]:
-    """This library and the peers of these names."""
+def choose_peers(names: Iterable[str], device: Device | None) -> list[GpuPeer]:
+    """This library and the peers of these names; without a device they can be asked only."""
     others: dict[str, GpuPeer] = {
         XGBOOST: XGBoostOnGpu(),
         CUML: CumlOnGpu(),

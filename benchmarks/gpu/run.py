@@ -1,4 +1,9 @@
-"""``python -m benchmarks gpu``: everything on an NVIDIA GPU, beside peers and ceilings."""
+"""Measure everything on an NVIDIA GPU, beside peers and ceilings.
+
+A call measures what is not done yet and ends in time; the next one goes on with the same result
+file, so where a machine keeps nothing that file is carried to the next one (--out). The exit status
+is 1 if a bound is missed, a model is not the same or a case failed, 2 if there is no GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,12 @@ from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, GpuCase, choose
 from benchmarks.gpu.device import CudaDevice, Device
-from benchmarks.gpu.measure import Plan, measure
+from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
 from benchmarks.results import FOLDER, OtherMachineError, Results
 
 NAME = "gpu"
+PROCESS = "process"  # who failed where a case's process did
 LEAST_SECONDS = 15.0  # that are worth starting a case
 GRACE = 5.0  # seconds beyond a case's limit before its process is ended
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", type=float, default=540.0, metavar="SECONDS", help="in all (default: 540)"
     )
     parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
-    parser.add_argument("--out", type=Path, help="result file (default: benchmarks/results/gpu)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="result file, JSON; where it is there, what it has done is not measured again: keep "
+        "it, and give it to the next call (default: benchmarks/results/gpu)",
+    )
     parser.add_argument("--scale", choices=("small", "full"), default="full")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -44,26 +55,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure what is not done; 1 if a bound is missed or a model is not the same."""
+    """Measure what is not done; its exit status."""
     if args.child is not None:
         return _child(args)
     path = open_results(args)
     started = time.perf_counter()
     print(f"results go to {path}", flush=True)
-    for case in choose(args.only):
+    cases = cases_left(choose(args.only), args.scale, path)
+    most = sum(case.limit for case in cases)
+    print(f"{len(cases)} cases are not done, which take {most:.0f} s at most", flush=True)
+    begun = False
+    for case in cases:
         left = args.budget - (time.perf_counter() - started)
-        if left < LEAST_SECONDS:
+        if left < LEAST_SECONDS or (begun and left < case.limit):
             print(f"{case.name}\n  no time left; call again to go on", flush=True)
             continue
+        begun = True
         print(f"{case.name}", flush=True)
         why = _run_child(case, args, path, min(case.limit, left))
         if why == NO_DEVICE_SAID:
             return 2
-        if why:
-            _note_failure(case, args.scale, path, why)
-    text, missed = summary(Results(NAME, path).records)
+        _note_end(case, args.scale, path, why)
+    records = Results(NAME, path).records
+    text, missed = summary(records)
     print(f"\n{text}")
-    return 1 if missed else 0
+    return 1 if missed or any("failed" in record for record in records) else 0
+
+
+def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
+    """Those that are not done, and last those of which something failed before."""
+    kept = Kept(Results(NAME, path), scale, {})
+    records = [record for record in kept.results.records if record["scale"] == scale]
+    failed = {record["case"] for record in records if "failed" in record}
+    left = [case for case in cases if not is_done(case, kept)]
+    return sorted(left, key=lambda case: case.name in failed)
 
 
 def open_results(args: argparse.Namespace) -> Path:
@@ -97,16 +122,23 @@ def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: flo
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        if seconds < case.limit:
+            print("  cut short by --budget; call again to go on", flush=True)
+            return ""
         return f"ended after {seconds + GRACE:.0f} s"
     if status == NO_DEVICE:
         return NO_DEVICE_SAID
     return f"exit status {status}" if status else ""
 
 
-def _note_failure(case: GpuCase, scale: str, path: Path, why: str) -> None:
-    """Keep why a case's process ended; what it had finished stays."""
-    print(f"  FAILED {why}", flush=True)
-    Kept(Results(NAME, path), scale, {}).add(case, "process", {"failed": why})
+def _note_end(case: GpuCase, scale: str, path: Path, why: str) -> None:
+    """Keep why a case's process failed, empty if it did not; what it had finished stays."""
+    kept = Kept(Results(NAME, path), scale, {})
+    if why:
+        print(f"  FAILED {why}", flush=True)
+        kept.add(case, PROCESS, {"failed": why})
+    else:
+        kept.results.drop(kept.key(case, PROCESS))
 
 
 def _child(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, SECONDS_ON
+from benchmarks.gpu.peak import is_foretold
 from benchmarks.peers import OURS
 from benchmarks.report import markdown
 
@@ -15,6 +16,7 @@ def summary(records: list[Record]) -> tuple[str, list[str]]:
     """The tables of a result file, and the bounds that were missed, as sentences."""
     parts = [fits_table(records), histogram_table(records), waits_table(records)]
     missed = missed_bounds(records)
+    parts += [f"NOT JUDGED: {sentence}" for sentence in not_judged(records)]
     parts += [f"MISSED: {sentence}" for sentence in missed]
     parts += [f"FAILED: {r['case']}, {r['who']}: {r['failed']}" for r in records if "failed" in r]
     parts.append(machine(records))
@@ -64,11 +66,12 @@ def waits_table(records: list[Record]) -> str:
             f"{r['waits_per_tree']:.2f}",
             gigabytes(r.get("peak_bytes")),
             gigabytes(r.get("estimated_bytes")),
+            share_of_estimate(r),
         ]
         for r in chosen
     ]
     header = ["for each tree", "launches + array calls", "copies to host", "waits"]
-    return markdown([*header, "peak GB", "foretold GB"], rows) if rows else ""
+    return markdown([*header, "peak GB", "foretold GB", "peak / foretold"], rows) if rows else ""
 
 
 def missed_bounds(records: list[Record]) -> list[str]:
@@ -89,9 +92,36 @@ def missed_bounds(records: list[Record]) -> list[str]:
                 sentences.append(f"{case}, {r['who']}: {reached:.0%} of the ceiling")
             if r.get("exact") is False:
                 sentences.append(f"{case}, {r['who']}: wrong sums")
+            if not memory_is_foretold(r):
+                sentences.append(f"{case}: memory is {share_of_estimate(r)} of what was foretold")
             if r["kind"] == EQUALITY and r.get("equal") is False:
                 sentences.append(f"{case}: it is not")
     return sentences
+
+
+def not_judged(records: list[Record]) -> list[str]:
+    """Sentences on bounds of which nothing is known, since there was no time for a run."""
+    return [
+        f"{case}: {r['who']} had no time for a run after the first"
+        for case, own in by_case(records).items()
+        for r in own
+        if r["bounds"] and r.get("runs") == []
+    ]
+
+
+def memory_is_foretold(record: Record) -> bool:
+    """Whether the peak of a fit is within its bound of the estimate, where there is one."""
+    if "memory_within" not in record or "peak_bytes" not in record or record["scale"] != "full":
+        return True
+    return is_foretold(record["peak_bytes"], record["estimated_bytes"])
+
+
+def share_of_estimate(record: Record) -> str:
+    """Peak of a fit as a share of what was foretold, and how much that may differ from 1."""
+    if "peak_bytes" not in record or "estimated_bytes" not in record:
+        return "–"
+    within = f" (1 ± {record['memory_within']})" if "memory_within" in record else ""
+    return f"{record['peak_bytes'] / record['estimated_bytes']:.2f}{within}"
 
 
 def _too_slow(case: str, ours: Record, bounds: dict[str, float]) -> list[str]:
