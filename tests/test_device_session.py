@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuboost
 from gpuboost.backends.cuda import level
 from gpuboost.backends.user_cache import cache_folder
 from tests import cuda_shim, finished, gpu_session
 from tests.device_cases import Case
+from tests.device_memory import assert_foretold
 from tests.fake_cupy import Array
 from tests.fake_streams import GRAPH
 
@@ -225,3 +227,28 @@ def test_what_counts_memory_is_skipped_under_a_sanitizer(
     monkeypatch.setenv(gpu_session.SANITIZER, "1")
     with pytest.raises(pytest.skip.Exception, match="arranges memory in another way"):
         request.getfixturevalue("as_users_do")
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "what", ["forest of depth 8", "stumps", pytest.param("boosting", marks=pytest.mark.slow)]
+)
+def test_memory_is_measured_beside_the_estimate(what: str, machine: Any) -> None:
+    """What is asserted of a GPU, of few rows; of these, trees of depth 16 are never full."""
+    assert_foretold(what, 3000)
+
+
+@needs_compiler
+@pytest.mark.parametrize("share", [0.8, 1.25])
+def test_a_wrong_estimate_is_seen(
+    share: float, machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = gpuboost.estimate_memory
+    monkeypatch.setattr(
+        gpuboost, "estimate_memory", lambda *given, **words: share * estimate(*given, **words)
+    )
+    with pytest.raises(AssertionError, match="of what was foretold, 1 ± 0.15 allowed"):
+        assert_foretold("stumps", 3000)

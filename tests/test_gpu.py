@@ -18,6 +18,7 @@ from gpuboost.backends import cuda
 from gpuboost.backends.cost import Speed
 from gpuboost.calibration import Size, measure
 from tests.device_cases import BOOSTED, CASES, Case, assert_same_model, table
+from tests.device_memory import FORETOLD, assert_foretold
 from tests.estimator_cases import NAMES, frame_of, make
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -181,6 +182,12 @@ def test_the_stream_of_the_user():
 
 
 # ---- memory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", FORETOLD)
+def test_memory_is_foretold(what, pool):
+    """Of 400 000 rows, 15 percent more or less."""
+    assert_foretold(what, 400_000)
 
 
 def test_little_memory_makes_the_same_model(pool):
