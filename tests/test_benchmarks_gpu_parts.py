@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu import cases, peers, predicted, text, tree_shapes
+from benchmarks.gpu import cases, histogram, peers, predicted, text, tree_shapes
 from benchmarks.gpu.cases import CASES, CUML, EQUALITY, FIT, HISTOGRAM, PREDICTION, XGBOOST
 from benchmarks.gpu.counting import CountingRuntime, Counts
 from benchmarks.peers import OURS
@@ -130,6 +132,32 @@ def test_a_graph_is_one_launch(inner: Any, per_repeat: int) -> None:
     assert runtime.counts.of == {"uploads": 2, "launches": 2 * per_repeat}
 
 
+# ---- sums of histograms ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["values", "two classes", "7 classes"])
+def test_every_wrong_sum_is_seen(target: str) -> None:
+    """Against sums that are made row by row."""
+    case = next(case for case in CASES if case.kind == HISTOGRAM)
+    shape = histogram.Shape(target, 3, 2)
+    host = histogram._draw_rows(replace(case, rows=200, features=5), shape, 0)
+    end = np.cumsum(host.count)
+    found = np.zeros((3, 2, histogram.WIDTH, 2 + max(1, host.n_classes)), dtype=np.int64)
+    for node in range(3):
+        for row in host.row[end[node] - host.count[node] : end[node]]:
+            for place, feature in enumerate(host.looked[node]):
+                cell = found[node, place, host.codes[feature, row]]
+                cell[0] += 1
+                cell[2 + (host.value[row] if host.n_classes else 0)] += (
+                    1 if host.n_classes else host.value[row]
+                )
+    assert histogram._is_exact(found, host)
+    for channel in (0, 2, -1):
+        wrong = found.copy()
+        wrong[2, 1, 17, channel] += 1
+        assert not histogram._is_exact(wrong, host)
+
+
 # ---- cases and bounds -------------------------------------------------------------------------
 
 
@@ -176,6 +204,11 @@ def test_limits_leave_a_day_of_three_slices() -> None:
     limits = [case.limit for case in CASES]
     assert f"are {sum(limits):.0f} s together" in str(cases.__doc__)
     assert sum(limits) < 3 * 540 and max(limits) <= 540
+    plan = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"three calls: all cases, {sum(limits):.0f} s" in plan
+    for only, kind in re.findall(r'--only "?([a-z ]+?)"? +# (\d+) s', plan):
+        (case,) = cases.choose(only)
+        assert case.limit == float(kind)
 
 
 # ---- what was foretold -------------------------------------------------------------------------

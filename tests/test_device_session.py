@@ -250,5 +250,5 @@ def test_a_wrong_estimate_is_seen(
     monkeypatch.setattr(
         gpuboost, "estimate_memory", lambda *given, **words: share * estimate(*given, **words)
     )
-    with pytest.raises(AssertionError, match="of what was foretold, 1 ± 0.15 allowed"):
+    with pytest.raises(AssertionError, match="of what was foretold, 1 ± "):
         assert_foretold("stumps", 3000)

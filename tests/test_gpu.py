@@ -1,7 +1,8 @@
 """The same models on a real device; CONTRIBUTING.md has the commands.
 
-``-m "gpu and not slow"`` leaves the large tables out. These are ``-m "gpu and slow"``, each of
-which ends within ten minutes when it is run by its own name. Everything is compared with the CPU,
+``-m "gpu and not slow"`` leaves the large tables out. Each of these is meant to end within ten
+minutes, in a call of its own: ``-m "gpu and slow" tests/test_gpu.py::test_fifty_million_rows``, or
+all of them call by call with ``--finished``. Everything is compared with the CPU,
 bit by bit. Where there is no device the tests are skipped, and say why.
 """
 
