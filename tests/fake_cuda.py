@@ -205,7 +205,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
 
     return types.SimpleNamespace(
         **streams_of(machine),
-        Device=lambda number: Device(machine, number),
+        Device=lambda number=None: Device(machine, machine.current if number is None else number),
         Module=type("Module", (Module,), {"machine": machine}),
         Event=type("Event", (Event,), {"machine": machine}),
         MemoryHook=type("MemoryHook", (MemoryHook,), {"machine": machine}),

@@ -101,8 +101,8 @@ class Machine:
         Those that are told of memory.
     allocator : object
         What ``set_allocator`` was given.
-    lost : str
-        Why the device cannot be used any more, empty if it can.
+    lost : bool
+        Whether a kernel broke the device for this process.
     """
 
     def __init__(self, n_devices: int = 2, capability: int = 90) -> None:
@@ -113,7 +113,7 @@ class Machine:
         self.launched_since: list[int] = []
         self.hooks: list[MemoryHook] = []
         self.allocator: Any = "pool"
-        self.lost = ""
+        self.lost = False
         self.free, self.total = 100 << 20, 400 << 20
         self.pool_free, self.pool_used, self.pool_limit = 10 << 20, 30 << 20, 0
         self.events: list[str] = []

@@ -52,10 +52,12 @@ def tiny(kind: str, position: int = 0) -> GpuCase:
     return replace(case, rows=ROWS, setting=setting, predict_rows=few)
 
 
-def measured(case: GpuCase, device: Device, keep: Kept, seconds: float = 60.0) -> list[str]:
+def measured(
+    case: GpuCase, device: Device, keep: Kept, seconds: float = 60.0, repeat: int = 2
+) -> list[str]:
     """What is said of a case."""
     said: list[str] = []
-    run.measure_case(case, device, Plan(seconds, repeat=2), keep, said.append)
+    run.measure_case(case, device, Plan(seconds, repeat), keep, said.append)
     return said
 
 
