@@ -134,7 +134,7 @@ def test_a_whole_run_in_slices(
     InThisProcess.begun, InThisProcess.dies = [], cases[1].name
 
     def wait(self: InThisProcess, seconds: float | None = None) -> int:
-        clock.now += 265.0
+        clock.now += 200.0
         return InThisProcess.wait(self, seconds)
 
     child = type("Child", (InThisProcess,), {"wait": wait})
