@@ -355,7 +355,8 @@ def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
     monkeypatch.setattr(calibration, "MORE_ROUNDS", calibration.FEW_ROUNDS + 4)
     monkeypatch.setattr(calibration, "REPEATS", 2)
     visit, step = slopes(device, Size(large=rows))
-    assert 1e-11 < visit < 1e-6 and 1e-11 < step < 1e-6
+    # On a busy machine few trees may take as long as many: the least there is.
+    assert calibration.LEAST <= visit < 1e-6 and calibration.LEAST <= step < 1e-6
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
     assert 1e-5 < seconds_of_a_round(device, Size(large=1, small=30)) < 1
     assert 1e-13 < seconds_of_a_byte(device, Size(large=rows)) < 1e-6

@@ -225,7 +225,7 @@ class Growth:
 def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -> bool:
     """Whether a GPU replays rounds of trees of these limits.
 
-    Of deeper trees, unless they have few leaves, the host asks how many nodes there are, and what is
+    Of deeper trees, unless they have few leaves, the host asks how many nodes there are. What is
     pruned is finished by the host.
     """
     is_bounded = max_depth <= REPLAYED_DEPTH or max_leaf_nodes <= REPLAYED_LEAVES
