@@ -8,7 +8,7 @@ from functools import partial
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.finishing import check_weight
+from gpuboost.backends.finishing import check_weight, in_threads
 from gpuboost.engine.pruning import cut_back, pruned
 from gpuboost.engine.spec import GrowTask
 
@@ -59,10 +59,12 @@ def grow_trees(
     )
 
     options = plan.options
-    trees = (
-        pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
-        for _, whole in backend.grow_finished(task)
-    )
+
+    def prune(numbered: tuple[int, Tree]) -> Tree:
+        return pruned(cut_back(numbered[1], options.least_decrease), options.ccp_alpha)
+
+    prunes = options.ccp_alpha > 0.0 or options.least_decrease > 0.0
+    trees = in_threads(prune, backend.grow_finished(task), machine.n_threads if prunes else 1)
     yield from with_progress(trees, len(plan.batch.trees), machine.verbose)
 
 
