@@ -111,7 +111,7 @@ step_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
 }
 
 // Hand the bounds of the nodes that were split to their children, which count from `following` on.
-// rank: of policy.cu; signs int8 (F,): directions of features.
+// rank: of children.cu; signs int8 (F,): directions of features.
 // Launch: one block of BOOST_THREADS threads for so many nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 hand_bounds(const int32* __restrict__ size, const uint8* __restrict__ accepted,
@@ -132,7 +132,7 @@ hand_bounds(const int32* __restrict__ size, const uint8* __restrict__ accepted,
 // ---- Walking the levels ------------------------------------------------------------------------
 
 // How the nodes of a level were split, by their numbers; those of the next level count from
-// `following` on. accepted, ..., mask: of pick.cu; n_left, rank: of policy.cu. A block takes
+// `following` on. accepted, ..., mask: of pick.cu; n_left, rank: of children.cu. A block takes
 // BOOST_THREADS nodes.
 //
 //   feature_out, code_out, left   int32 (nodes,)   left is the number of the left child

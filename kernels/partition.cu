@@ -4,8 +4,8 @@
 //   after    node a: l l l | r r                              node c: l | r
 //
 // Stable, so that rows that lie by class still do. The rows of the level are cut into pieces. The
-// first pass counts each piece's rows that go left; policy.cu turns counts into places; the second
-// pass moves the rows.
+// first pass counts each piece's rows that go left; children.cu turns counts into places; the
+// second pass moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
 //   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart

@@ -1,4 +1,4 @@
-"""The launches of policy.cu: which nodes are searched, and what the next level is."""
+"""The launches of policy.cu and children.cu: which nodes are searched, what the next level is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import blocks_for, chunks_for, shares_for, threads_of_chunks
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, Search
 from gpuboost.backends.cuda.source import constant
 
@@ -84,7 +85,9 @@ class Policy:
         """Cut the rows of the roots into pieces."""
         pieces = frontier.pieces
         args = (frontier.size, frontier.start, frontier.count, np.int32(PIECE_ROWS))
-        self._launch("cut_roots", (*args, pieces.slot, pieces.first, pieces.rows, pieces.size))
+        grid = (1, shares_for(pieces.most, 1))
+        work = (pieces.slot, pieces.first, pieces.rows, pieces.size)
+        self._launch("policy.cu", "cut_roots", grid, (*args, *work))
 
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
@@ -100,11 +103,22 @@ class Policy:
             *(frontier.size, *nodes, frontier.gradient, low, high, frontier.parent),
             *(self.min_hessian, np.int64(smallest), np.int64(self.small_rows_at(depth))),
             *(np.int32(self.n_channels), np.int32(self.purity), np.int32(deeper)),
-            *(np.int32(rows_per_piece), found.slot, found.node, found.source, found.open),
-            *(found.small, found.sizes, found.work.slot, found.work.first, found.work.rows),
+            np.int32(rows_per_piece),
         )
-        self._launch("open_nodes", args)
+        n_chunks = chunks_for(frontier.most)
+        totals = self._room_for_totals(2 * n_chunks)
+        if n_chunks > 1:
+            self._launch("policy.cu", "count_open", (n_chunks,), (*args, totals))
+        out = (
+            *(totals, found.slot, found.node, found.source, found.open, found.small),
+            *(found.sizes, found.work.slot, found.work.first, found.work.rows),
+        )
+        grid = (n_chunks, shares_for(most_work, n_chunks))
+        self._launch("policy.cu", "open_nodes", grid, (*args, *out))
         return found
+
+    def _room_for_totals(self, n: int) -> Array:
+        return self.runtime.xp.empty(n, dtype=np.int64)
 
     def small_rows_at(self, depth: int) -> int:
         """`small_rows`, 0 where nodes may not be split anyway."""
@@ -112,20 +126,31 @@ class Policy:
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
         """Where the rows of accepted nodes go."""
-        xp, pieces = self.runtime.xp, frontier.pieces
-        places = Places(
-            rank=xp.empty(frontier.most, dtype=xp.int32),
-            to=xp.empty(frontier.most, dtype=xp.int64),
-            left_at=xp.empty(pieces.most, dtype=xp.int64),
-            right_at=xp.empty(pieces.most, dtype=xp.int64),
-            next_size=self.room.empty(1, dtype=np.int32),
-        )
-        args = (
+        places = Places.room(self.runtime.xp, frontier, self.room.empty(1, dtype=np.int32))
+        pieces, of_nodes = frontier.pieces, places.of_nodes
+        given = (
             *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
             *(pieces.size, pieces.slot, pieces.first, left.of_piece, np.int32(PIECE_ROWS)),
-            *(places.rank, places.to, places.left_at, places.right_at, places.next_size),
         )
-        self._launch("place_rows", args)
+        n_chunks, n_piece_chunks = chunks_for(frontier.most), chunks_for(pieces.most)
+        if n_piece_chunks == 1:
+            args = (*given, *of_nodes, places.left_at, places.right_at)
+            self._launch("children.cu", "place_rows", (1,), args)
+            return places
+        totals = self._room_for_totals(3 * n_chunks)
+        if n_chunks > 1:
+            parents = (frontier.size, frontier.count, splits.accepted, left.of_node)
+            args = (*parents, np.int32(PIECE_ROWS), totals)
+            self._launch("children.cu", "count_children", (n_chunks,), args)
+        piece_totals = self._room_for_totals(n_piece_chunks)
+        args = (*given, totals, np.int32(n_chunks), *of_nodes, piece_totals)
+        self._launch("children.cu", "place_nodes", (n_chunks + n_piece_chunks,), args)
+        args = (
+            *(frontier.start, splits.accepted, left.of_node, pieces.size, pieces.slot),
+            *(pieces.first, left.of_piece, piece_totals, places.to, places.gone),
+            *(places.left_at, places.right_at),
+        )
+        self._launch("children.cu", "place_pieces", (n_piece_chunks,), args)
         return places
 
     def children(
@@ -138,23 +163,26 @@ class Policy:
         most: int,
     ) -> DeviceFrontier:
         """The next level, with room for ``most`` nodes."""
-        xp = self.runtime.xp
-        pieces = self.room_for_pieces(xp.empty(1, dtype=xp.int32), most)
+        pieces = self.room_for_pieces(places.next_pieces, most)
         made = DeviceFrontier.room(self.room, places.next_size, most, self.n_channels, pieces)
         args = (
             *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
-            *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, parent_slot),
-            *(splits.left_hessian, splits.left_gradient, np.int32(self.n_channels)),
-            *(np.int32(PIECE_ROWS), made.tree, made.key, made.start, made.count, made.hessian),
-            *(made.gradient, made.parent, pieces.slot, pieces.first, pieces.rows, pieces.size),
-            made.size,
+            *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, places.cut),
+            *(places.next_pieces, parent_slot, splits.left_hessian, splits.left_gradient),
+            *(np.int32(self.n_channels), np.int32(PIECE_ROWS), made.tree, made.key, made.start),
+            *(made.count, made.hessian, made.gradient, made.parent),
+            *(pieces.slot, pieces.first, pieces.rows),
         )
-        self._launch("make_children", args)
+        threads = constant("children.cu", "CHILD_THREADS")
+        n_blocks = blocks_for(max(frontier.most, pieces.most), threads)
+        self.runtime.kernel("children.cu", "make_children", {})((n_blocks,), (threads,), args)
         return made
 
-    def _launch(self, name: str, args: tuple[Any, ...]) -> None:
-        threads = constant("policy.cu", "POLICY_THREADS")
-        self.runtime.kernel("policy.cu", name, {})((1,), (threads,), args)
+    def _launch(
+        self, file_name: str, name: str, grid: tuple[int, ...], args: tuple[Any, ...]
+    ) -> None:
+        """Launch blocks that go through chunks."""
+        self.runtime.kernel(file_name, name, {})(grid, (threads_of_chunks(),), args)
 
 
 def most_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
@@ -196,10 +224,33 @@ class Left:
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows go, as ``place_rows`` of policy.cu writes it."""
+    """Where rows go, as children.cu writes it."""
 
     rank: Array
     to: Array
+    gone: Array
+    cut: Array
     left_at: Array
     right_at: Array
     next_size: Array
+    next_pieces: Array
+
+    @classmethod
+    def room(cls, xp: Any, frontier: DeviceFrontier, next_size: Array) -> Places:
+        """Room for the places of a level's rows; ``next_size`` is for the host, too."""
+        n, n_pieces = frontier.most, frontier.pieces.most
+        return cls(
+            rank=xp.empty(n, dtype=xp.int32),
+            to=xp.empty(n, dtype=xp.int64),
+            gone=xp.empty(n, dtype=xp.int64),
+            cut=xp.empty(n, dtype=xp.int32),
+            left_at=xp.empty(n_pieces, dtype=xp.int64),
+            right_at=xp.empty(n_pieces, dtype=xp.int64),
+            next_size=next_size,
+            next_pieces=xp.empty(1, dtype=xp.int32),
+        )
+
+    @property
+    def of_nodes(self) -> tuple[Array, ...]:
+        """The arrays of nodes as kernels take them, and the sizes of the next level."""
+        return (self.rank, self.to, self.gone, self.cut, self.next_size, self.next_pieces)
