@@ -11,7 +11,8 @@ import pytest
 
 from gpuboost.backends.cuda import chunks, policy, small, source
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces
-from gpuboost.backends.cuda.policy import Left, Places, Policy, purity_of
+from gpuboost.backends.cuda.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.policy import Left, Places, Policy
 from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.numpy import NumpyBackend
 from tests import cuda_shim, shim_runtime
@@ -75,6 +76,14 @@ def put(array: np.ndarray, values: np.ndarray) -> None:
     array[: len(values)] = values
 
 
+def policy_of_two_classes() -> Policy:
+    asked = problem("two classes", n=20)
+    _, matrix, sampler, target = asked.prepare()
+    ops = CudaLevelOps(ShimRuntime(), asked.task(matrix, sampler, target))
+    ops.roots([0])
+    return ops._batch.policy
+
+
 def random_level(
     runtime: ShimRuntime, n_nodes: int, spare: int, piece_rows: int, heavy: float = 0.05
 ) -> Level:
@@ -82,15 +91,13 @@ def random_level(
     count = rng.integers(1, 3 * piece_rows, n_nodes)
     count = np.where(rng.random(n_nodes) < heavy, count * 40, count)
     start, n_rows = np.cumsum(count) - count, int(count.sum())
-    asked = problem("two classes")
-    min_hessian, purity = rng.integers(1, 9, 3), purity_of(asked.prepare()[3])
-    made = Policy(
+    known = policy_of_two_classes()
+    made = replace(
+        known,
         runtime=runtime,
-        options=replace(asked.options, max_depth=50, min_samples_split=4),
-        min_hessian=min_hessian,
+        options=replace(known.options, max_depth=50, min_samples_split=4),
+        min_hessian=rng.integers(1, 9, 3),
         n_rows=n_rows,
-        n_channels=1,
-        purity=purity,
         small_rows=piece_rows // 2,
     )
     owner, first, rows = cut(start, count, piece_rows)
@@ -101,14 +108,14 @@ def random_level(
     size = np.array([n_nodes], np.int32)
     frontier = DeviceFrontier.room(np, size, most, 1, pieces)
     hessian = count * rng.integers(1, 4, n_nodes)
-    known = np.repeat(rng.integers(-1, 7, -(-n_nodes // 2)), 2)[:n_nodes]
+    parent = np.repeat(rng.integers(-1, 7, -(-n_nodes // 2)), 2)[:n_nodes]
     columns: dict[str, Any] = {
         "tree": rng.integers(0, 3, n_nodes),
         "key": rng.integers(0, 2**63, n_nodes),
         "start": start,
         "count": count,
         "hessian": hessian,
-        "parent": known if n_nodes % 2 == 0 else np.full(n_nodes, -1),
+        "parent": parent if n_nodes % 2 == 0 else np.full(n_nodes, -1),
     }
     for name, values in columns.items():
         put(getattr(frontier, name), values)
