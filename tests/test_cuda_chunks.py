@@ -157,6 +157,7 @@ def check_search(level: Level) -> None:
     slot = np.where(needs, np.cumsum(needs) - 1, -1)
     np.testing.assert_array_equal(found.open[:n] != 0, opens)
     np.testing.assert_array_equal(found.slot[:n], slot)
+    np.testing.assert_array_equal(found.node[: needs.sum()], np.flatnonzero(needs))
     np.testing.assert_array_equal(found.source[:n], np.where(opens & larger, parent, -1))
     left_over = np.flatnonzero(~opens & (count <= made.small_rows))
     summed = np.where(needs & ~(opens & larger), count, 0)
