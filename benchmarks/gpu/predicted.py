@@ -40,6 +40,7 @@ CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
 MULTIPROCESSORS = 132
+POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
 SECTOR = 32  # bytes that one code read alone costs
 # A node of two classes: as it is stored, written and read; read again to be numbered and to have
 # its sums added up, sectors of its children among them; and as a finished tree has it.
@@ -125,8 +126,9 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
         stages["splits"] += split + Work(blocks=room * looked)
         stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
-        policy = trees * (4.0 * searched + level_rows / PIECE_ROWS)
-        stages["policy"] += Work(nodes=policy, launches=launched.level - LISTED_LAUNCHES)
+        pieces = trees * level_rows / PIECE_ROWS
+        policy = policy_of_level(trees * searched, pieces, room)
+        stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES)
     nodes, searches = float(trees * shape.n_nodes), OPEN_SLOTS * trees * looked
     return stages | {
         "small nodes": Work(small_searches=shape.small * searches),
@@ -139,6 +141,17 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         ),
         "copy to the host": Work(host_bytes=nodes * FINISHED_BYTES),
     }
+
+
+def policy_of_level(nodes: float, pieces: float, room: float) -> Work:
+    """What the longest blocks of policy.cu and children.cu decide about.
+
+    All take tiles of nodes and of pieces of rows side by side. Where there is room for more than a
+    few, sums of chunks are launches of their own: one for pieces, two more for nodes.
+    """
+    tiles = -(-(4.0 * nodes + pieces) // (POLICY_TILE * MULTIPROCESSORS))
+    more = 3.0 if room > FEW_TILES * POLICY_TILE else float(pieces > FEW_TILES * POLICY_TILE)
+    return Work(nodes=tiles * POLICY_TILE, launches=more)
 
 
 def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
@@ -189,10 +202,8 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
             "partition": Work(
                 bytes=own * (2.0 * (SECTOR + 4) + 20), blocks=4.0 * rows / PIECE_ROWS, launches=4
             ),
-            "policy": Work(
-                nodes=4.0 * nodes + own / PIECE_ROWS,
-                launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None),
-            ),
+            "policy": policy_of_level(nodes, own / PIECE_ROWS, nodes)
+            + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
         }
         for name, work in of_round.items():
             found[name] += work.times(rounds)
@@ -222,7 +233,8 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
             launches=3,
         ),
         "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
-        "policy": Work(nodes=4.0 + rows / PIECE_ROWS, launches=ADABOOST_LAUNCHES.of(1) - 21),
+        "policy": policy_of_level(1, rows / PIECE_ROWS, 1)
+        + Work(launches=ADABOOST_LAUNCHES.of(1) - 21),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
         "copy to the host": Work(host_bytes=3 * LEVEL_BYTES),
         "trees on the host": Work(host_nodes=3.0),

@@ -22,7 +22,8 @@ class Rates:
     operations : float
         float64 operations, not fused: 64 lanes a multiprocessor.
     nodes : float
-        Nodes that one block decides about: 1024 in about 12 microseconds, over all of policy.cu.
+        Nodes that one block decides about: 1024 in about 12 microseconds, over all of policy.cu and
+        children.cu.
     blocks : float
         Blocks that begin and end, doing nothing.
     small_searches, tiny_searches : float
