@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses.base import Loss, Predicted
 from gpuboost.engine.losses.links import IDENTITY, Link
-from gpuboost.engine.modules import array_module
+from gpuboost.engine.modules import array_module, copy_to_host
 
 BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
@@ -81,14 +81,16 @@ class UserLoss(Loss):
         return found
 
     def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
-        """Weighted mean of `row_losses`; NaN if the objective has no ``loss``."""
+        """Weighted mean of `row_losses`; NaN if the objective has no ``loss``.
+
+        Those of a device are copied to the host, whose sums have no order.
+        """
         if not hasattr(self.objective, "loss"):
             return float("nan")
         found, weights = self.row_losses(rows, parameter), rows.weights
-        if isinstance(found, np.ndarray):
-            return float(weighted_mean(found.astype(np.float64)[:, None], weights)[0])
-        total = found.mean() if weights is None else (found * weights).sum() / weights.sum()
-        return float(total)
+        values = copy_to_host(found).astype(np.float64)[:, None]
+        own = None if weights is None else copy_to_host(weights)
+        return float(weighted_mean(values, own)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
         """What the objective's ``predict`` returns, else ``raw``."""
