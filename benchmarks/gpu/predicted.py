@@ -127,7 +127,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         stages["splits"] += split + Work(blocks=room * looked)
         stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
         pieces = trees * level_rows / PIECE_ROWS
-        policy = policy_of_level(trees * searched, pieces, room)
+        policy = policy_of_level(trees * searched, pieces)
         stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES)
     nodes, searches = float(trees * shape.n_nodes), OPEN_SLOTS * trees * looked
     return stages | {
@@ -143,15 +143,14 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
     }
 
 
-def policy_of_level(nodes: float, pieces: float, room: float) -> Work:
+def policy_of_level(nodes: float, pieces: float) -> Work:
     """What the longest blocks of policy.cu and children.cu decide about.
 
-    All take tiles of nodes and of pieces of rows side by side. Where there is room for more than a
-    few, sums of chunks are launches of their own: one for pieces, two more for nodes.
+    All take tiles of nodes and of pieces of rows side by side. Where there are more pieces than a
+    few tiles, sums of chunks are a launch of their own.
     """
     tiles = -(-(4.0 * nodes + pieces) // (POLICY_TILE * MULTIPROCESSORS))
-    more = 3.0 if room > FEW_TILES * POLICY_TILE else float(pieces > FEW_TILES * POLICY_TILE)
-    return Work(nodes=tiles * POLICY_TILE, launches=more)
+    return Work(nodes=tiles * POLICY_TILE, launches=float(pieces > FEW_TILES * POLICY_TILE))
 
 
 def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
@@ -202,7 +201,7 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
             "partition": Work(
                 bytes=own * (2.0 * (SECTOR + 4) + 20), blocks=4.0 * rows / PIECE_ROWS, launches=4
             ),
-            "policy": policy_of_level(nodes, own / PIECE_ROWS, nodes)
+            "policy": policy_of_level(nodes, own / PIECE_ROWS)
             + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
         }
         for name, work in of_round.items():
@@ -233,7 +232,7 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
             launches=3,
         ),
         "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
-        "policy": policy_of_level(1, rows / PIECE_ROWS, 1)
+        "policy": policy_of_level(1, rows / PIECE_ROWS)
         + Work(launches=ADABOOST_LAUNCHES.of(1) - 21),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
         "copy to the host": Work(host_bytes=3 * LEVEL_BYTES),

@@ -75,9 +75,9 @@ class Launches:
         return self.start + self.level * levels
 
 
-TREE_LAUNCHES = Launches(15, 14)
-FOREST_LAUNCHES = Launches(18, 18)  # nodes look at few features
-BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(26, 15), Launches(20, 13)  # of a round
+TREE_LAUNCHES = Launches(19, 14)
+FOREST_LAUNCHES = Launches(18, 22)  # nodes look at few features, and there are many of them
+BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(26, 13), Launches(19, 12)  # of a round
 
 
 @dataclass(frozen=True)
