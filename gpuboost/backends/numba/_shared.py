@@ -49,12 +49,24 @@ allocating: Any = njit(**_OPTIONS)
 
 def entry(function: Any) -> Any:
     """Compile on first call what Python calls, and keep the machine code on disk."""
-    dispatcher = njit(**_OPTIONS)(function)
+    return _kept(njit(**_OPTIONS)(function))
+
+
+def entry_without_counts(function: Any) -> Any:
+    """The same for what makes no arrays: it and what is spliced into it count no references.
+
+    What counts them would let go of arrays that uncounted helpers return and it never took.
+    """
+    return _kept(njit(**_OPTIONS, **_NOT_COUNTED)(function))
+
+
+def _kept(dispatcher: Any) -> Any:
+    """A compiled function whose machine code is kept on disk."""
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # nowhere to write: compile in every process
         return dispatcher
-    dispatcher._cache._cache_file = _stamped_file(dispatcher._cache, function.__name__)
+    dispatcher._cache._cache_file = _stamped_file(dispatcher._cache, dispatcher.__name__)
     return dispatcher
 
 

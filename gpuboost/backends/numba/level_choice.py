@@ -10,6 +10,8 @@ if none of these could split, what the first one after them that could has to of
     tile 1                          -  b  -    | d  -          b could not, d could: d, late
 
 The best of all tiles is the best of those not late, or if all are late the one with smaller rank.
+
+Where nodes look at all features of their tree, ``drawn`` is None, and none of this is compiled.
 """
 
 # mypy: check-untyped-defs=False
@@ -40,18 +42,18 @@ FOUND, LATE, NONE = range(3)
 
 @inlined
 def of_tree(problem, grove, tree):
-    """The problem with the features of a tree alone."""
+    """The problem with the features of a tree alone; for callers that count no references."""
     features = grove.features[tree, : grove.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch = problem
     return Problem(matrix, features, limits, constraints, packing, scratch)
 
 
 @inlined
-def is_plain(problem):
-    """Whether nodes look at all features of their tree."""
-    limits, n_features = problem.limits, problem.matrix.n_bins.size
-    few = (limits.level_features < n_features) | (limits.max_features < n_features)
-    return not (few | limits.has_interactions)
+def row_of(drawn, tree, slot):
+    """Where in `level_layout.Work.looks` the features of a node are that is searched."""
+    if drawn is None:
+        return tree
+    return slot
 
 
 @helper
@@ -60,10 +62,6 @@ def choose(problem, grove, looks, at, room):
     tree = at // room
     own = of_tree(problem, grove, tree)
     looks[:] = NEVER
-    if is_plain(problem):
-        for p in range(own.features.size):
-            looks[own.features[p]] = FIRST
-        return
     first, limits, ranks = tree * room, problem.limits, problem.scratch.ranks
     n_features = own.features.size
     if is_choosy(own):
@@ -97,8 +95,10 @@ def next_later(problem, columns, node, looks, tile):
 
 
 @inlined
-def goes_before(split, other):
+def goes_before(split, other, drawn):
     """Whether what another tile found takes the place of the best so far."""
+    if drawn is None:
+        return beats(split, other.gain, other.rank)
     if other.late != split.late:
         return other.late < split.late
     if other.late == LATE:

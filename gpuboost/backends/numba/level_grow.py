@@ -47,6 +47,8 @@ class Shape:
         Features, and columns that they share.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
+    drawn : bool
+        Whether nodes do not look at all features of their tree.
     groups : int
         Words of groups of interactions.
     fields : int
@@ -64,6 +66,7 @@ class Shape:
     depth: int
     max_leaf_nodes: int
     min_samples_leaf: int
+    drawn: bool
     groups: int
     fields: int
     n_threads: int
@@ -210,7 +213,8 @@ class Space:
             chunks=np.zeros(self.n_chunks, CHUNK),
             tables=np.empty((shape.n_tables + shape.n_parts, shape.fields, cells), np.int64),
             first_part=shape.n_tables,
-            looks=np.zeros((slots, f), np.uint8),
+            looks=np.zeros((slots if shape.drawn else t, f), np.uint8),
+            drawn=True if shape.drawn else None,
             found=np.zeros((slots, tiles), SPLIT),
             found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
         )

@@ -155,8 +155,10 @@ class Work(NamedTuple):
         count.
     first_part : int
         The first one of a chunk.
-    looks : uint8 (slots, F)
-        Whether a node looks at a feature, see `level_choice`.
+    looks : uint8 (slots, F) or (T, F)
+        Kinds of features, see `level_choice`: of a node that is searched, or of a tree.
+    drawn : True or None
+        Whether it is of nodes; None, so that what is for these is compiled for no other fit.
     found : SPLIT (slots, tiles)
         Best split of a node by the columns of a tile.
     found_mask : uint32 (slots, tiles, 16)
@@ -167,6 +169,7 @@ class Work(NamedTuple):
     tables: np.ndarray
     first_part: int
     looks: np.ndarray
+    drawn: bool | None
     found: np.ndarray
     found_mask: np.ndarray
 

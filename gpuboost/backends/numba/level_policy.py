@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import allocating, entry, helper, inlined
+from gpuboost.backends.numba._shared import allocating, entry, helper, inlined, spliced
 from gpuboost.backends.numba.choice import ALL_OPEN, forget_levels, pass_on_groups
 from gpuboost.backends.numba.grow import accept, is_leaf, make_children, set_node
 from gpuboost.backends.numba.level_choice import choose, goes_before
@@ -55,7 +55,7 @@ def plant(problem, grove, roots, keys, room):
     for tree in range(roots.shape[0]):
         node = grove.nodes[tree * room]
         start, count = roots[tree, 0], roots[tree, 1]
-        set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], 0)
+        set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], np.int64(0))
         node.lower, node.upper = -largest, largest
         grove.n_nodes[tree], grove.open[tree] = 1, tree * room
         grove.table[tree * room] = -1
@@ -91,13 +91,13 @@ def _give_back(grove, at):
 
 
 @inlined
-def _open(problem, grove, work, at, slot, room):
-    """A node is searched."""
-    grove.slot[at] = slot
-    choose(problem, grove, work.looks[slot], at, room)
+def _choose(problem, grove, work, drawn, at, room):
+    """Which features a node that is searched looks at, where that is not for its tree to say."""
+    if drawn is not None:
+        choose(problem, grove, work.looks[grove.slot[at]], at, room)
 
 
-@inlined
+@spliced
 def _add_family(problem, grove, work, n_families, first, second, rooms):
     """List a node and its sibling, if there is one, the one with fewer rows to be summed."""
     if grove.nodes[second].count < grove.nodes[first].count:
@@ -115,9 +115,11 @@ def _add_family(problem, grove, work, n_families, first, second, rooms):
     grove.n_spare[0] -= 1
     family.summed_table = grove.table[first] = grove.spare[grove.n_spare[0]]
     if is_open:
-        _open(problem, grove, work, first, 2 * n_families, rooms[ROOM])
+        grove.slot[first] = 2 * n_families
+        _choose(problem, grove, work, work.drawn, first, rooms[ROOM])
     if other_open:
-        _open(problem, grove, work, second, 2 * n_families + 1, rooms[ROOM])
+        grove.slot[second] = 2 * n_families + 1
+        _choose(problem, grove, work, work.drawn, second, rooms[ROOM])
     return n_families + 1
 
 
@@ -158,13 +160,13 @@ def _take_best(scratch, work, slot):
     """Copy the best split of a node over all tiles to `Scratch.split`."""
     best = 0
     for tile in range(1, work.found.shape[1]):
-        if goes_before(work.found[slot, best], work.found[slot, tile]):
+        if goes_before(work.found[slot, best], work.found[slot, tile], work.drawn):
             best = tile
     scratch.split[0] = work.found[slot, best]
     return best
 
 
-@inlined
+@spliced
 def _take_split(problem, grove, work, at):
     """Keep the best split of a node that was searched, if it is good enough."""
     slot = np.int64(grove.slot[at])
@@ -188,7 +190,7 @@ def _go_down(problem, grove, at, n_going, room):
         grove.open[n_going] = at
         return n_going + 1
     nodes, child = grove.nodes[tree * room : (tree + 1) * room], grove.n_nodes[tree]
-    make_children(problem, nodes, at - tree * room, child, 0)
+    make_children(problem, nodes, at - tree * room, child, np.int64(0))
     nodes[child + 1].count = 0  # `gather` counts
     grove.n_nodes[tree] += 2
     return n_going
@@ -283,7 +285,7 @@ def _number_nodes(grove, tree, room):
 @helper
 def list_ends(problem, grove, work, rooms):
     """Chunks of the nodes whose rows were never moved on: leaves, and parents of the deepest."""
-    n_chunks, n_rows, deepest = 0, np.int64(0), problem.limits.max_depth
+    n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
     for tree in range(grove.n_nodes.size):
         _number_nodes(grove, tree, rooms[ROOM])
         n_rows += grove.nodes[tree * rooms[ROOM]].count

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuboost.backends.numba import round_words
 from gpuboost.backends.numba.layout import Problem
+from gpuboost.backends.numba.level_choice import FIRST, NEVER
 from gpuboost.backends.numba.level_columns import join_codes, plan_columns
 from gpuboost.backends.numba.level_grow import LevelGrower, Shape, Space
 from gpuboost.backends.numba.level_histograms import STEP
@@ -82,6 +83,13 @@ def _looks_at_enough(task: BoostTask) -> bool:
     return n_features <= MOST_PASSED_OVER * n_idle * looked
 
 
+def _are_drawn(task: BoostTask) -> bool:
+    """Whether nodes do not look at all features of their tree."""
+    options = task.options
+    looked = min(options.max_features, options.level_features)
+    return looked < task.matrix.n_features or options.interactions is not None
+
+
 def shape_of(task: BoostTask) -> Shape:
     """Sizes of what the grower of a fit works on."""
     options, matrix = task.options, task.matrix
@@ -94,6 +102,7 @@ def shape_of(task: BoostTask) -> Shape:
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=int(options.min_samples_leaf),
+        drawn=_are_drawn(task),
         groups=(len(options.interactions or ()) + 63) // 64,
         fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
         n_threads=task.n_threads,
@@ -177,12 +186,16 @@ class LevelRounds:
 
     def _allow_features(self, trees: range) -> None:
         """Which features each tree may look at."""
-        features_of, grove = self.task.features_of, self._space.grove
+        features_of, space = self.task.features_of, self._space
+        grove = space.grove
         for place, tree in enumerate(trees):
             own = np.arange(self.task.matrix.n_features)
             if features_of is not None:
                 own = np.unique(features_of(tree))
             grove.features[place, : len(own)], grove.n_features[place] = own, len(own)
+            if not space.shape.drawn:
+                space.work.looks[place] = NEVER
+                space.work.looks[place, own] = FIRST
 
     def _problems(self, scale: Scale, weights: Weights) -> list[Problem]:
         """What all nodes have in common, for every thread."""

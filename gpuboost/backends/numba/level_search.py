@@ -15,7 +15,15 @@ import numpy as np
 from gpuboost.backends.numba._shared import helper, inlined, spliced
 from gpuboost.backends.numba.categories import offer_category_sums
 from gpuboost.backends.numba.choice import SMALLEST_RANK
-from gpuboost.backends.numba.level_choice import FIRST, FOUND, LATE, NEXT, NONE, next_later
+from gpuboost.backends.numba.level_choice import (
+    FIRST,
+    FOUND,
+    LATE,
+    NEXT,
+    NONE,
+    next_later,
+    row_of,
+)
 from gpuboost.backends.numba.level_columns import BINS, take_out
 from gpuboost.backends.numba.level_histograms import tile_cells
 from gpuboost.backends.numba.scan import beats, best_of_sums, keep
@@ -119,7 +127,7 @@ def _could_split(scratch, node, m):
     return j < m and sums[1, j] < node.hessian
 
 
-@inlined
+@spliced
 def _offer_sums(problem, node, feature, least):
     """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far.
 
@@ -138,13 +146,9 @@ def _offer_sums(problem, node, feature, least):
     return _could_split(scratch, node, n_bins)
 
 
-@helper
-def search_features(problem, columns, node, cells, of_node, tile, kind):
-    """Offer to `Scratch.split` the features of one kind of a tile; whether one could split.
-
-    ``of_node``: the kinds of features, and the hessian of a category that is not rare.
-    ``tile``: the first column and the end.
-    """
+@spliced
+def _search_features(problem, columns, node, cells, of_node, tile, kind):
+    """Offer to `Scratch.split` the features of one kind of a tile; whether one could split."""
     matrix, scratch, (looks, least) = problem.matrix, problem.scratch, of_node
     could = False
     for column in range(tile[0], tile[1]):
@@ -168,21 +172,28 @@ def search_features(problem, columns, node, cells, of_node, tile, kind):
     return could
 
 
-@inlined
-def _search_node(problem, columns, node, cells, of_node, tile):
-    """Leave the best split by the columns of a tile in `Scratch.split`; see `level_choice`."""
-    split = problem.scratch.split[0]
+@helper
+def search_node(problem, columns, node, cells, of_node, drawn, tile):
+    """Leave the best split by the columns of a tile in `Scratch.split`; see `level_choice`.
+
+    ``of_node``: the kinds of features, and the hessian of a category that is not rare.
+    ``tile``: the first column and the end.
+    """
+    split, feature = problem.scratch.split[0], np.int64(-1)
     split.gain, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
-    could = search_features(problem, columns, node, cells, of_node, tile, FIRST)
-    if could or problem.limits.max_features >= problem.matrix.n_bins.size:
-        return
-    while not could:
+    while True:
+        kind = FIRST if feature < 0 else NEXT
+        could = _search_features(problem, columns, node, cells, of_node, tile, kind)
+        if drawn is None:
+            return
+        if could or problem.limits.max_features >= problem.matrix.n_bins.size:
+            break
         feature = next_later(problem, columns, node, of_node[0], tile)
         if feature < 0:
             split.late = NONE
             return
-        could = search_features(problem, columns, node, cells, of_node, tile, NEXT)
-    split.late, split.rank = LATE, rank_of(problem.limits, node.key, feature)
+    if feature >= 0:
+        split.late, split.rank = LATE, rank_of(problem.limits, node.key, feature)
 
 
 @inlined
@@ -207,18 +218,18 @@ def search_task(problem, samples, grove, work, task):
     own = first // BINS, last // BINS
     if family.is_open:
         node, cells = grove.nodes[family.summed], work.tables[family.summed_table]
-        of_node = work.looks[slot], least
-        _search_node(problem, samples.columns, node, cells, of_node, own)
+        of_node = work.looks[row_of(work.drawn, family.tree, slot)], least
+        search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
         _store(problem, work, slot, tile)
     if family.other >= 0:
         _subtract(work, family, first, last)
         node, cells = grove.nodes[family.other], work.tables[family.other_table]
-        of_node = work.looks[slot + 1], least
-        _search_node(problem, samples.columns, node, cells, of_node, own)
+        of_node = work.looks[row_of(work.drawn, family.tree, slot + 1)], least
+        search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
         _store(problem, work, slot + 1, tile)
 
 
-@helper
+@spliced
 def search_tasks(problem, samples, grove, work, n_tasks, team):
     """Families and tiles, as many as this thread gets hold of."""
     task = claim(team)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, helper, inlined
+from gpuboost.backends.numba._shared import entry_without_counts, helper, inlined, spliced
 from gpuboost.backends.numba.choice import (
     choose_features,
     forget_levels,
@@ -112,7 +112,7 @@ def part(problem, grove, local, node, base):
     return n_left
 
 
-@inlined
+@spliced
 def _find(problem, grove, local, at, place):
     """Find the split of node ``at`` and keep it in the node; False if it is a leaf.
 
@@ -136,7 +136,7 @@ def _find(problem, grove, local, at, place):
     return True
 
 
-@inlined
+@spliced
 def _grow_below(problem, samples, grove, local, at, room):
     """Grow all that is below a small node."""
     tree, base = at // room, grove.nodes[at].start
@@ -155,7 +155,7 @@ def _grow_below(problem, samples, grove, local, at, room):
         child = 1 + 2 * raise_by_one(grove.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(grove, local, nodes[k], base)
-            make_children(problem, nodes, k, child, 0)
+            make_children(problem, nodes, k, child, np.int64(0))
             nodes[child + 1].count = 0  # `gather` counts
             continue
         n_left = part(problem, grove, local, nodes[k], base)
@@ -165,7 +165,7 @@ def _grow_below(problem, samples, grove, local, at, room):
         n_waiting += 2
 
 
-@entry
+@entry_without_counts
 def finish_together(problem, shared, local, team):
     """Grow what is below small nodes and sum up all leaves, after `level_team.grow_together`.
 

@@ -19,7 +19,7 @@ What a pass leaves to a later one lies in the arrays of `level_layout`.
 
 from __future__ import annotations
 
-from gpuboost.backends.numba._shared import entry, spliced
+from gpuboost.backends.numba._shared import entry_without_counts, spliced
 from gpuboost.backends.numba.level_histograms import sum_chunks
 from gpuboost.backends.numba.level_partition import decide_chunks, move_chunks, sum_ends
 from gpuboost.backends.numba.level_policy import ROOM, list_ends, place, plan, plant, settle
@@ -75,7 +75,7 @@ def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
         is_first = False
 
 
-@entry
+@entry_without_counts
 def grow_together(problem, shared, partial, team):
     """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
 
