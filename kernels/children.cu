@@ -26,11 +26,6 @@
 constexpr int32 CHILD_THREADS = 256;
 constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
 
-__device__ __forceinline__ int64 pieces_of(int64 rows, int32 most)
-{
-    return (rows + most - 1) / most;
-}
-
 // ---- Of nodes ----------------------------------------------------------------------------------
 
 struct Parents {

@@ -56,8 +56,8 @@ __device__ __forceinline__ double between_children(const Part& node, const Part&
     return middle_of(bounded(of_left, lower, upper), bounded(of_right, lower, upper));
 }
 
-// The children of accepted nodes, see children.cu; arrays of children end in `_out`. Where a feature
-// is monotonic there is one channel.
+// The children of accepted nodes, see children.cu; arrays of children end in `_out`. Where a
+// feature is monotonic there is one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 hold_children(const int32* __restrict__ size, const uint8* __restrict__ accepted,
               const int32* __restrict__ rank, const int32* __restrict__ feature,

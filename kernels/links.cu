@@ -66,5 +66,6 @@ logs_of_shares(const double* __restrict__ share, int64 n, double* __restrict__ l
     const double own = share[at];
     const bool small = own < SMALL_SHARE;  // which may be denormal
     const double found = natural_log(small ? own * LARGER : own) - (small ? LOG_OF_LARGER : 0.0);
-    logs[at] = own > 0.0 ? found : __longlong_as_double(0xFFF0000000000000ll);
+    const double of_none = own == own ? __longlong_as_double(0xFFF0000000000000ll) : own;
+    logs[at] = own > 0.0 ? found : of_none;
 }

@@ -31,11 +31,6 @@ struct Work {
     int32 most;                 // rows of a piece
 };
 
-__device__ __forceinline__ int64 pieces_of(int64 rows, int32 most)
-{
-    return (rows + most - 1) / most;
-}
-
 // Append the rows of a tile of nodes in pieces, after `made` that there are; this thread's node has
 // so many. Returns the pieces there are then. Every thread of the block takes part.
 //

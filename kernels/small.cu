@@ -8,7 +8,7 @@
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu
 //
-// Output: the nodes, in a store (subtree.cuh) where those of the level have places by their numbers.
+// Output: nodes, in a store (subtree.cuh) where those of the level have places by their numbers.
 // Nodes of at most WARP rows go to a list for tiny.cu, and their rows back to where those of the
 // block's first node were, in another order:
 //
@@ -59,9 +59,9 @@ __device__ __forceinline__ void leave(const Desk& desk, const Layout& shared, co
     tiny.key[at] = node.key;
 }
 
-// `levels`: how many may be below this one; `first` its first node in the store. n_columns is 0 where leaf values
-// are made of the weights of classes. draw and mask may have no entries: no threshold is random, no
-// feature categorical.
+// `levels`: how many may be below this one; `first` its first node in the store. n_columns is 0
+// where leaf values are made of the weights of classes. draw and mask may have no entries: no
+// threshold is random, no feature categorical.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
 grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            const int32* __restrict__ small, const int32* __restrict__ sizes,

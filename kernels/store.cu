@@ -36,10 +36,11 @@ struct LeafSums {
 
 // Put the nodes of a level into the store: node i at place *first + i, the children of those that
 // are split, by their rank, behind all that are stored. What has at most `small_rows` rows is there
-// already, by small.cu. `all_sums`: of nodes that are split, too.
+// already, by small.cu, unless that is 0: then roots without rows come here. `all_sums`: of nodes
+// that are split, too.
 //
-//   size, count, hessian, accepted, rise, ..., mask, rank, next_size   of the level: policy.cu,
-//                                                                       pick.cu
+//   size, count, hessian, accepted, rise, ..., mask, rank, next_size   of the level: pick.cu,
+//                                                                       children.cu
 //   first, stored   int32 (1,)     following   int32 (1,), nodes stored with the children
 //
 // Launch: one block of STORE_THREADS threads for so many nodes, no shared memory.
@@ -62,7 +63,7 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
 {
     const int64 node = (int64)blockIdx.x * STORE_THREADS + threadIdx.x;
     if (node == 0) *following = *stored + *next_size;
-    if (node >= *size || count[node] <= small_rows) return;
+    if (node >= *size || (small_rows > 0 && count[node] <= small_rows)) return;
     const int64 to = *first + node;
     const bool inner = accepted[node] != 0;
     count_out[to] = (uint32)count[node];

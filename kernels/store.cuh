@@ -1,4 +1,4 @@
-// The nodes of all trees of a batch in one store, in any order: by level, those of subtrees between.
+// The nodes of all trees of a batch in one store, in any order: by level, and those of subtrees.
 #ifndef GPUBOOST_STORE_CUH
 #define GPUBOOST_STORE_CUH
 

@@ -13,7 +13,7 @@ from gpuboost.backends import choice, cost, cuda, devices
 from gpuboost.estimators import boosting_reading
 from tests import fake_cupy, finished
 from tests.gpu_arrays import Tensor
-from tests.gpu_session import for_sanitizer, give_back, kernel_folder, show_every_array
+from tests.gpu_runs import for_sanitizer, give_back, kernel_folder, show_every_array
 from tests.sizes import largest_files, largest_functions
 from tests.workers import put_in_order, spread_over_cores
 

@@ -118,6 +118,14 @@ def test_import_is_light() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_lines_of_kernels() -> None:
+    sources = sorted((Path(__file__).parents[1] / "kernels").glob("*.cu*"))
+    assert len(sources) > 20
+    for path in sources:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert not [number for number, line in enumerate(lines, 1) if len(line) > 100], path.name
+
+
 def test_sizes() -> None:
     assert largest_files()[0][0] <= 450, largest_files()[:5]
     assert largest_functions()[0][0] <= 60, largest_functions()[:5]

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
+from gpuboost.backends.cuda import stored
 from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.numpy import NumpyBackend
 from tests import cuda_shim
@@ -194,12 +196,23 @@ def nothing(_: Any) -> None:
 NO_ROWS: list[dict[str, Any]] = [
     *({"loss": loss} for loss in ("squared_error", "huber", "poisson", Pseudo())),
     {"max_depth": None, "loss": "absolute_error"},
+    {"max_depth": None, "monotonic_cst": [1, 0, 0, 0, -1]},  # no node is small
     {"callbacks": nothing},
 ]
 
 
 @pytest.mark.parametrize("options", NO_ROWS, ids=lambda options: "-".join(options))
-def test_no_row_of_a_round_has_weight(options: dict[str, Any], fit_on: Fit) -> None:
+def test_no_row_of_a_round_has_weight(
+    options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_of_ones(*given: Any) -> dict[str, np.ndarray]:
+        """Memory that nobody has written to must not be taken for nodes."""
+        arrays = allocate(*given)
+        for array in arrays.values():
+            array.view(np.uint8)[...] = 1
+        return arrays
+
+    monkeypatch.setattr(stored, "allocate", full_of_ones)
     X, y = table(60)
     weights = np.zeros(60)
     weights[:2] = 1.0

@@ -1,9 +1,9 @@
 """The same models on a real device; CONTRIBUTING.md has the commands.
 
-``-m "gpu and not slow"`` leaves the large tables out. Each of these is meant to end within ten
-minutes, in a call of its own: ``-m "gpu and slow" tests/test_gpu.py::test_fifty_million_rows``, or
-all of them call by call with ``--finished``. Everything is compared with the CPU,
-bit by bit. Where there is no device the tests are skipped, and say why.
+``-m "gpu and not slow"`` leaves the large tables out. Each of these may be a call of its own,
+``-m "gpu and slow" tests/test_gpu.py::test_fifty_million_rows``, or all of them one after the other
+with ``--finished``. Everything is compared with the CPU, bit by bit. Where there is no device the
+tests are skipped, and say why.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
     deep, budget = forest(), 1 << 62
     assert [has_places(deep, n, n * 10**8) for n in (10, 11)] == [True, False]
     for n_rows, is_small in ((2**30 - 1, True), (2**30, False)):  # of one tree
-        assert bool(small_rows_for(ShimRuntime(), deep, n_rows, 1)) == is_small
+        assert bool(small_rows_for(ShimRuntime(), deep, 1, n_rows, 1)) == is_small
     assert trees_at_once(deep, budget, SHAPE) == 40
     monkeypatch.setattr(stored, "MOST_PLACES", 2**21 - 1)
     assert trees_at_once(deep, budget, SHAPE) == 10

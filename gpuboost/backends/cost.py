@@ -42,8 +42,9 @@ TREE_SECONDS = 3e-4  # beside all that, on the host
 BIN_SECONDS = 1e-8  # a value
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its memory limits them
-# Rounds of boosting and AdaBoost that are one launch of a recording: so deep, or of so few leaves.
-REPLAYED_DEPTH, REPLAYED_LEAVES = 12, 64
+# Trees no deeper than this, or of no more leaves, a GPU grows without being asked how many nodes
+# there are, and rounds of them are one launch of a recording.
+UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
@@ -53,7 +54,7 @@ PREDICTION_LAUNCHES = 4
 ROW_TRAFFIC = 32 + 12 + 2 * (32 + 4) + 20
 VISIT_TRAFFIC = 2.5  # a row looked at for a feature: a share of its sector, and time to add
 NODE_TRAFFIC = 3 * 24 * 256  # a node looked at for a feature: cells cleared, added to and searched
-NODE_BYTES = 91  # of a node in the levels that are copied to the host
+NODE_BYTES = 60  # of a node that is copied to the host
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -
     Of deeper trees, unless they have few leaves, the host asks how many nodes there are. What is
     pruned is finished by the host.
     """
-    is_bounded = max_depth <= REPLAYED_DEPTH or max_leaf_nodes <= REPLAYED_LEAVES
+    is_bounded = max_depth <= UNASKED_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
     return is_bounded and ccp_alpha == 0.0
 
 

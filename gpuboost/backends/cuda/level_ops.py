@@ -150,7 +150,7 @@ class CudaLevelOps:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows, kept = 0, self.kept
         if kept is None:
-            small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
+            small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
         purity = purity_of(self.task.target)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows, kept)

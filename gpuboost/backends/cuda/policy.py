@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cost import UNASKED_DEPTH, UNASKED_LEAVES
 from gpuboost.backends.cuda.chunks import blocks_for, chunks_for, shares_for, threads_of_chunks
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, Search
 from gpuboost.backends.cuda.source import constant
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import Target, TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them
-# Trees no deeper than this, or of no more leaves, are launched without asking how many nodes there
-# are, so the host never waits for the device; of deeper ones a level may have been empty for long.
-UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
 # For each node of a level, if histograms of the next level are to be kept: three for both children.
 HISTOGRAMS_OF_NODE = 6
 
@@ -200,7 +198,10 @@ def least_rows(options: TreeOptions) -> int:
 
 
 def is_unasked(options: TreeOptions) -> bool:
-    """Whether all levels are launched without asking how many nodes they have."""
+    """Whether all levels are launched without asking how many nodes they have.
+
+    So the host never waits for the device; of deeper trees a level may have been empty for long.
+    """
     return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 

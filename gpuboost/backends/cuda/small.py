@@ -54,25 +54,27 @@ def tiny_bytes(task: GrowTask) -> int:
     return shared_bytes(task, warp + 1, warp)
 
 
-def small_rows_for(runtime: Runtime, task: GrowTask, n_rows: int, max_weight: int) -> int:
+def small_rows_for(
+    runtime: Runtime, task: GrowTask, n_trees: int, n_rows: int, max_weight: int
+) -> int:
     """Rows of a node that is small, 0 for no node.
 
     There is none where a histogram does not fit shared memory, as of many classes; under
     ``max_leaf_nodes``, which decides level by level what is grown at all; where nodes are held to
     what a block does not keep of them: bounds of values, groups of features, features of levels;
-    where each node has gradients of its own, about its median; and of a tree of so many rows that
-    nodes would have no places.
+    where each node has gradients of its own, about its median; and of so many rows that nodes would
+    have no places.
 
     Parameters
     ----------
-    n_rows : int
-        Of all trees of the batch.
+    n_trees, n_rows : int
+        Trees of the batch, and rows of all of them.
     max_weight : int
         Largest weight of a row: sums of a code must not wrap around 2**32.
     """
     variant = Variant.of(task)
     held = variant.monotonic or variant.by_node or variant.by_level
-    if not has_places(task, 1, n_rows):
+    if not has_places(task, n_trees, n_rows):
         return 0
     if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0

@@ -42,7 +42,7 @@ def log_shares(share: np.ndarray) -> np.ndarray:
     """Logarithms of probabilities, minus infinity of 0."""
     small = share < _SMALL_SHARE  # which may be denormal
     logs = log(select(small, share * _LARGER, share)) - select(small, _LOG_OF_LARGER, 0.0)
-    return select(share > 0.0, logs, -np.inf)
+    return select(share > 0.0, logs, select(share == share, -np.inf, np.nan))
 
 
 def _same(x: np.ndarray) -> np.ndarray:

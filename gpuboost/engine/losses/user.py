@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses.base import Loss, Predicted
 from gpuboost.engine.losses.links import IDENTITY, Link
-from gpuboost.engine.modules import array_module, copy_to_host
+from gpuboost.engine.modules import array_module, copy_to_host, is_cupy_array
 
 BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
@@ -88,9 +88,9 @@ class UserLoss(Loss):
         if not hasattr(self.objective, "loss"):
             return float("nan")
         found, weights = self.row_losses(rows, parameter), rows.weights
-        values = copy_to_host(found).astype(np.float64)[:, None]
+        values = copy_to_host(found) if is_cupy_array(found) else np.asarray(found)
         own = None if weights is None else copy_to_host(weights)
-        return float(weighted_mean(values, own)[0])
+        return float(weighted_mean(values.astype(np.float64)[:, None], own)[0])
 
     def predict(self, raw: np.ndarray) -> np.ndarray:
         """What the objective's ``predict`` returns, else ``raw``."""

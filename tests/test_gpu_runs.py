@@ -14,7 +14,7 @@ import pytest
 import gpuboost
 from gpuboost.backends.cuda import level
 from gpuboost.backends.user_cache import cache_folder
-from tests import cuda_shim, finished, gpu_session
+from tests import cuda_shim, finished, gpu_runs
 from tests.device_cases import Case
 from tests.device_memory import assert_foretold
 from tests.fake_cupy import Array
@@ -52,7 +52,7 @@ import os
 import pytest
 from types import SimpleNamespace
 from tests import finished
-from tests.gpu_session import give_back
+from tests.gpu_runs import give_back
 
 def pytest_addoption(parser):
     finished.add_option(parser)
@@ -126,11 +126,11 @@ def test_a_broken_device_ends_the_run_and_the_next_one_goes_on(inner: pytest.Pyt
 
 def test_a_device_that_is_lost_ends_the_run(machine: Any) -> None:
     cupy = sys.modules["cupy"]
-    gpu_session.give_back(cupy, "a")
+    gpu_runs.give_back(cupy, "a")
     assert machine.freed == 1
     machine.lost = True
     with pytest.raises(pytest.exit.Exception, match="b broke the device for this process"):
-        gpu_session.give_back(cupy, "b")
+        gpu_runs.give_back(cupy, "b")
 
 
 def test_nothing_left_to_do_is_no_failure(inner: pytest.Pytester) -> None:
@@ -167,11 +167,11 @@ def test_ctrl_c_blames_no_test(tmp_path: Path) -> None:
 
 
 def test_kernels_may_be_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(gpu_session.CACHE, raising=False)
-    assert gpu_session.kernel_folder() is None
+    monkeypatch.delenv(gpu_runs.CACHE, raising=False)
+    assert gpu_runs.kernel_folder() is None
     assert "cache" in cache_folder().name  # a folder of this run, not the user's
-    monkeypatch.setenv(gpu_session.CACHE, str(tmp_path / "kept"))
-    assert gpu_session.kernel_folder() == tmp_path / "kept"
+    monkeypatch.setenv(gpu_runs.CACHE, str(tmp_path / "kept"))
+    assert gpu_runs.kernel_folder() == tmp_path / "kept"
 
 
 # ---- under a sanitizer ---------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def test_kernels_may_be_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 @pytest.fixture
 def sanitized(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The fake device as the fixture ``gpu`` arranges it for a sanitizer."""
-    monkeypatch.setenv(gpu_session.SANITIZER, "1")
-    assert gpu_session.for_sanitizer()
-    gpu_session.show_every_array(sys.modules["cupy"], monkeypatch)
+    monkeypatch.setenv(gpu_runs.SANITIZER, "1")
+    assert gpu_runs.for_sanitizer()
+    gpu_runs.show_every_array(sys.modules["cupy"], monkeypatch)
     return machine
 
 
@@ -233,7 +233,7 @@ def test_models_are_the_same_under_a_sanitizer(
 def test_the_fixture_of_a_gpu_arranges_it(
     machine: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setenv(gpu_session.SANITIZER, "1")
+    monkeypatch.setenv(gpu_runs.SANITIZER, "1")
     assert machine.allocator == "pool"
     request.getfixturevalue("gpu")
     assert machine.allocator is None
@@ -242,7 +242,7 @@ def test_the_fixture_of_a_gpu_arranges_it(
 def test_what_counts_memory_is_skipped_under_a_sanitizer(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setenv(gpu_session.SANITIZER, "1")
+    monkeypatch.setenv(gpu_runs.SANITIZER, "1")
     with pytest.raises(pytest.skip.Exception, match="arranges memory in another way"):
         request.getfixturevalue("as_users_do")
 
