@@ -40,6 +40,7 @@ CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
 MULTIPROCESSORS = 132
+MOST_BLOCKS = 65536  # that search for splits, each slot after slot
 POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
 SECTOR = 32  # bytes that one code read alone costs
 # A node of two classes: as it is stored, written and read; read again to be numbered and to have
@@ -124,7 +125,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         cells = slots * looked * WIDTH
         stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
         split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
-        stages["splits"] += split + Work(blocks=room * looked)
+        stages["splits"] += split + Work(blocks=min(room * looked, MOST_BLOCKS))
         stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
         pieces = trees * level_rows / PIECE_ROWS
         policy = policy_of_level(trees * searched, pieces)

@@ -162,7 +162,7 @@ class NodeStore:
         """
         runtime, nodes = self._runtime, self.nodes
         following = runtime.xp.empty(1, dtype=np.int32)
-        # Nothing is read of these where no node is split, or of no use.
+        # What these say is of no use where no node is split: then no more are stored.
         rank, next_size = (frontier.tree, frontier.size)
         if places is not None:
             rank, next_size = places.rank, places.next_size
@@ -179,7 +179,8 @@ class NodeStore:
         kernel = runtime.kernel("store.cu", "store_level", {})
         kernel((-(-frontier.most // threads),), (threads,), args)
         self.first = nodes.size
-        self.nodes = replace(nodes, size=following)
+        if places is not None:
+            self.nodes = replace(nodes, size=following)
 
     def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
         """The level loop has done a level; `keep` is told more of it."""

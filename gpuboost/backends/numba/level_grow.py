@@ -162,7 +162,8 @@ class Shape:
     def fits(self) -> bool:
         """Whether the memory budget has room for all that is kept from round to round.
 
-        Of nodes only those that there are take memory, far fewer than there may be.
+        Of nodes only those that there are take memory, mostly far fewer than there may be; of trees
+        grown to single rows they may take eight times the budget.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
         nodes = self.n_trees * self.room * _NODE_BYTES
