@@ -60,7 +60,7 @@ from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.estimators import boosting_reading, template
 from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
-from tests import test_cuda_links, test_cuda_quantiles
+from tests import test_cuda_best_first, test_cuda_links, test_cuda_quantiles
 from tests.shim_runtime import ShimRuntime
 from tests.test_cuda_links import Doubled
 
@@ -89,12 +89,13 @@ with pytest.MonkeyPatch.context() as patch:
     test_cuda_adaboost.test_kernels_are_sound("asan", fit_on)
     test_cuda_levels.test_kernels_of_medians_are_sound("asan")
     test_cuda_quantiles.test_kernels_are_sound("asan")
+    test_cuda_best_first.test_kernels_are_sound("asan", fit_on)
     for name in test_cuda_links.LINKS:
         test_cuda_links.test_links_have_the_bits_of_the_engine(name, "asan")
     test_cuda_links.test_logarithms_of_shares("asan")
 print(sorted(launched))
 """
-FILES_OF_ROUNDS = "adaboost boosting constraints leaves links median quantiles"
+FILES_OF_ROUNDS = "adaboost best_first boosting constraints leaves links median quantiles"
 
 
 def kernels_of(names: str) -> set[str]:
@@ -106,7 +107,10 @@ def kernels_of(names: str) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "kernels"),
     [
-        (GROW, {"open_nodes", "split_features", "walk_on", "grow_small", "grow_tiny"}),
+        (
+            GROW,
+            {"open_nodes", "split_features", "walk_on", "grow_small", "grow_tiny", "finish_nodes"},
+        ),
         (BIN_AND_PREDICT, {"bin_values", "sort_keys"}),
         (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
     ],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuboost import DecisionTreeRegressor
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
 from tests.harness import Problem, grow
@@ -51,6 +52,27 @@ def test_numba_grows_trees_of_medians_as_numpy(problem: Problem) -> None:
     for name in ("gain", "impurity", "weight", "count"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
     assert grow(problem, NumpyBackend(), memory_budget=1)[1] == fingerprint
+
+
+@pytest.mark.filterwarnings("ignore:sample_weight spans")
+@pytest.mark.parametrize("n_rows", [160, 4000])
+def test_missing_rows_without_weight_fill_no_leaf(n_rows: int) -> None:
+    """They go right where no row with weight of their node has the value missing."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(1, 6, (n_rows, 2)).astype(np.float32), rng.random(n_rows)
+    second, weights = np.arange(n_rows) >= n_rows // 2, np.ones(n_rows)
+    X[:, 1], y = second, np.where(second, y + 100.0, y)
+    X[:2, 0], y[:2] = 0.0, 10.0  # too few rows for a leaf of their own
+    X[20:60, 0], weights[20:60] = np.nan, 1e-12
+    X[-9:, 0] = np.nan
+    trees = [
+        DecisionTreeRegressor(min_samples_leaf=3, max_depth=2, device=device, random_state=0)
+        .fit(X, y, sample_weight=weights)
+        .tree_
+        for device in ("numpy", "numba")
+    ]
+    assert np.array_equal(trees[0].threshold, trees[1].threshold, equal_nan=True)
+    assert trees[0].feature[0] == 1 and trees[0].threshold[1] > 1.0
 
 
 @PROPERTY

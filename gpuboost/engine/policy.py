@@ -28,7 +28,7 @@ def may_split(
     """Nodes large and shallow enough to be searched: bool (m,)."""
     smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
     large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
-    return large & (depth < options.max_depth)
+    return large & (depth < options.deepest)
 
 
 def rises(score: int, splits: Splits, frontier: Frontier) -> np.ndarray:

@@ -94,13 +94,18 @@ class HistogramSearch:
         node: Frontier,
         features: np.ndarray,
     ) -> np.ndarray | None:
-        """Gains with missing values on the left, -1 for none; None where nothing is missing."""
-        seen = np.flatnonzero((missing[:, 0] > 0).any(axis=0))
+        """Gains with missing values on the left, -1 for none; None where nothing is missing.
+
+        Rows without weight are not seen: where no other value is missing they only go right.
+        """
+        has_weight = missing[:, 0] > 0
+        seen = np.flatnonzero(has_weight.any(axis=0))
         if not len(seen):
             return None
         left = np.full(candidate.shape, -1.0)
         sums = prefix[:, :, seen] + missing[:, :, seen, None]
-        left[:, seen] = self._gains(sums, candidate[:, seen], node, features[seen])
+        tried = candidate[:, seen] & has_weight[:, seen, None]
+        left[:, seen] = self._gains(sums, tried, node, features[seen])
         return left
 
     def _gains(
