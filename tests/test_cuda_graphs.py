@@ -25,13 +25,13 @@ from gpuboost.backends.cuda.recording import RecordingRuntime
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION
 from gpuboost.engine.spec import GrownTree, GrowTask
-from tests import cuda_shim
+from tests import cuda_shim, shim_trees
 from tests.device_cases import assert_same_model, table
 from tests.estimator_cases import make
 from tests.fake_cupy import UPLOAD, WAIT
 from tests.fake_errors import CUDARuntimeError
 from tests.fake_streams import GRAPH
-from tests.harness import Problem, make_columns, make_target, make_weights
+from tests.harness import Problem
 from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimRuntime
 from tests.test_memory_estimate import Tracked, TrackedRuntime, meter  # noqa: F401
@@ -45,20 +45,9 @@ AT_ONCE = 2  # trees of a batch
 
 
 def problem(target: str, weights: str = "none", n: int = 150, **given: Any) -> Problem:
-    """Numeric columns and two categorical ones, some of it missing; six trees of five levels."""
-    rng = np.random.default_rng(4)
-    X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
-    y, classification = make_target(rng, X, target)
-    X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 30, n)
-    X[rng.random(X.shape) < 0.15] = np.nan
-    defaults: dict[str, Any] = {
-        "weights": make_weights(rng, n, weights),
-        "is_categorical": np.array([0, 0, 0, 1, 1], dtype=bool),
-        "max_bins": 32,
-        "n_trees": 3 * AT_ONCE,
-        "method": "bootstrap",
-    }
-    return Problem(X, y, classification, **{**defaults, **given}).with_options(max_depth=5)
+    """Six trees of five levels, by `shim_trees.problem`."""
+    words = {"n_trees": 3 * AT_ONCE, "method": "bootstrap", **given}
+    return shim_trees.problem(target, weights, 4, n, **words).with_options(max_depth=5)
 
 
 def task_of(asked: Problem, budget: int = BUDGET) -> GrowTask:
