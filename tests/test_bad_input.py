@@ -57,7 +57,7 @@ BAD_DATA = {
     "no features": (X[:, :0], Y, None, ValueError, r"0 feature\(s\)"),
     "infinity": (with_value(np.inf), Y, None, ValueError, "feature 2 is inf in row 7"),
     "minus infinity": (with_value(-np.inf), Y, None, ValueError, "feature 2 is -inf in row 7"),
-    "sparse": (csr_matrix(X), Y, None, TypeError, "Sparse data was passed"),
+    "sparse labels": (X, csr_matrix(Y), None, TypeError, "Sparse data was passed"),
     "strings": (np.array([["a", "b"]] * 30), Y, None, ValueError, "make it a category"),
     "object column": (
         FRAME.assign(b=["x"] * 30),
@@ -285,8 +285,8 @@ def test_features_that_differ_at_predict():
         model.predict(with_value(np.inf))
     with pytest.raises(ValueError, match="Reshape your data"):
         model.predict(X[0])
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        model.predict_proba(csr_matrix(X))
+    with pytest.raises(ValueError, match="X has 3 features, but RandomForestClassifier is expecti"):
+        model.predict_proba(csr_matrix(X[:, :3]))
     with pytest.warns(UserWarning, match="fitted without feature names"):
         model.predict(FRAME)
 

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import gpuboost
@@ -138,6 +139,19 @@ def test_frames_with_categories(name, kind):
     assert make(name, **words).fit(data, y).fingerprint() == model.fingerprint()
     by_name = make(name, categorical_features=["color"], **words).fit(frame, y)
     assert by_name.fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sparse_matrix_is_the_dense_one(name):
+    X, y = data_for(name)
+    X = np.where(np.median(X, axis=0) < X, X, 0.0)
+    model = make(name).fit(csr_matrix(X), y)
+    assert model.fingerprint() == make(name).fit(X, y).fingerprint()
+    for rows in (csr_matrix(X), csc_array(X)):
+        np.testing.assert_array_equal(model.predict(rows), model.predict(X))
+        np.testing.assert_array_equal(model.apply(rows), model.apply(X))
+    dataset = gpuboost.Dataset(csr_matrix(X))
+    assert make(name).fit(dataset, y).fingerprint() == model.fingerprint()
 
 
 @pytest.mark.parametrize("name", NAMES)

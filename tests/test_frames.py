@@ -175,6 +175,24 @@ def test_numeric_types(dtype, expected, order):
         assert matrix is X
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dok", "lil", "dia"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.int64, np.float64, bool])
+def test_sparse_matrices_hold_zeros(kind, dtype):
+    values = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 1, 1]], dtype=dtype)
+    for make in (scipy.sparse.csr_matrix, scipy.sparse.csr_array):
+        matrix, schema = fit_schema(make(values).asformat(kind))
+        expected, _ = fit_schema(values)
+        assert matrix.dtype == expected.dtype
+        np.testing.assert_array_equal(matrix, expected)
+        np.testing.assert_array_equal(apply_schema(make(values), schema), expected)
+
+
+def test_a_sparse_matrix_that_is_too_large_says_so():
+    large = scipy.sparse.csc_matrix((1 << 33, 1 << 12), dtype=np.float64)
+    with pytest.raises(MemoryError, match=r"8589934592 x 4096, which takes 262144\.0 GiB.*fewer"):
+        fit_schema(large)
+
+
 def test_nulls_are_nan_whatever_the_type():
     rows = {"i": [1, None, 3], "b": [True, None, False], "f": [1.5, None, 2.0]}
     expected = [[1, 1, 1.5], [np.nan] * 3, [3, 0, 2]]
@@ -263,8 +281,8 @@ def test_other_data_must_have_the_same_features():
 
 
 BAD_TABLES = {
-    "sparse": (scipy.sparse.csr_matrix(np.eye(2)), TypeError, "Sparse data was passed"),
-    "sparse array": (scipy.sparse.coo_array(np.eye(2)), TypeError, "dense data is required"),
+    "sparse complex": (scipy.sparse.csr_matrix(np.eye(2) * 1j), ValueError, "Complex data not"),
+    "sparse vector": (scipy.sparse.coo_array(np.ones(2)), ValueError, "Reshape your data"),
     "complex": (np.eye(2) * 1j, ValueError, "Complex data not supported"),
     "dates": (np.zeros((2, 1), "M8[s]"), ValueError, "which is no number"),
     "date column": (

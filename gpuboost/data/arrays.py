@@ -17,6 +17,7 @@ __all__ = [
     "beside",
     "copy_device_array_to_host",
     "copy_to_host",
+    "dense_from_sparse",
     "is_cupy_array",
     "is_missing_label",
     "is_on_device",
@@ -46,7 +47,7 @@ def as_host_array(values: Any, name: str) -> Array:
     Raises
     ------
     TypeError
-        For sparse matrices, and for what is not array-like.
+        For sparse matrices, of which only features may be some, and for what is not array-like.
     ValueError
         For nested lists of different lengths.
     """
@@ -62,11 +63,31 @@ def as_host_array(values: Any, name: str) -> Array:
     )
 
 
+def dense_from_sparse(values: Any, dtype: Any) -> Array:
+    """Return a sparse matrix of SciPy as an ndarray, by columns where it is kept by columns.
+
+    Raises
+    ------
+    MemoryError
+        If there is no room for it.
+    """
+    order = "F" if values.format == "csc" else "C"
+    try:
+        return values.astype(dtype, copy=False).toarray(order=order)
+    except MemoryError as error:
+        shape = " x ".join(map(str, values.shape))
+        size = values.shape[0] * values.shape[1] * np.dtype(dtype).itemsize / 2**30
+        raise MemoryError(
+            f"X is a sparse matrix of {shape}, which takes {size:.1f} GiB when it is made dense, "
+            "as trees need it; take fewer features, fewer rows, or predict some rows at a time"
+        ) from error
+
+
 def refuse_sparse(values: Any) -> Any:
     """Raise the error for sparse input."""
     raise TypeError(
         f"Sparse data was passed ({type(values).__name__}), but dense data is required; "
-        "use X.toarray() to make it dense"
+        "use .toarray() to make it dense"
     )
 
 

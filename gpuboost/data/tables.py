@@ -18,9 +18,9 @@ from .arrays import (
     Array,
     as_host_array,
     copy_to_host,
+    dense_from_sparse,
     is_cupy_array,
     is_sparse,
-    refuse_sparse,
 )
 from .validation import check_shape, feature_label
 
@@ -130,9 +130,9 @@ class FrameTable:
 
 
 def read_table(X: Any) -> Table:
-    """Walk the table of what a user can bring."""
+    """Walk the table of what a user can bring; what a sparse matrix does not hold is zero."""
     if is_sparse(X):
-        refuse_sparse(X)
+        X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
     for is_it, convert in _FRAME_KINDS:
         if is_it(X):
             return convert(X)

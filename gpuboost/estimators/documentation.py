@@ -201,8 +201,8 @@ def documented(
 def _notes(estimator: type) -> str:
     return (
         f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
-        "and attributes have its names. What is not built yet (classes of several outputs,\n"
-        "sparse input) raises an error that says so.\n"
+        "and attributes have its names. What is not built yet (classes of several outputs)\n"
+        "raises an error that says so.\n"
         "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
         "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"
         "shows it."

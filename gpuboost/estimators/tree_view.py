@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuboost.backends.choice import choose_backend, prediction_work
 from gpuboost.backends.device_arrays import matrix_of_ones
-from gpuboost.data.arrays import array_module, as_host_array, working_on
+from gpuboost.data.arrays import array_module, as_host_array, is_sparse, working_on
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.ensemble import Ensemble, gain_per_feature
@@ -128,7 +128,8 @@ class TreeView:
 
     def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
         """Values as floats and categories as codes."""
-        return check_features(apply_schema(as_host_array(X, "X"), schema, "tree_"))
+        here = X if is_sparse(X) else as_host_array(X, "X")
+        return check_features(apply_schema(here, schema, "tree_"))
 
     def predict(self, X: Any) -> np.ndarray:
         """Value of each row's leaf, (n, classes), or (n, outputs, 1) in a regression."""
