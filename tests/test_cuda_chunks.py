@@ -129,7 +129,8 @@ def random_level(
     of_piece[: len(owner)][moved] = rng.integers(0, rows[moved] + 1)
     of_node = np.zeros(most, np.int64)
     np.add.at(of_node, owner[moved], of_piece[: len(owner)][moved])
-    return Level(made, frontier, splits, Left(of_piece, of_node), n_nodes, len(owner))
+    left = Left(np.empty((0, 32), np.uint32), of_piece, of_node)
+    return Level(made, frontier, splits, left, n_nodes, len(owner))
 
 
 def of_nodes(level: Level, name: str) -> np.ndarray:

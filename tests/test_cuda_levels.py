@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from gpuboost.backends.cuda import policy, small, split_search
+from gpuboost.backends.cuda import rows as row_passes
 from gpuboost.backends.cuda.level import Search
 from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
 from gpuboost.backends.cuda.rows import DeviceRows
@@ -185,6 +186,7 @@ def test_order_of_threads_and_blocks_does_not_matter(
     order_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "PIECE_ROWS", 40)
+    monkeypatch.setattr(row_passes, "MOST_BLOCKS", 3)
     for target in ("two classes", "five classes", "outputs"):
         asked = problem(target, "real", seed=order_seed).with_options(max_features=3)
         assert_equal_trees(asked, ShimRuntime(order_seed=100 * order_seed))
@@ -371,6 +373,9 @@ def test_every_barrier_is_needed(
     kernels = INCLUDED_BY.get(name, [name])
     if kernels == ["policy.cu"]:  # several pieces for each node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
+    if kernels == ["partition.cu"]:  # several pieces for each block
+        monkeypatch.setattr(policy, "PIECE_ROWS", 40)
+        monkeypatch.setattr(row_passes, "MOST_BLOCKS", 2)
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):

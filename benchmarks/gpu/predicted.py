@@ -43,6 +43,8 @@ MULTIPROCESSORS = 132
 MOST_BLOCKS = 65536  # that search for splits, each slot after slot
 POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
 SECTOR = 32  # bytes that one code read alone costs
+# A row that is moved: its number twice and its code, a bit twice; then number, weight and target.
+MOVED_BYTES = 4 + SECTOR + 2 / 8 + 6 * 4
 # A node of two classes: as it is stored, written and read; read again to be numbered and to have
 # its sums added up, sectors of its children among them; and as a finished tree has it.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
@@ -126,7 +128,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
         split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
         stages["splits"] += split + Work(blocks=min(room * looked, MOST_BLOCKS))
-        stages["partition"] += Work(trees * level_rows * (2 * (SECTOR + 4) + 20), launches=4)
+        stages["partition"] += Work(trees * level_rows * MOVED_BYTES, launches=4)
         pieces = trees * level_rows / PIECE_ROWS
         policy = policy_of_level(trees * searched, pieces)
         stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES)
@@ -199,9 +201,7 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
                 blocks=nodes * features,
                 launches=3,
             ),
-            "partition": Work(
-                bytes=own * (2.0 * (SECTOR + 4) + 20), blocks=4.0 * rows / PIECE_ROWS, launches=4
-            ),
+            "partition": Work(own * MOVED_BYTES, blocks=4.0 * rows / PIECE_ROWS, launches=4),
             "policy": policy_of_level(nodes, own / PIECE_ROWS)
             + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
         }
@@ -232,7 +232,7 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
             blocks=features,
             launches=3,
         ),
-        "partition": Work(bytes=rows * (2.0 * (SECTOR + 4) + 20), launches=4),
+        "partition": Work(bytes=rows * MOVED_BYTES, launches=4),
         "policy": policy_of_level(1, rows / PIECE_ROWS)
         + Work(launches=ADABOOST_LAUNCHES.of(1) - 21),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),

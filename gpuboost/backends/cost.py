@@ -50,8 +50,8 @@ BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
 
 # Bytes of device memory that kernels read and write, counted. A row on a level: one sector of codes
-# and its word where histograms are summed; two sectors and its places where it is moved.
-ROW_TRAFFIC = 32 + 12 + 2 * (32 + 4) + 20
+# and its word where histograms are summed; a sector and its places where it is moved.
+ROW_TRAFFIC = 32 + 12 + (4 + 32) + 24
 VISIT_TRAFFIC = 2.5  # a row looked at for a feature: a share of its sector, and time to add
 NODE_TRAFFIC = 3 * 24 * 256  # a node looked at for a feature: cells cleared, added to and searched
 NODE_BYTES = 60  # of a node that is copied to the host

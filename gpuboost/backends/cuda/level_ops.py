@@ -340,7 +340,7 @@ class CudaLevelOps:
         places = policy.place(frontier, splits, left)
         self._batch.store_level(frontier, splits, places, self._sums, self._depth)
         self._sums = None
-        moved = self._kernels.move(rows, frontier, splits, places)
+        moved = self._kernels.move(rows, frontier, splits, left, places)
         most = policy.most_nodes(min(frontier.most, self._asked()), self._depth)
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
         held = self._constraints.hold_children

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import Target, TreeOptions
 
-PIECE_ROWS = 1024  # rows of a block that sums or moves them
+PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
 # For each node of a level, if histograms of the next level are to be kept: three for both children.
 HISTOGRAMS_OF_NODE = 6
 
@@ -217,8 +217,17 @@ def purity_of(target: Target) -> int:
 
 @dataclass(frozen=True)
 class Left:
-    """Rows of accepted nodes that go left: int64, of each piece and of each node."""
+    """Rows of accepted nodes that go left.
 
+    Attributes
+    ----------
+    turns : uint32 (pieces, words)
+        A bit for each row of a piece.
+    of_piece, of_node : int64
+        How many of each piece, and of each node.
+    """
+
+    turns: Array
     of_piece: Array
     of_node: Array
 

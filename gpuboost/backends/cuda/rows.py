@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import Target
 
 _LARGEST = 2**31 - 1
+MOST_BLOCKS = 1 << 16  # of a partition: pieces that are left are taken in turn
 
 
 @dataclass(frozen=True)
@@ -151,23 +152,33 @@ class RowKernels:
         kernel((pieces.most,), (threads,), (*before, *work, *after))
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
-        """How many rows go left: the first pass of a partition."""
-        of_piece = self.runtime.xp.empty(frontier.pieces.most, dtype=np.int64)
-        left = Left(of_piece, zeros(self.runtime, frontier.most, np.int64))
-        out = (left.of_piece, left.of_node)
-        self._partition("partition_count", (rows.row,), frontier, splits, (), out)
+        """Which rows go left, and how many: the first pass of a partition."""
+        most = frontier.pieces.most
+        turns = self.runtime.xp.empty((most, constant("partition.cu", "PIECE_WORDS")), np.uint32)
+        of_piece = self.runtime.xp.empty(most, dtype=np.int64)
+        left = Left(turns, of_piece, zeros(self.runtime, frontier.most, np.int64))
+        matrix = self.matrix
+        split = (splits.feature, splits.bin, splits.missing, matrix.is_categorical, splits.mask)
+        sizes = (np.int64(matrix.n_samples), np.int32(matrix.missing_code))
+        after = (*split, *sizes, left.turns, left.of_piece, left.of_node)
+        self._partition("partition_count", (matrix.codes, rows.row), frontier, splits, after)
         return left
 
     def move(
-        self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, places: Places
+        self,
+        rows: DeviceRows,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        left: Left,
+        places: Places,
     ) -> DeviceRows:
         """Rows of accepted nodes, moved to their children: the second pass."""
         n_columns = len(rows.target)
         moved = DeviceRows.room(self.runtime.xp, len(rows), n_columns)
         given = (rows.row, rows.weight, rows.target)
         out = (np.int32(n_columns), np.int64(len(rows)), moved.row, moved.weight, moved.target)
-        to = (places.left_at, places.right_at)
-        self._partition("partition_move", given, frontier, splits, to, out)
+        after = (left.turns, places.left_at, places.right_at, *out)
+        self._partition("partition_move", given, frontier, splits, after)
         return moved
 
     def _partition(
@@ -176,15 +187,10 @@ class RowKernels:
         given: tuple[Array, ...],
         frontier: DeviceFrontier,
         splits: DeviceSplits,
-        places: tuple[Array, ...],
-        out: tuple[Any, ...],
+        after: tuple[Any, ...],
     ) -> None:
         kernel, pieces = self.runtime.kernel("partition.cu", name, {}), frontier.pieces
         threads = constant("partition.cu", "PARTITION_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        split = (splits.accepted, splits.feature, splits.bin, splits.missing)
-        matrix = self.matrix
-        sizes = (np.int64(matrix.n_samples), np.int32(matrix.missing_code))
-        masks = (matrix.is_categorical, splits.mask)
-        args = (matrix.codes, *given, *work, *split, *masks, *places, *sizes, *out)
-        kernel((pieces.most,), (threads,), args)
+        grid = (min(pieces.most, MOST_BLOCKS),)
+        kernel(grid, (threads,), (*given, *work, splits.accepted, *after))
