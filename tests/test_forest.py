@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn.ensemble
@@ -20,6 +22,8 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.tree import TREE_TYPES
 
 CLASSIFIERS = [RandomForestClassifier, ExtraTreesClassifier]
 REGRESSORS = [RandomForestRegressor, ExtraTreesRegressor]
@@ -34,6 +38,24 @@ def cancer():
 @pytest.fixture(scope="module")
 def diabetes():
     return load_diabetes(return_X_y=True)
+
+
+def test_trees_that_were_cut_from_one_array_share_it(cancer):
+    forest = RandomForestClassifier(**SMALL).fit(*cancer)._ensemble
+    trees = forest.trees
+    again, other = Ensemble.of(trees), Ensemble.of(trees[1:] + trees[:1])
+    for name in TREE_TYPES:
+        whole = getattr(forest, name)
+        if name != "masks":  # of which there are none
+            assert getattr(again, name) is whole
+        assert not np.shares_memory(getattr(other, name), whole)
+    np.testing.assert_array_equal(again.offset, forest.offset)
+    assert other.trees[-1].threshold.tobytes() == trees[0].threshold.tobytes()
+    few = Ensemble.of(trees[:-1])
+    assert few.n_trees == 11 and not np.shares_memory(few.value, forest.value)
+    wide = Ensemble.of([replace(tree, count=tree.count.astype(np.uint32)) for tree in trees])
+    assert wide.count.dtype == np.int64
+    np.testing.assert_array_equal(wide.count, forest.count)
 
 
 # ---- scores ------------------------------------------------------------------------------------

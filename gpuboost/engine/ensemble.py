@@ -60,7 +60,8 @@ class Ensemble:
         """Concatenate finished trees, column by column, in the types of `Tree`.
 
         From a generator each tree is taken as it comes, and its arrays are given up as they are
-        joined, so that memory never holds all trees twice.
+        joined, so that memory never holds all trees twice. Trees that were cut from one array share
+        it.
         """
         pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
         for tree in trees:
@@ -70,7 +71,7 @@ class Ensemble:
         offset = offsets([len(part) for part in pieces["feature"]])
         mask_offset = offsets([len(part) for part in pieces["masks"]])
         columns: dict[str, np.ndarray] = {
-            name: np.concatenate(pieces.pop(name), dtype=kind) for name, kind in TREE_TYPES.items()
+            name: _joined(pieces.pop(name), kind) for name, kind in TREE_TYPES.items()
         }
         return cls(offset, mask_offset, **columns)
 
@@ -120,6 +121,26 @@ class Ensemble:
             sha.update(column.tobytes())
         mapper.update_hash(sha)
         return sha.hexdigest()
+
+
+def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    """Parts one after the other; what they were cut from, if that is all there is in it."""
+    whole = parts[0].base
+    if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
+        return whole
+    return np.concatenate(parts, dtype=kind)
+
+
+def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
+    """Whether some views of an array are all of it, in order."""
+    if whole.shape[1:] != parts[0].shape[1:] or len(whole) != sum(map(len, parts)):
+        return False
+    at = whole.ctypes.data
+    for part in parts:
+        if len(part) and (part.base is not whole or part.ctypes.data != at):
+            return False
+        at += part.nbytes
+    return whole.flags.c_contiguous and all(part.flags.c_contiguous for part in parts)
 
 
 def gain_per_feature(tree: Tree, n_features: int) -> np.ndarray:
