@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuboost.data.binning import BinMapper
+
+# Columns are joined by threads, of which most of the time goes into memory that is new, if there
+# are so many nodes; by no more of them, as each holds a column twice.
+_MANY_NODES, _MOST_THREADS = 1 << 17, 4
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Ensemble:
         self.__post_init__()
 
     @classmethod
-    def of(cls, trees: Iterable[Tree]) -> Ensemble:
+    def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
         """Concatenate finished trees, column by column, in the types of `Tree`.
 
         From a generator each tree is taken as it comes, and its arrays are given up as they are
@@ -70,10 +75,15 @@ class Ensemble:
             del tree
         offset = offsets([len(part) for part in pieces["feature"]])
         mask_offset = offsets([len(part) for part in pieces["masks"]])
-        columns: dict[str, np.ndarray] = {
-            name: _joined(pieces.pop(name), kind) for name, kind in TREE_TYPES.items()
-        }
-        return cls(offset, mask_offset, **columns)
+
+        def column(name: str) -> np.ndarray:
+            return _joined(pieces.pop(name), TREE_TYPES[name])
+
+        if n_threads == 1 or offset[-1] < _MANY_NODES:
+            return cls(offset, mask_offset, **{name: column(name) for name in TREE_TYPES})
+        with ThreadPoolExecutor(min(n_threads, _MOST_THREADS)) as pool:
+            joined = pool.map(column, TREE_TYPES)
+            return cls(offset, mask_offset, **dict(zip(TREE_TYPES, joined, strict=True)))
 
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:

@@ -122,7 +122,8 @@ class FitTemplate(TreeModel):
         """Grow the trees, after those of a model that is extended."""
         matrix, batch = prepared.matrix, prepared.plan.batch
         grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
-        ensemble = Ensemble.of(chain(before.ensemble.trees if before else (), grown))
+        old = before.ensemble.trees if before else ()
+        ensemble = Ensemble.of(chain(old, grown), machine.n_threads)
         batch = replace(batch, sampler=batch.sampler.drawing_only())
         batches = (*before.batches, batch) if before else (batch,)
         return FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
