@@ -179,7 +179,8 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
 // Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, and the next
 // one of its after all threads.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
-finish_nodes(const int64* __restrict__ start, int64 least_rows, int32 most_levels, int32 n_trees,
+finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ category, const int32* __restrict__ left,
              const uint32* __restrict__ count, const int64* __restrict__ hessian,
@@ -200,7 +201,7 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int32 most_level
              double* __restrict__ impurity, uint32* __restrict__ whole_weight,
              double* __restrict__ weight, uint32* __restrict__ count_out)
 {
-    const Rooms rooms = {start, least_rows, most_levels};
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
     const Reading reading = {exponents, mean, levels, first_level, kind, score, n_values, n_sums,
                              n_planes, square_unit};
     const Bins bins = {center, low, high, width};
@@ -274,14 +275,15 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int32 most_level
 //
 // Launch: a block of ORDER_THREADS threads for each tree, no shared memory; a level at a time.
 extern "C" __global__ void __launch_bounds__(ORDER_THREADS, ORDER_BLOCKS)
-order_values(const int64* __restrict__ start, int64 least_rows, int32 most_levels, int32 n_trees,
+order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ level_end, const int32* __restrict__ feature,
              const int32* __restrict__ left,
              const int8* __restrict__ sign, int32 n_values, double* value, double* lower,
              double* upper)
 {
-    const Rooms rooms = {start, least_rows, most_levels};
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
     const int32* ends = level_end + rooms.levels(blockIdx.x);
     const int32* own_order = order + rooms.nodes(blockIdx.x);
     const int64 base = table[blockIdx.x], n_nodes = table[blockIdx.x + 1] - base;

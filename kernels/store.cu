@@ -173,7 +173,8 @@ __device__ __forceinline__ void sum_children(const Stored& stored, const int32* 
 //
 // Launch: a block of NUMBER_THREADS threads for each tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
-number_nodes(const int64* __restrict__ start, int64 least_rows, int32 most_levels, int32 n_trees,
+number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
              const int64* __restrict__ hessian, const int32* __restrict__ feature,
              const uint8* __restrict__ is_categorical, int32 has_masks, int32 n_sums, int32 adds,
              int32* left, int64* sums, int32* order, int32* category, int32* level_end,
@@ -181,7 +182,7 @@ number_nodes(const int64* __restrict__ start, int64 least_rows, int32 most_level
 {
     __shared__ int64 warp_sums[NUMBER_WARPS];
     const int32 tree = blockIdx.x;
-    const Rooms rooms = {start, least_rows, most_levels};
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
     const Stored stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
     const int64 room = rooms.nodes(tree);
     int32* ends = level_end + rooms.levels(tree);

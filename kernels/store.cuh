@@ -2,21 +2,22 @@
 #ifndef GPUBOOST_STORE_CUH
 #define GPUBOOST_STORE_CUH
 
-// Where each tree has room for its nodes, and for its levels, among those of the batch: no tree has
-// more leaves than its rows allow, or more levels than its leaves.
+// Where each tree has room for its nodes, and for its levels, among those of the batch, when it is
+// finished: no tree has more leaves than its rows allow, or more levels than its leaves.
 //
 //   start   int64 (trees,)    first row of each tree
 //
-// `least_rows` are those of a leaf; `most_levels` 0: there may be any number.
+// `least_rows` are those of a leaf; `most_nodes`, `most_levels` 0: there may be any number.
 struct Rooms {
     const int64* __restrict__ start;
     int64 least_rows;
+    int64 most_nodes;
     int32 most_levels;
 
     __device__ __forceinline__ int64 nodes(int64 tree) const
     {
         const int64 by_rows = 2 * (start[tree] / least_rows) + tree;
-        return most_levels == 0 ? by_rows : min(by_rows, tree << most_levels);
+        return most_nodes == 0 ? by_rows : min(by_rows, tree * most_nodes);
     }
     __device__ __forceinline__ int64 levels(int64 tree) const
     {

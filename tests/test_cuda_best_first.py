@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import CudaLevelOps
 from gpuboost.backends.cuda.best_first import SplitQueue
 from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.numpy import NumpyBackend
@@ -19,7 +18,7 @@ from gpuboost.engine.best_first import reached
 from gpuboost.engine.history import children_by_level
 from gpuboost.engine.known_nodes import KnownNodes
 from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import TreeOptions
+from gpuboost.engine.spec import LEAF, TreeOptions
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import WAIT
@@ -62,7 +61,8 @@ def grow_both(
         room.append(2 * n_trees * min(2**depth, options.most_splits(depth)) + SPARE)
     known = KnownNodes(n_trees, max_leaf_nodes)
     queue = SplitQueue(runtime, options, n_trees, 10**6, sum(room))
-    tree, levels = np.arange(n_trees, dtype=np.int32), []
+    tree, first = np.arange(n_trees, dtype=np.int32), 0
+    levels: list[dict[str, np.ndarray]] = []
     for most in room:
         m = len(tree)
         key = rng.integers(0, 2**64, m, dtype=np.uint64)
@@ -73,7 +73,8 @@ def grow_both(
         size = np.array([m], dtype=np.int32)
         frontier: Any = SimpleNamespace(size=size, most=most, tree=there["tree"], key=there["key"])
         splits: Any = SimpleNamespace(rise=there["rise"], accepted=there["accepted"])
-        queue.narrow(frontier, splits)
+        queue.narrow(frontier, splits, np.array([first], dtype=np.int32))
+        first += most
         np.testing.assert_array_equal(splits.accepted[:m] != 0, expected)
         levels.append({"tree": tree, "key": key, "rise": np.where(expected, rise, -1.0)})
         tree = np.repeat(tree[expected], 2)
@@ -99,10 +100,22 @@ def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
     np.add.at(whole, ends.leaf[real], sums[real])
     at = np.flatnonzero(ends.inner == 0)
     np.testing.assert_array_equal(found[at], whole[at])
+    nodes = stored(grown, sums)
+    np.testing.assert_array_equal(grown.queue.cut(nodes, adds=True)[real], ends.leaf[real])
+    np.testing.assert_array_equal(nodes.sums[at], whole[at])
+    for column, of_leaf in ((nodes.left, 0), (nodes.rise, -1.0), (nodes.feature, LEAF)):
+        np.testing.assert_array_equal(column, np.where(ends.inner == 0, of_leaf, 7))
     value = rng.normal(size=(len(left), 3))
     expected = value[ends.leaf]
     grown.queue.hand_values(ends, value)
     np.testing.assert_array_equal(value, expected)
+
+
+def stored(grown: Grown, sums: np.ndarray) -> Any:
+    """What `SplitQueue.cut` writes to, as if all nodes were split."""
+    n = sum(grown.most)
+    kinds = {"left": np.int32, "feature": np.int32, "rise": np.float64}
+    return SimpleNamespace(sums=sums, **{name: np.full(n, 7, kinds[name]) for name in kinds})
 
 
 def assert_ends(grown: Grown, ends: Any, max_leaf_nodes: int) -> None:
@@ -135,11 +148,13 @@ def assert_ends(grown: Grown, ends: Any, max_leaf_nodes: int) -> None:
     np.testing.assert_array_equal(ends.inner, inner)
 
 
-def test_more_nodes_than_threads() -> None:
-    grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, 500)
-    assert max(len(own["tree"]) for own in grown.levels) > constant(
-        "best_first.cu", "QUEUE_THREADS"
-    )
+@pytest.mark.parametrize("max_leaf_nodes", [500, 2500])
+def test_more_nodes_than_threads(max_leaf_nodes: int) -> None:
+    """Runs of a thread each are merged, also an odd number of them; splits are passed in groups."""
+    grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, max_leaf_nodes)
+    runs = [len(own["tree"]) / constant("best_first.cu", "QUEUE_THREADS") for own in grown.levels]
+    assert max(runs) > (1 if max_leaf_nodes == 500 else 4)
+    assert max_leaf_nodes > 2 * constant("best_first.cu", "GROUP")
 
 
 # Rounds of boosting -------------------------------------------------------------------------
@@ -208,22 +223,6 @@ def test_little_memory(budget: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
     assert made[0]._grower.recorded is None
 
 
-def test_levels_without_nodes_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a tree that may have 30 levels and has few, the host looks at few."""
-    read: list[int] = []
-    to_host = CudaLevelOps.to_host
-
-    def watched(self: CudaLevelOps, level: Any) -> Any:
-        read.append(1)
-        return to_host(self, level)
-
-    monkeypatch.setattr(CudaLevelOps, "to_host", watched)
-    X = np.repeat(np.arange(4.0), 9)[:, None]
-    asked = Problem(X, X[:, 0], False, n_trees=1).with_options(max_leaf_nodes=31)
-    assert grow(asked, ShimBackend())[1] == grow(asked, NumpyBackend())[1]
-    assert len(read) == 4
-
-
 def test_many_leaves() -> None:
     """More than are launched unasked, of several trees: their levels are asked for."""
     rng = np.random.default_rng(3)
@@ -244,11 +243,12 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     grown = grow_both(runtime, np.random.default_rng(1), 2, 60)
     found = np.ones((sum(grown.most), 2), dtype=np.int64)
     grown.queue.hand_values(grown.queue.ends(None, found), np.ones((len(found), 1)))
+    grown.queue.cut(stored(grown, found), adds=True)
     X, y = table(150)
     asked = regressor(n_estimators=1, max_leaf_nodes=6, max_depth=None, loss="huber")
     assert_same_fit(fit_on, asked, X, y, runtime=runtime)
     kernels = set(re.findall(r"^(\w+)\(", file_text("best_first.cu"), re.MULTILINE))
-    assert len(kernels) == 4 and kernels | {"first_groups", "join_groups"} <= set(runtime.launches)
+    assert len(kernels) == 5 and kernels | {"first_groups", "join_groups"} <= set(runtime.launches)
 
 
 MUTANTS = [
@@ -263,10 +263,11 @@ MUTANTS = [
 )
 def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
     sources = with_text(name, mutant.source_text, ["best_first.cu"])
-    runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
+    zeroed: Any = SimpleNamespace(**{**vars(np), "empty": np.zeros})  # indices are not just any
+    runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources, xp=zeroed)
     with pytest.raises((KernelError, AssertionError)):
         grow_both(runtime, np.random.default_rng(0), 1, 500)
 
 
 def test_there_are_mutants() -> None:
-    assert len(MUTANTS) == 3
+    assert len(MUTANTS) == 7

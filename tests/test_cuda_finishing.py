@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuboost.backends.cuda import CudaLevelOps, grow_finished
 from gpuboost.backends.cuda import finishing as cuda_finishing
-from gpuboost.backends.cuda import grow_finished
+from gpuboost.backends.cuda.best_first import SplitQueue
 from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.finishing import finish_grown
 from gpuboost.backends.numpy import NumpyBackend
@@ -128,6 +129,47 @@ def test_medians(target: str, weights: str) -> None:
     assert assert_finished(asked, ShimRuntime(order_seed=5)) > 30
 
 
+@pytest.mark.parametrize(
+    ("limits", "takes_back"),
+    [
+        ({"max_leaf_nodes": 2}, False),
+        ({"max_leaf_nodes": 9, "max_depth": 4}, True),
+        ({"max_leaf_nodes": 17}, True),
+        ({"max_leaf_nodes": 66}, True),  # the host asks how many nodes there are
+        ({"max_leaf_nodes": 17, "min_impurity_decrease": 0.002, "max_features": 2}, True),
+        ({"max_leaf_nodes": 17, "random_thresholds": True}, True),
+    ],
+    ids=lambda given: "-".join(map(str, given.values())) if isinstance(given, dict) else "",
+)
+def test_best_first_growth(
+    limits: dict[str, Any], takes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Splits are taken back where they are stored, whatever sums are made of; no level is read."""
+    found, cut = [], SplitQueue.cut
+
+    def watched(self: SplitQueue, nodes: Any, adds: bool) -> Any:
+        leaf = cut(self, nodes, adds)
+        if isinstance(leaf, np.ndarray):  # not while memory is foretold
+            found.append((leaf != np.arange(len(leaf)))[: nodes.size[0]].any())
+        return leaf
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the host reads a level of the device")
+
+    monkeypatch.setattr(SplitQueue, "cut", watched)
+    monkeypatch.setattr(CudaLevelOps, "to_host", refuse)
+    targets = (("five classes", "none"), ("two classes", "none"), ("two classes", "real"))
+    for target, weights in (*targets, ("outputs", "real")):
+        n = 500 if limits["max_leaf_nodes"] > 64 else 150
+        asked = problem(target, weights, seed=3, n=n, method="bootstrap", n_trees=3)
+        runtime = Counting(order_seed=1)
+        n_nodes = assert_finished(asked.with_options(**limits), runtime)
+        assert len(runtime.copied) == 13 and sum(runtime.copied) < 128 * (n_nodes + 3)
+    asked = problem("outputs", "real", seed=4, method="bootstrap", by_median=True)
+    assert_finished(asked.with_options(**limits), ShimRuntime())
+    assert any(found) == takes_back and len(found) == 5
+
+
 @pytest.mark.parametrize("weights", ["none", "real"])
 @pytest.mark.parametrize("target", ["two classes", "values"])
 def test_monotonic_values(target: str, weights: str) -> None:
@@ -140,6 +182,8 @@ def test_monotonic_values(target: str, weights: str) -> None:
         assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
         free = asked.with_options(score=SQUARES, max_depth=depth)
         assert assert_finished(free, ShimRuntime()) > 20
+        few = held_asked.with_options(max_leaf_nodes=9)
+        assert assert_finished(few, ShimRuntime()) == 3 * 17
 
 
 @settings(PROPERTY, max_examples=15)
@@ -147,15 +191,13 @@ def test_monotonic_values(target: str, weights: str) -> None:
 def test_any_problem(problem: Problem, small_rows: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_small(monkeypatch, small_rows)
-        limited = problem.with_options(max_leaf_nodes=2**31 - 1)
-        assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+        assert_finished(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
 @settings(PROPERTY, max_examples=10)
 @given(median_problems())
 def test_any_problem_of_medians(problem: Problem) -> None:
-    limited = problem.with_options(max_leaf_nodes=2**31 - 1)
-    assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+    assert_finished(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
 @pytest.mark.slow
@@ -164,8 +206,7 @@ def test_any_problem_of_medians(problem: Problem) -> None:
 def test_many_problems(problem: Problem, small_rows: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_small(monkeypatch, small_rows)
-        limited = problem.with_options(max_leaf_nodes=2**31 - 1)
-        assert_finished(limited, ShimRuntime(order_seed=1 + problem.seed % 1000))
+        assert_finished(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
 
 
 # What must not matter -----------------------------------------------------------------------------
@@ -241,7 +282,7 @@ def test_numbers_and_sums_of_large_trees() -> None:
     level_end = np.zeros(int(rows.sum()) + n_trees, dtype=np.int32)
     table = np.zeros((3, n_trees + 1), dtype=np.int64)
     runtime, threads = ShimRuntime(order_seed=4), (constant("store.cu", "NUMBER_THREADS"),)
-    rooms = (start, np.int64(1), np.int32(0), np.int32(n_trees))
+    rooms = (start, np.int64(1), np.int64(0), np.int32(0), np.int32(n_trees))
     kinds = (hessian, feature, np.array([0, 1], dtype=np.uint8), *map(np.int32, (1, 3, 1)))
     arrays = (left, sums, order_out, category_out, level_end, table)
     runtime.kernel("store.cu", "number_nodes", {})((n_trees,), threads, (*rooms, *kinds, *arrays))
@@ -301,12 +342,6 @@ def test_the_host_computes_nothing_of_a_forest(
     assert model.fit(X, y).fingerprint() == expected
     with pytest.raises(AssertionError, match="finished on the host"):
         make(name, device="numpy", max_depth=5).fit(X, y)
-
-
-def test_best_first_trees_are_finished_on_the_host() -> None:
-    task = task_of(problem("values").with_options(max_leaf_nodes=9))
-    with pytest.raises(AssertionError, match="finished on the host"):
-        list(grow_finished(ShimRuntime(), task))
 
 
 def test_launches_do_not_grow_with_nodes_or_trees() -> None:

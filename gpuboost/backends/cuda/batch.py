@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.finishing import Finisher
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
     from gpuboost.backends.cuda.policy import Places, Policy
@@ -50,7 +51,7 @@ class Batch:
         if self.store is not None:
             self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))
 
-    def end(self, finisher: Finisher | None) -> None:
-        """Number and finish the nodes that are stored."""
+    def end(self, queue: SplitQueue | None, finisher: Finisher | None) -> None:
+        """Cut, number and finish the nodes that are stored; see `NodeStore.end`."""
         if self.store is not None:
-            self.store.end(finisher)
+            self.store.end(queue, finisher)

@@ -15,6 +15,7 @@ from gpuboost.engine.spec import NO_LIMIT
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.stored import Store
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import TreeOptions
 
@@ -42,26 +43,29 @@ class SplitQueue:
     ----------
     runtime : Runtime
     options : TreeOptions
-    n_trees, n_rows : int
-        Trees of the batch, and rows of all of them.
-    n_numbers : int
-        Nodes that all levels have room for, if `ends` will be asked for; else 0.
+    n_trees, most_rows : int
+        Trees of the batch, and rows that one of them has at most.
+    n_places : int
+        Places that nodes have, if it will be asked what became of them; else 0.
     """
 
     def __init__(
-        self, runtime: Runtime, options: TreeOptions, n_trees: int, n_rows: int, n_numbers: int
+        self, runtime: Runtime, options: TreeOptions, n_trees: int, most_rows: int, n_places: int
     ) -> None:
-        self._runtime, self._n_trees, self._n_numbers = runtime, n_trees, n_numbers
-        self._most = max(1, min(options.max_leaf_nodes - 1, n_rows))
+        self._runtime, self._n_trees, self._n_places = runtime, n_trees, n_places
+        most_leaves = min(options.max_leaf_nodes, most_rows // max(1, options.min_samples_leaf))
+        self._most = max(1, most_leaves - 1)
         shape = (n_trees, self._most)
         types = {"rise": np.float64, "key": np.uint64, "node": np.int32}
         order: Columns = {name: (dtype, shape) for name, dtype in types.items()}
         self._before, self._after = (allocate(runtime.xp, order) for _ in range(2))
         self._turn = runtime.xp.empty(shape, dtype=np.int32)
+        n_groups = self._most // constant("best_first.cu", "GROUP") + 1
+        self._worst = runtime.xp.empty((n_trees, n_groups), dtype=np.int32)
         self._length = zeros(runtime, n_trees, np.int32)
         none = constant("best_first.cu", "NO_NODE")
-        self._parent = full(runtime, max(1, n_numbers), none, np.int32)
-        self._next = 0  # number of the first node of the next level
+        self._parent = full(runtime, max(1, n_places), none, np.int32)
+        self._next = 0  # number of the first node of the next level, where nodes have no places
 
     @classmethod
     def of(cls, runtime: Runtime, options: TreeOptions, *sizes: int) -> SplitQueue | None:
@@ -70,22 +74,53 @@ class SplitQueue:
             return None
         return cls(runtime, options, *sizes)
 
-    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
-        """Let ``splits.accepted`` be the splits that are taken as far as nodes are known."""
-        slot, place = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(2))
+    def narrow(
+        self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array | None = None
+    ) -> Array:
+        """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
+
+        ``first`` is the place of the first node, int32 (1,). None: nodes are numbered level by
+        level, with room for as many as a level has room for.
+        """
+        if first is None:
+            first = full(self._runtime, 1, self._next, np.int32)
+            self._next += frontier.most
+        rooms = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(4))
         args = (
             *(frontier.size, frontier.tree, frontier.key, splits.rise, splits.accepted),
-            *(np.int32(self._next), np.int32(self._most), self._length),
-            *(*self._before.values(), *self._after.values(), self._turn, slot, place),
-            *(np.int32(self._n_numbers > 0), self._parent),
+            *(first, np.int32(self._most), self._length),
+            *(*self._before.values(), *self._after.values(), self._turn, self._worst, *rooms),
+            *(np.int32(self._n_places > 0), self._parent),
         )
         self._launch("take_splits", self._n_trees, args)
         self._before, self._after = self._after, self._before
-        self._next += frontier.most
         return splits.accepted
 
+    def cut(self, nodes: Store, adds: bool) -> Array:
+        """Make leaves of the nodes of a store whose splits were taken back.
+
+        Parameters
+        ----------
+        nodes : Store
+            All nodes of the batch.
+        adds : bool
+            Whether only leaves have sums, others zeros: if not, all nodes have theirs.
+
+        Returns
+        -------
+        leaf : int32 (m,)
+            Place of the leaf that each node lies in, most often itself.
+        """
+        leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
+        n_sums = np.int32(nodes.sums.shape[1] if adds else 0)
+        given = (np.int32(self._n_places), self._parent, self._is_split(), n_sums)
+        self._over_places(
+            "cut_nodes", (*given, leaf, nodes.left, nodes.rise, nodes.feature, nodes.sums)
+        )
+        return leaf
+
     def ends(self, left: Array | None = None, sums: Array | None = None) -> Ends:
-        """What became of all nodes, when the last level is grown.
+        """What became of all nodes that have numbers, when the last level is grown.
 
         Parameters
         ----------
@@ -94,28 +129,30 @@ class SplitQueue:
         sums : int64 (m, P), optional
             Of the rows that stopped in each node: those of leaves get all.
         """
-        runtime, n = self._runtime, self._n_numbers
-        is_split = zeros(runtime, n, np.uint8)
-        order = self._before["node"]
-        self._launch(
-            "mark_splits", self._n_trees, (self._length, order, np.int32(self._most), is_split)
-        )
+        runtime, n = self._runtime, self._n_places
         found = Ends(runtime.xp.empty(n, dtype=np.int32), runtime.xp.empty(n, dtype=np.uint8))
         n_sums = np.int32(0 if sums is None else sums.shape[1])
         out = (found.leaf, found.inner, self._parent if left is None else left)
-        args = (np.int32(n), self._parent, is_split, np.int32(left is not None), n_sums, *out)
+        args = (np.int32(n), self._parent, self._is_split(), np.int32(left is not None), n_sums)
         added = self._before["key"].view(np.int64) if sums is None else sums
-        self._over_numbers("find_ends", (*args, added))
+        self._over_places("find_ends", (*args, *out, added))
         return found
 
     def hand_values(self, ends: Ends, value: Array) -> None:
         """Give nodes the values of their leaves: float64 (m, K)."""
-        sizes = np.int32(self._n_numbers), np.int32(value.shape[1])
-        self._over_numbers("hand_values", (sizes[0], ends.leaf, sizes[1], value))
+        sizes = np.int32(self._n_places), np.int32(value.shape[1])
+        self._over_places("hand_values", (sizes[0], ends.leaf, sizes[1], value))
 
-    def _over_numbers(self, name: str, args: tuple[Any, ...]) -> None:
+    def _is_split(self) -> Array:
+        """Whether each node is split in the end: uint8 (m,)."""
+        is_split = zeros(self._runtime, self._n_places, np.uint8)
+        args = (self._length, self._before["node"], np.int32(self._most), is_split)
+        self._launch("mark_splits", self._n_trees, args)
+        return is_split
+
+    def _over_places(self, name: str, args: tuple[Any, ...]) -> None:
         threads = constant("best_first.cu", "QUEUE_THREADS")
-        self._launch(name, -(-self._n_numbers // threads), args)
+        self._launch(name, -(-self._n_places // threads), args)
 
     def _launch(self, name: str, n_blocks: int, args: tuple[Any, ...]) -> None:
         threads = constant("best_first.cu", "QUEUE_THREADS")

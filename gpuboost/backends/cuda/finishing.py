@@ -15,7 +15,6 @@ import numpy as np
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.scores import POISSON
-from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.engine.tree import Tree, gain_unit
 
 if TYPE_CHECKING:
@@ -97,11 +96,9 @@ class Finisher:
         """That of a task; None where trees are finished on the host.
 
         That is where the rows of trees are known to none but ``rows_of``, which may give each leaf
-        sums of its own, where the trees are those of boosting, and with ``max_leaf_nodes``, whose
-        queue takes splits back when all levels are known.
+        sums of its own, and where the trees are those of boosting.
         """
-        limited = task.options.max_leaf_nodes != NO_LIMIT
-        if task.sampler is None or task.target.has_gradients or limited:
+        if task.sampler is None or task.target.has_gradients:
             return None
         return cls(runtime, task, asks)
 
@@ -113,7 +110,8 @@ class Finisher:
 
     def finish(self, store: NodeStore) -> Finished:
         """Finish the nodes of a store, which are numbered."""
-        runtime, n, n_masks = self._runtime, store.most, store.most // 2
+        runtime, n = self._runtime, store.most_finished
+        n_masks = n // 2
         if self._asks:
             table = runtime.read_later(store.numbers.table)()
             n = int(table[0, -1])

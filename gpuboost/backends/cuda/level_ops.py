@@ -35,7 +35,6 @@ from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
 from gpuboost.engine.policy import class_sums
-from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,8 +130,7 @@ class CudaLevelOps:
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        n_numbers = 0 if self.rounds is None else self.rounds.n_numbers
-        self._queue = SplitQueue.of(self.runtime, self.task.options, n, len(rows), n_numbers)
+        self._queue = self._make_queue(n, len(rows))
         return rows, self._constraints.hold_roots(frontier, inputs)
 
     def _make_rows(
@@ -208,14 +206,23 @@ class CudaLevelOps:
             by_lists,
         )
         store = small = None
-        # Else the host reads levels, or takes some of their splits back.
-        stores = self.kept is None and self.task.options.max_leaf_nodes == NO_LIMIT
-        if stores and has_places(self.task, n_trees, policy.n_rows):
+        # Else the host reads levels.
+        if self.kept is None and has_places(self.task, n_trees, policy.n_rows):
             given = (self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
             store = NodeStore(*given)
         if policy.small_rows and store is not None:
             small = SmallTrees(search, leaf, store, policy.n_rows)
         return Batch(n_trees, policy, builder, search, leaf, store, small)
+
+    def _make_queue(self, n_trees: int, n_rows: int) -> SplitQueue | None:
+        """What ``max_leaf_nodes`` takes of a batch of so many trees, and rows of all of them."""
+        store, n_places = self._batch.store, 0
+        if store is not None:
+            n_places = store.most
+        elif self.rounds is not None:
+            n_places = self.rounds.n_numbers
+        sizes = (n_trees, min(n_rows, self.task.matrix.n_samples), n_places)
+        return SplitQueue.of(self.runtime, self.task.options, *sizes)
 
     def keeper(self) -> NodeStore | None:
         """What keeps the nodes of the batch begun last, if that is done here."""
@@ -291,7 +298,8 @@ class CudaLevelOps:
     def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array) -> Array:
         """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
         assert self._queue is not None
-        return self._queue.narrow(frontier, splits)
+        store = self._batch.store
+        return self._queue.narrow(frontier, splits, None if store is None else store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
@@ -325,8 +333,9 @@ class CudaLevelOps:
         """What is left to launch when all levels are grown."""
         if self.rounds is not None:
             self.rounds.add_leaves(self._inputs, self._queue)
-        self._histogram = self._sums = self._queue = None
-        self._batch.end(self.finisher)
+        self._histogram = self._sums = None
+        self._batch.end(self._queue, self.finisher)
+        self._queue = None
 
     def partition(
         self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array

@@ -16,8 +16,10 @@ from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.history import as_grown
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.finishing import Finished, Finisher
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.matrix import DeviceMatrix
@@ -25,10 +27,51 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.rows import LeafColumns
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.spec import GrownTree, GrowTask, TreeOptions
 
 MOST_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
-DEEPEST = 31  # trees of as many levels and more are taken to have as many as their rows allow
+DEEPEST = 31  # trees of as many levels and more are taken to have as many nodes as rows allow
+
+
+@dataclass(frozen=True)
+class TreeRoom:
+    """What a tree has at most when it is finished: see store.cuh.
+
+    Attributes
+    ----------
+    least_rows : int
+        Of a leaf.
+    most_nodes, most_levels : int
+        0: as many as its rows allow.
+    """
+
+    least_rows: int
+    most_nodes: int
+    most_levels: int
+
+    @classmethod
+    def of(cls, options: TreeOptions) -> TreeRoom:
+        """That of trees with these limits."""
+        depth, leaves = options.max_depth, options.max_leaf_nodes
+        by_limit = [2 ** (depth + 1) - 1] if depth < DEEPEST else []
+        by_limit += [] if leaves == NO_LIMIT else [2 * leaves - 1]
+        levels = options.deepest + 1 if by_limit else 0
+        return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
+
+    def nodes(self, n_trees: int, n_rows: int) -> int:
+        """Room for the nodes of so many trees, and rows of all of them."""
+        by_rows = 2 * (n_rows // self.least_rows) + n_trees
+        return min(by_rows, n_trees * self.most_nodes) if self.most_nodes else by_rows
+
+    def levels(self, n_trees: int, n_rows: int) -> int:
+        """Room for their levels."""
+        by_rows = n_rows // self.least_rows + n_trees
+        return min(by_rows, n_trees * self.most_levels) if self.most_levels else by_rows
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """As kernels take it."""
+        return np.int64(self.least_rows), np.int64(self.most_nodes), np.int32(self.most_levels)
 
 
 @dataclass(frozen=True)
@@ -120,6 +163,15 @@ class NodeStore:
     roots : DeviceFrontier
     n_rows : int
         Rows that all trees have room for.
+
+    Attributes
+    ----------
+    most : int
+        Nodes that are stored at most.
+    most_finished : int
+        Nodes of finished trees at most: fewer where splits are taken back.
+    first : int32 (1,)
+        Place of the first node of the level that is grown.
     """
 
     def __init__(
@@ -137,13 +189,14 @@ class NodeStore:
         self._kind = _kind_of_sums(task, leaf)
         n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
         self.n_sums = task.target.n_sums if task.target.by_median else n_sums
-        self._least = max(task.options.min_samples_leaf, 1)
-        self.most = most_stored(self.n_trees, n_rows, task.options.max_depth, self._least)
+        self._room = TreeRoom.of(task.options)
+        self.most = most_stored(self.n_trees, n_rows, task.options)
+        self.most_finished = self._room.nodes(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
         size = full(runtime, 1, self.n_trees, np.int32)
         given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
         self.nodes = Store.room(*given)
-        self.first = zeros(runtime, 1, np.int32)  # place of the first node of the level
+        self.first = zeros(runtime, 1, np.int32)
         self._finished: Finished | None = None
 
     # ---- a level -------------------------------------------------------------------------------
@@ -171,7 +224,7 @@ class NodeStore:
         own_sums = (frontier.gradient if sums is None else sums, np.int32(self._kind))
         args = (
             *(*of_level, splits.missing, splits.mask, rank, next_size, *own_sums),
-            *(np.int32(self.n_sums), np.int32(self._task.target.by_median), np.int64(small_rows)),
+            *(np.int32(self.n_sums), np.int32(self._keeps_all_sums), np.int64(small_rows)),
             *(np.int32(self.has_draws), np.int32(self._matrix.mask_words > 0)),
             *(self.first, nodes.size, following, *nodes.nodes),
         )
@@ -182,6 +235,12 @@ class NodeStore:
         if places is not None:
             self.nodes = replace(nodes, size=following)
 
+    @property
+    def _keeps_all_sums(self) -> bool:
+        """Whether inner nodes have sums of their own, or zeros, before nodes are numbered."""
+        options, target = self._task.options, self._task.target
+        return target.by_median or options.max_leaf_nodes != NO_LIMIT
+
     def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
         """The level loop has done a level; `keep` is told more of it."""
 
@@ -190,13 +249,16 @@ class NodeStore:
     @property
     def rooms(self) -> tuple[Any, ...]:
         """Where trees have room, as kernels take it: see store.cuh."""
-        bounded = self._task.options.max_depth < DEEPEST
-        most_levels = self._task.options.max_depth + 1 if bounded else 0
-        sizes = (np.int64(self._least), np.int32(most_levels), np.int32(self.n_trees))
-        return (self._starts, *sizes)
+        return (self._starts, *self._room.arguments, np.int32(self.n_trees))
 
-    def end(self, finisher: Finisher | None) -> None:
-        """Number the nodes, and finish them, if they are to be: no node comes any more."""
+    def end(self, queue: SplitQueue | None, finisher: Finisher | None) -> None:
+        """Cut and number the nodes, and finish them, if they are to be: no node comes any more.
+
+        ``queue`` knows which splits were taken back; None: none was.
+        """
+        if queue is not None:
+            of_leaves = self._kind == constant("store.cu", "LEAF_SUMS")
+            queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
         self.numbers = self._number()
         if finisher is not None:
             self._finished = finisher.finish(self)
@@ -204,12 +266,9 @@ class NodeStore:
     def _number(self) -> Numbers:
         runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
         has_masks = self._matrix.mask_words > 0
-        most_levels = self._n_rows // self._least + self.n_trees
-        if task.options.max_depth < DEEPEST:
-            most_levels = min(most_levels, self.n_trees * (task.options.max_depth + 1))
-        order = xp.empty(self.most, dtype=np.int32)
-        category = xp.empty(self.most if has_masks else 0, dtype=np.int32)
-        level_end = xp.empty(most_levels, dtype=np.int32)
+        order = xp.empty(self.most_finished, dtype=np.int32)
+        category = xp.empty(self.most_finished if has_masks else 0, dtype=np.int32)
+        level_end = xp.empty(self._room.levels(self.n_trees, self._n_rows), dtype=np.int32)
         table = xp.empty((3, self.n_trees + 1), dtype=np.int64)
         kinds = (self._matrix.is_categorical, np.int32(has_masks))
         sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
@@ -241,15 +300,9 @@ class NodeStore:
         columns.setdefault("draw", np.empty(0))
         grown = []
         for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
-            at = self._room_of(starts, tree)
+            at = self._room.nodes(tree, int(starts[tree]))
             grown.append(self._grown(columns, order[at : at + end - first]))
         return grown
-
-    def _room_of(self, starts: np.ndarray, tree: int) -> int:
-        """Where the nodes of a tree are in ``order``: as store.cuh has it."""
-        by_rows = 2 * (int(starts[tree]) // self._least) + tree
-        depth = self._task.options.max_depth
-        return min(by_rows, tree << (depth + 1)) if depth < DEEPEST else by_rows
 
     def _grown(self, columns: dict[str, np.ndarray], order: np.ndarray) -> GrownTree:
         own = {name: column[order] for name, column in columns.items() if len(column)}
@@ -270,12 +323,19 @@ def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
 
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
     """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
-    options = task.options
-    most = most_stored(n_trees, n_rows, options.max_depth, options.min_samples_leaf)
-    return most <= MOST_PLACES
+    return most_stored(n_trees, n_rows, task.options) <= MOST_PLACES
 
 
-def most_stored(n_trees: int, n_rows: int, max_depth: int, min_samples_leaf: int) -> int:
-    """Nodes there can be: of leaves that have their least rows, or in levels that are full."""
-    by_rows = 2 * (n_rows // max(min_samples_leaf, 1)) + n_trees
-    return min(by_rows, n_trees << (max_depth + 1)) if max_depth < DEEPEST else by_rows
+def most_stored(n_trees: int, n_rows: int, options: TreeOptions) -> int:
+    """Nodes there can be: of leaves that have their least rows, or in levels that are full.
+
+    With ``max_leaf_nodes`` those of all levels, also of splits that are taken back.
+    """
+    by_rows = TreeRoom.of(replace(options, max_leaf_nodes=NO_LIMIT)).nodes(n_trees, n_rows)
+    if options.max_leaf_nodes == NO_LIMIT:
+        return by_rows
+    by_levels, depth = n_trees, 0
+    while depth < options.deepest and by_levels < by_rows:
+        by_levels += 2 * n_trees * min(2**depth, options.most_splits(depth))
+        depth += 1
+    return min(by_levels, by_rows)
