@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpuboost.engine import numerics, randomness, scores
 from gpuboost.engine.best_first import reached
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
+from gpuboost.engine.spec import TreeOptions
 from gpuboost.engine.statistics import (
     EXACT_BITS,
     SUM_BITS,
@@ -279,6 +280,19 @@ def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_n
         partly = np.where(known & (left < nodes.stop), left, 0)
         part = reached(partly, np.where(known, rise, -1.0), key, max_leaf_nodes)
         assert part[whole & known].all()  # a level never drops what the end would split
+
+
+@pytest.mark.parametrize("max_leaf_nodes", [2, 3, 5, 31, 64, 100])
+def test_splits_of_a_level_of_best_first_growth(max_leaf_nodes: int) -> None:
+    """As many as there can be, and few more: half of them have a parent of their own."""
+    options = TreeOptions(scores.SQUARES, max_leaf_nodes=max_leaf_nodes)
+    for depth in range(max_leaf_nodes + 2):
+        levels_above = 2.0 ** np.arange(depth + 1)
+        splits = np.arange(1, min(2**depth, max_leaf_nodes) + 1)
+        needed = np.ceil(splits[:, None] / levels_above).sum(axis=1)
+        most = np.count_nonzero(needed <= max_leaf_nodes - 1)
+        bound = options.most_splits(depth)
+        assert most <= bound and min(bound, 2**depth) <= most + max_leaf_nodes.bit_length() // 2
 
 
 def test_sums_of_children() -> None:

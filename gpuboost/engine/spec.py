@@ -101,8 +101,13 @@ class TreeOptions:
         return min(self.max_depth, self.max_leaf_nodes - 1)
 
     def most_splits(self, depth: int) -> int:
-        """Nodes of a tree that ``max_leaf_nodes`` lets split at a depth, at most."""
-        return max(0, self.max_leaf_nodes - 1 - depth)
+        """Nodes of a tree that ``max_leaf_nodes`` lets split at a depth, at most.
+
+        Those above them are split, too: above ``m + 1`` nodes lie at least ``m // 2 + 1``, above
+        these ``m // 4 + 1`` and so on, ``2 * m`` but for the ones in ``m`` beside a node a level.
+        """
+        free = self.max_leaf_nodes - 2 - depth
+        return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,9 @@ class NodeStore:
         Nodes of finished trees at most: fewer where splits are taken back.
     first : int32 (1,)
         Place of the first node of the level that is grown.
+    leaf : int32 (m,) or None
+        Once no node comes any more, place of the leaf that each place lies in, itself or, where
+        splits were taken back, one above; None: none was.
     """
 
     def __init__(
@@ -197,6 +200,7 @@ class NodeStore:
         given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
         self.nodes = Store.room(*given)
         self.first = zeros(runtime, 1, np.int32)
+        self.leaf: Array | None = None
         self._finished: Finished | None = None
 
     # ---- a level -------------------------------------------------------------------------------
@@ -258,7 +262,7 @@ class NodeStore:
         """
         if queue is not None:
             of_leaves = self._kind == constant("store.cu", "LEAF_SUMS")
-            queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
+            self.leaf = queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
         self.numbers = self._number()
         if finisher is not None:
             self._finished = finisher.finish(self)
