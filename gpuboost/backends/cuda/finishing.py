@@ -114,7 +114,7 @@ class Finisher:
         n_masks = n // 2
         if self._asks:
             table = runtime.read_later(store.numbers.table)()
-            n = int(table[0, -1])
+            n = min(n, int(table[0, -1]))  # where memory is foretold, that is of all levels
             n_masks = min(int(table[1, -1]), (n - store.n_trees) // 2)
         has_masks = store.nodes.mask.shape[1] > 0
         arrays = allocate(runtime.xp, self._columns(n, n_masks if has_masks else -1))

@@ -135,7 +135,7 @@ class Numbers:
     ----------
     order, category : int32
         Place in the store, and which categorical split of its tree it is, -1 for none, of every
-        node; each tree has room for as many as its rows allow. ``category`` has no entries where no
+        node; each tree has its `TreeRoom`. ``category`` has no entries where no
         feature is categorical.
     level_end : int32
         Number of the first node behind each level of each tree, with room for each tree.
