@@ -15,9 +15,9 @@ from gpuboost.engine.spec import NO_LIMIT
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns, DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.runtime import Runtime
-    from gpuboost.backends.cuda.stored import Store
+    from gpuboost.backends.cuda.stored import NodeStore, Store
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.spec import TreeOptions
+    from gpuboost.engine.spec import GrowTask, TreeOptions
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,29 @@ class SplitQueue:
         self._next = 0  # number of the first node of the next level, where nodes have no places
 
     @classmethod
-    def of(cls, runtime: Runtime, options: TreeOptions, *sizes: int) -> SplitQueue | None:
-        """Those of a batch; None where trees do not grow best first. ``sizes``: the others."""
-        if options.max_leaf_nodes == NO_LIMIT:
+    def of(
+        cls,
+        runtime: Runtime,
+        task: GrowTask,
+        store: NodeStore | None,
+        n_trees: int,
+        n_rows: int,
+        n_numbers: int,
+    ) -> SplitQueue | None:
+        """Those of a batch; None where trees do not grow best first.
+
+        Parameters
+        ----------
+        store : NodeStore or None
+            Where nodes have places; None: they have so many numbers.
+        n_trees, n_rows : int
+            Of the batch.
+        """
+        if task.options.max_leaf_nodes == NO_LIMIT:
             return None
-        return cls(runtime, options, *sizes)
+        n_places = n_numbers if store is None else store.most
+        most_rows = min(n_rows, task.matrix.n_samples)
+        return cls(runtime, task.options, n_trees, most_rows, n_places)
 
     def narrow(
         self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array | None = None

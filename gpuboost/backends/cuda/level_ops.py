@@ -130,7 +130,9 @@ class CudaLevelOps:
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        self._queue = self._make_queue(n, len(rows))
+        n_numbers = 0 if self.rounds is None else self.rounds.n_numbers
+        given = (self.runtime, self.task, self._batch.store)
+        self._queue = SplitQueue.of(*given, n, len(rows), n_numbers)
         return rows, self._constraints.hold_roots(frontier, inputs)
 
     def _make_rows(
@@ -213,16 +215,6 @@ class CudaLevelOps:
         if policy.small_rows and store is not None:
             small = SmallTrees(search, leaf, store, policy.n_rows)
         return Batch(n_trees, policy, builder, search, leaf, store, small)
-
-    def _make_queue(self, n_trees: int, n_rows: int) -> SplitQueue | None:
-        """What ``max_leaf_nodes`` takes of a batch of so many trees, and rows of all of them."""
-        store, n_places = self._batch.store, 0
-        if store is not None:
-            n_places = store.most
-        elif self.rounds is not None:
-            n_places = self.rounds.n_numbers
-        sizes = (n_trees, min(n_rows, self.task.matrix.n_samples), n_places)
-        return SplitQueue.of(self.runtime, self.task.options, *sizes)
 
     def keeper(self) -> NodeStore | None:
         """What keeps the nodes of the batch begun last, if that is done here."""
