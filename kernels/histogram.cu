@@ -12,11 +12,11 @@
 //   slot, first, rows   int32, int64, int32 (pieces,)    what each block does, by policy.cu
 //   histogram  int64  (slots, M, width, 2 + K)    weight, rows, gradients; zero before the launch
 //
-// Launch: grid (pieces, M / TILE, K or, of more than two classes, 1), HISTOGRAM_THREADS threads,
-// shared memory below. Pieces whose slot is not among the `n_slots` from `first_slot` on are left
-// out.
-// A block adds some rows of one node (slot) in TILE of its features; of values and of two classes
-// one channel of gradients, of more classes all of them, one after the other.
+// Launch: grid (any, M / TILE, K or, of more than two classes, 1), HISTOGRAM_THREADS threads,
+// shared memory below. A block takes a piece, then the next one of its, of those whose slots are
+// among the `n_slots` from `first_slot` on: pieces lie by slot.
+// It adds the rows of a piece, which are of one node (slot), in TILE of its features; of values and
+// of two classes one channel of gradients, of more classes all of them, one after the other.
 // A warp takes 32 / TILE rows, a lane one feature:
 //
 //                lane 0   lane 1   ...  lane 31
@@ -40,55 +40,7 @@ constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before thei
 constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
 constexpr uint32 NO_CELL = 0xffffffffu;
 
-// What one lane adds: `weight` and `value` to the cell of its feature.
-struct Entry {
-    uint32 cell;
-    uint32 weight;
-    int64 value;
-};
-
-// The codes of one lane's feature.
-struct Column {
-    const uint8* codes;  // null where the lane has no feature
-    int64 stride;
-    int32 lane;
-
-    __device__ __forceinline__ uint32 cell(uint32 row) const
-    {
-        return __ldg(codes + row * stride) * TILE + lane;
-    }
-};
-
-// The list entry that a lane stands for.
-__device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
-
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked,
-                                            int32 n_looked, int64 n_samples, int32 tile)
-{
-    const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
-    const int32 f = entry < n_looked ? looked[entry] : -1;
-    if (f < 0) return {nullptr, 0, lane};
-    return {codes + (f / tile) * n_samples * tile + f % tile, tile, lane};
-}
-
-__device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
-{
-    for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
-}
-
-// Where a cell of shared memory goes in the histogram; null behind the end of the list.
-__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_looked,
-                                              int32 width, int32 planes, int32 cell)
-{
-    const int32 entry = entry_of(cell % TILE);
-    if (entry >= n_looked) return nullptr;
-    return histogram + (((int64)slot * n_looked + entry) * width + cell / TILE) * planes;
-}
-
-__device__ __forceinline__ void flush(int64* to, int64 sum)
-{
-    if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
-}
+#include "planes.cuh"
 
 // Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; of
 // gradients, the sum of target[blockIdx.z].
@@ -103,55 +55,60 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
                  int32 counted, int64* __restrict__ histogram)
 {
     DYNAMIC_SHARED(uint32, low);
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int32 own = slot[blockIdx.x] - first_slot;
-    if (own < 0 || own >= n_slots) return;
+    const int32 end_slot = first_slot + n_slots;
+    int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
+    if (piece >= *n_pieces || slot[piece] >= end_slot) return;
     const int32 cells = width * TILE, channel = blockIdx.z;
     uint32 *high = low + cells, *weights = high + cells, *counts = weights + cells;
     const bool first_channel = channel == 0, counts_rows = first_channel && counted;
     const int32 planes = counts_rows ? VALUE_PLANES : first_channel ? VALUE_PLANES - 1 : 2;
+    const int32* values = target + (int64)channel * n_rows;
 
     // zero
     zero(low, planes * cells);
-    __syncthreads();
+    for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
+        __syncthreads();
 
-    // accumulate
-    const Column column = column_of(codes, looked + (int64)own * stride, n_looked, n_samples, tile);
-    const int32* values = target + (int64)channel * n_rows;
-    const int64 begin = first[blockIdx.x];
-    const int32 end = column.codes == nullptr ? 0 : rows[blockIdx.x];
-    for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
-        Entry entry[ROWS_AHEAD];
-        #pragma unroll
-        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
-            const int32 local = at + j * ROW_STRIDE;
-            entry[j].cell = NO_CELL;
-            if (local < end) {
-                entry[j].cell = column.cell(__ldg(row + begin + local));
-                entry[j].weight = __ldg(weight + begin + local);
-                const int64 value = __ldg(values + begin + local);
-                entry[j].value = GRADIENTS ? value : entry[j].weight * value;
+        // accumulate
+        const int32 own = slot[piece] - first_slot;
+        const int32* list = looked + (int64)own * stride;
+        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        const int64 begin = first[piece];
+        const int32 end = column.codes == nullptr ? 0 : rows[piece];
+        for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
+            Entry entry[ROWS_AHEAD];
+            #pragma unroll
+            for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+                const int32 local = at + j * ROW_STRIDE;
+                entry[j].cell = NO_CELL;
+                if (local < end) {
+                    entry[j].cell = column.cell(__ldg(row + begin + local));
+                    entry[j].weight = __ldg(weight + begin + local);
+                    const int64 value = __ldg(values + begin + local);
+                    entry[j].value = GRADIENTS ? value : entry[j].weight * value;
+                }
+            }
+            #pragma unroll
+            for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+                const uint32 cell = entry[j].cell;
+                if (cell == NO_CELL) continue;
+                if (entry[j].value != 0) add_halves(low + cell, high + cell, entry[j].value);
+                if (first_channel) atomicAdd(weights + cell, entry[j].weight);
+                if (counts_rows) atomicAdd(counts + cell, 1u);
             }
         }
-        #pragma unroll
-        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
-            const uint32 cell = entry[j].cell;
-            if (cell == NO_CELL) continue;
-            if (entry[j].value != 0) add_halves(low + cell, high + cell, entry[j].value);
-            if (first_channel) atomicAdd(weights + cell, entry[j].weight);
-            if (counts_rows) atomicAdd(counts + cell, 1u);
-        }
-    }
-    __syncthreads();
+        __syncthreads();
 
-    // flush
-    const int32 out_planes = 2 + gridDim.z;
-    for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
-        if (out == nullptr) continue;
-        flush(out + 2 + channel, (int64)((uint64)high[cell] << 32 | low[cell]));
-        if (first_channel) flush(out, weights[cell]);
-        if (counts_rows) flush(out + 1, counts[cell]);
+        // flush
+        const int32 out_planes = 2 + gridDim.z;
+        for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+            int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
+            if (out == nullptr) continue;
+            const uint64 upper = take(high + cell);
+            flush(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
+            if (first_channel) flush(out, take(weights + cell));
+            if (counts_rows) flush(out + 1, take(counts + cell));
+        }
     }
 }
 
@@ -302,9 +259,8 @@ __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const O
                                               int32 cells, int32 own)
 {
     for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        const uint32 weight = planes.weights[cell];
+        const uint32 weight = take(planes.weights + cell);
         if (weight == 0) continue;
-        planes.weights[cell] = 0;
         planes.totals[cell] += weight;
         flush(output.cell(cell) + 2 + own, weight);
     }
@@ -342,34 +298,39 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
 {
     DYNAMIC_SHARED(uint32, weights);
     __shared__ Segment segment;
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int32 own = slot[blockIdx.x] - first_slot;
-    if (own < 0 || own >= n_slots) return;
-    const int32* list = looked + (int64)own * stride;
-    if (list[entry_of(0)] < 0) return;
+    const int32 end_slot = first_slot + n_slots;
+    int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
+    if (piece >= *n_pieces || slot[piece] >= end_slot) return;
     const int32 cells = width * TILE;
     uint32 *totals = weights + cells, *counts = totals + cells;
     const ClassPlanes planes = {weights, totals, counted != 0 ? counts : nullptr};
-    const Output output = {histogram, own, n_looked, width, 2 + n_channels};
-    const int64 begin = first[blockIdx.x];
-    const ClassRows piece = {row + begin, weight + begin, target + begin, rows[blockIdx.x]};
 
     // zero
     zero(weights, (counted ? CLASS_PLANES : CLASS_PLANES - 1) * cells);
-    if (threadIdx.x < 2) segment.first[threadIdx.x] = segment.end[threadIdx.x] = piece.count;
-    __syncthreads();
+    for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
+        const int32 own = slot[piece] - first_slot;
+        const int32* list = looked + (int64)own * stride;
+        if (list[entry_of(0)] < 0) continue;
+        const Output output = {histogram, own, n_looked, width, 2 + n_channels};
+        const int64 begin = first[piece];
+        const ClassRows own_rows = {row + begin, weight + begin, target + begin, rows[piece]};
+        if (threadIdx.x < 2) {
+            segment.first[threadIdx.x] = segment.end[threadIdx.x] = own_rows.count;
+        }
+        __syncthreads();
 
-    // accumulate
-    const Column column = column_of(codes, list, n_looked, n_samples, tile);
-    add_classes(column, piece, planes, output, segment);
-    __syncthreads();
+        // accumulate
+        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        add_classes(column, own_rows, planes, output, segment);
+        __syncthreads();
 
-    // flush
-    for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-        int64* out = output.cell(cell);
-        if (out == nullptr) continue;
-        flush(out, totals[cell]);
-        if (counted) flush(out + 1, counts[cell]);
+        // flush
+        for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+            int64* out = output.cell(cell);
+            if (out == nullptr) continue;
+            flush(out, take(totals + cell));
+            if (counted) flush(out + 1, take(counts + cell));
+        }
     }
 }
 

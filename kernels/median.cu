@@ -11,10 +11,12 @@
 // `lower` is found digit by digit, the leading one first: weights of the rows whose ranks begin as
 // it does are counted by their next digit, and the digit is chosen at which half is reached.
 //
-// Launch unless said otherwise: grid (pieces), MEDIAN_THREADS threads, no shared memory.
+// Launch unless said otherwise: any grid of MEDIAN_THREADS threads, no shared memory; a block takes
+// a piece, then the next one of its.
 
 constexpr int32 MEDIAN_THREADS = 256;
 constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 SIGNS_BLOCKS = 8;   // of put_signs
 constexpr int32 DIGIT_BITS = 3;
 constexpr int32 DIGITS = 1 << DIGIT_BITS;
 constexpr int32 NO_RANK = 0x7fffffff;
@@ -43,29 +45,32 @@ count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
             int32 n_outputs, int32 shift, const int32* __restrict__ lower,
             int64* __restrict__ counts)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
-    for (int32 k = 0; k < n_outputs; ++k) {
-        const int64 cell = node * n_outputs + k;
-        const int32* ranks = rank + k * n_rows + begin;
-        const int32 leading = lower[cell] >> shift >> DIGIT_BITS;
-        int64 sums[DIGITS];
-        #pragma unroll
-        for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
-        for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
-            const int32 digits = ranks[at] >> shift;
-            if (digits >> DIGIT_BITS != leading) continue;
-            const int64 own = weights.at(begin + at);
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
+        const int64 begin = first[piece], node = slot[piece];
+        const int32 end = rows[piece];
+        for (int32 k = 0; k < n_outputs; ++k) {
+            const int64 cell = node * n_outputs + k;
+            const int32* ranks = rank + k * n_rows + begin;
+            const int32 leading = lower[cell] >> shift >> DIGIT_BITS;
+            int64 sums[DIGITS];
             #pragma unroll
-            for (int32 d = 0; d < DIGITS; ++d) sums[d] += (digits & (DIGITS - 1)) == d ? own : 0;
-        }
-        #pragma unroll
-        for (int32 d = 0; d < DIGITS; ++d) {
-            const int64 total = warp_sum(sums[d]);
-            if (threadIdx.x % WARP == 0 && total != 0) {
-                atomicAdd((uint64*)(counts + cell * DIGITS + d), (uint64)total);
+            for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
+            for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
+                const int32 digits = ranks[at] >> shift;
+                if (digits >> DIGIT_BITS != leading) continue;
+                const int64 own = weights.at(begin + at);
+                #pragma unroll
+                for (int32 d = 0; d < DIGITS; ++d) {
+                    sums[d] += (digits & (DIGITS - 1)) == d ? own : 0;
+                }
+            }
+            #pragma unroll
+            for (int32 d = 0; d < DIGITS; ++d) {
+                const int64 total = warp_sum(sums[d]);
+                if (threadIdx.x % WARP == 0 && total != 0) {
+                    atomicAdd((uint64*)(counts + cell * DIGITS + d), (uint64)total);
+                }
             }
         }
     }
@@ -119,20 +124,21 @@ find_next_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weigh
                 int32 n_outputs, const int64* __restrict__ below,
                 const int32* __restrict__ lower, int32* __restrict__ upper)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
-    for (int32 k = 0; k < n_outputs; ++k) {
-        const int64 cell = node * n_outputs + k;
-        if (below[cell] != NOT_FOUND) continue;
-        const int32 least = lower[cell];
-        int32 next = NO_RANK;
-        for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
-            const int32 own = rank[k * n_rows + begin + at];
-            if (own > least && own < next && weights.at(begin + at) > 0) next = own;
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
+        const int64 begin = first[piece], node = slot[piece];
+        const int32 end = rows[piece];
+        for (int32 k = 0; k < n_outputs; ++k) {
+            const int64 cell = node * n_outputs + k;
+            if (below[cell] != NOT_FOUND) continue;
+            const int32 least = lower[cell];
+            int32 next = NO_RANK;
+            for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
+                const int32 own = rank[k * n_rows + begin + at];
+                if (own > least && own < next && weights.at(begin + at) > 0) next = own;
+            }
+            if (next != NO_RANK) atomicMin(upper + cell, next);
         }
-        if (next != NO_RANK) atomicMin(upper + cell, next);
     }
 }
 
@@ -142,20 +148,21 @@ __device__ __forceinline__ int32 sign_about(int32 rank, int32 lower, int32 upper
 }
 
 // sign int32 (K, r): on which side of the median of its node a row is.
-extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
+extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
 put_signs(const int32* __restrict__ rank, const int32* __restrict__ n_pieces,
           const int32* __restrict__ slot, const int64* __restrict__ first,
           const int32* __restrict__ rows, int64 n_rows, int32 n_outputs,
           const int32* __restrict__ lower, const int32* __restrict__ upper,
           int32* __restrict__ sign)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    for (int32 k = 0; k < n_outputs; ++k) {
-        const int32 low = lower[node * n_outputs + k], high = upper[node * n_outputs + k];
-        const int64 to = k * n_rows + begin;
-        for (int32 at = threadIdx.x; at < rows[blockIdx.x]; at += MEDIAN_THREADS) {
-            sign[to + at] = sign_about(rank[to + at], low, high);
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int64 begin = first[piece], node = slot[piece];
+        for (int32 k = 0; k < n_outputs; ++k) {
+            const int32 low = lower[node * n_outputs + k], high = upper[node * n_outputs + k];
+            const int64 to = k * n_rows + begin;
+            for (int32 at = threadIdx.x; at < rows[piece]; at += MEDIAN_THREADS) {
+                sign[to + at] = sign_about(rank[to + at], low, high);
+            }
         }
     }
 }
@@ -186,22 +193,23 @@ median_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
             int32 n_outputs, const int64* __restrict__ start, const int32* __restrict__ lower,
             const int32* __restrict__ upper, int32 draws, int64* __restrict__ sums)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x], n_columns = 2 * n_outputs + 2;
-    int64* own = sums + node * (6 * n_outputs + 2);
-    if (begin == start[node]) {
-        for (int32 k = threadIdx.x; k < n_outputs; k += MEDIAN_THREADS) {
-            own[2 * k] = lower[node * n_outputs + k];
-            own[2 * k + 1] = upper[node * n_outputs + k];
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int64 begin = first[piece], node = slot[piece];
+        const int32 end = rows[piece], n_columns = 2 * n_outputs + 2;
+        int64* own = sums + node * (6 * n_outputs + 2);
+        if (begin == start[node]) {
+            for (int32 k = threadIdx.x; k < n_outputs; k += MEDIAN_THREADS) {
+                own[2 * k] = lower[node * n_outputs + k];
+                own[2 * k + 1] = upper[node * n_outputs + k];
+            }
         }
-    }
-    for (int32 at = 0; at < 4 * n_outputs + 2; ++at) {
-        const int32 k = at / 4, plane = at % 4;
-        const bool is_signed = k < n_outputs;
-        const int32 column = is_signed && plane < 2 ? 2 * k + plane : 2 * n_outputs + plane % 2;
-        const int32* side = is_signed ? sign + k * n_rows + begin : nullptr;
-        add_column(wide, n_columns, column, row + begin, weight + begin, side, end, draws != 0,
-                   own + 2 * n_outputs + at);
+        for (int32 at = 0; at < 4 * n_outputs + 2; ++at) {
+            const int32 k = at / 4, plane = at % 4;
+            const bool is_signed = k < n_outputs;
+            const int32 column = is_signed && plane < 2 ? 2 * k + plane : 2 * n_outputs + plane % 2;
+            const int32* side = is_signed ? sign + k * n_rows + begin : nullptr;
+            add_column(wide, n_columns, column, row + begin, weight + begin, side, end, draws != 0,
+                       own + 2 * n_outputs + at);
+        }
     }
 }

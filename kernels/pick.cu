@@ -7,41 +7,50 @@
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
 //   unit        float64 (1,)         from the rise of the score to that of weight times impurity
 //
-// Launch: grid (nodes), one warp, which stands for a node; no shared memory. Nodes whose slots are
-// not among the `n_slots` from `first_slot` on are left out.
+// Launch: any grid of (WARP, PICK_WARPS) threads; a warp takes a node, then the next one of its; no
+// shared memory. Nodes whose slots are not among the `n_slots` from `first_slot` on are left out.
 
 #include "choice.cuh"
+
+constexpr int32 PICK_WARPS = 4;
+constexpr int32 PICK_BLOCKS = 8;  // per multiprocessor, at least
+
+// The first node of a warp, and from one of its nodes to the next.
+__device__ __forceinline__ int32 first_node() { return blockIdx.x * PICK_WARPS + threadIdx.y; }
+__device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * PICK_WARPS; }
 
 // ---- Which features ----------------------------------------------------------------------------
 
 // The first `max_features` features of every open node, in ascending order: looked int32
 // (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
 // EVERY_RANK if the node has no other features.
-extern "C" __global__ void __launch_bounds__(WARP)
+extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
 choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
                 const uint8* __restrict__ open, const uint64* __restrict__ key,
                 const int32* __restrict__ tree, const uint8* __restrict__ allowed,
                 int32 first_slot, int32 n_slots, int32 n_features, int32 max_features,
                 int32* __restrict__ looked, uint64* __restrict__ last)
 {
-    const int32 node = blockIdx.x, lane = threadIdx.x;
-    if (node >= *size || open[node] == 0) return;
-    const int32 own = slot[node] - first_slot;
-    if (own < 0 || own >= n_slots) return;
-    const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
-                           n_features};
-    const uint64 until = last_rank(choice, max_features);
-    int32* list = looked + (int64)own * max_features;
-    int32 found = 0;
-    for (int32 start = 0; start < n_features; start += WARP) {
-        const uint64 rank = choice.rank(start + lane);
-        const bool taken = rank != EVERY_RANK && rank <= until;
-        const uint32 votes = __ballot_sync(FULL_MASK, taken);
-        if (taken) list[found + __popc(votes & ((1u << lane) - 1u))] = start + lane;
-        found += __popc(votes);
+    const int32 lane = threadIdx.x;
+    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+        if (open[node] == 0) continue;
+        const int32 own = slot[node] - first_slot;
+        if (own < 0 || own >= n_slots) continue;
+        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                               n_features};
+        const uint64 until = last_rank(choice, max_features);
+        int32* list = looked + (int64)own * max_features;
+        int32 found = 0;
+        for (int32 start = 0; start < n_features; start += WARP) {
+            const uint64 rank = choice.rank(start + lane);
+            const bool taken = rank != EVERY_RANK && rank <= until;
+            const uint32 votes = __ballot_sync(FULL_MASK, taken);
+            if (taken) list[found + __popc(votes & ((1u << lane) - 1u))] = start + lane;
+            found += __popc(votes);
+        }
+        for (int32 j = found + lane; j < max_features; j += WARP) list[j] = -1;
+        if (lane == 0) last[own] = until;
     }
-    for (int32 j = found + lane; j < max_features; j += WARP) list[j] = -1;
-    if (lane == 0) last[own] = until;
 }
 
 // What split.cu found, by slot and entry of its list.
@@ -175,7 +184,7 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 // `fill`, nodes that are not open get none. undecided uint8 (nodes,), zero before the launch: nodes
 // none of whose features in the list could split, and that have more than these; `last_looked` is
 // the `last` of choose_features.
-extern "C" __global__ void __launch_bounds__(WARP)
+extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
 decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               const uint8* __restrict__ open, const uint64* __restrict__ key,
               const int32* __restrict__ tree, const int64* __restrict__ hessian,
@@ -197,66 +206,67 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
               uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
 {
-    const int32 node = blockIdx.x, lane = threadIdx.x;
-    if (node >= *size) return;
+    const int32 lane = threadIdx.x;
     const Splits splits = {rise_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
-    if (open[node] == 0) {
-        if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
-        return;
-    }
-    const int32 own = slot[node] - first_slot;
-    if (own < 0 || own >= n_slots) return;
-
-    // Which feature. Where none of the first ones could split, the next that could is looked at.
     const Found found = {gain, could, bin, next_bin, draw, missing, mask};
-    const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
-    const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
-                           n_features};
-    const bool all = stride == 0;  // the list is of all features
-    const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
-    const uint64 could_first = first_that_could(choice, found, entries);
-    const bool none_could = could_first == EVERY_RANK;
-    const uint64 until = none_could ? last : max(last, could_first);
-    const Picked best = best_entry(choice, found, entries, until);
-    if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
-    const int64 at = entries.first + best.entry;
-    double rise = -1.0;
-    if (best.rank != EVERY_RANK) {
-        rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
-        const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
-        if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
-        if (needs_gain != 0 && rise == 0.0) rise = -1.0;
-    }
-    if (rise < 0.0) {
-        if (lane == 0) write_none(splits, node, n_channels);
-        return;
-    }
+    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+        if (open[node] == 0) {
+            if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
+            continue;
+        }
+        const int32 own = slot[node] - first_slot;
+        if (own < 0 || own >= n_slots) continue;
 
-    // What it is.
-    const int32 f = entries.looked[best.entry];
-    const bool categorical = is_categorical[f] != 0;
-    const uint32 left_codes = codes_left(found, at, categorical, width);
-    const int32 planes = 2 + n_channels;
-    const int64* cells = histogram + at * width * planes;
-    const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
-    for (int32 k = 0; k < n_channels; ++k) {
-        const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
-        if (lane == 0) splits.left_gradient[(int64)node * n_channels + k] = sum;
+        // Which feature. Where none of the first ones could split, walk.cu looks at the next ones.
+        const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
+        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                               n_features};
+        const bool all = stride == 0;  // the list is of all features
+        const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
+        const uint64 could_first = first_that_could(choice, found, entries);
+        const bool none_could = could_first == EVERY_RANK;
+        const uint64 until = none_could ? last : max(last, could_first);
+        const Picked best = best_entry(choice, found, entries, until);
+        if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
+        const int64 at = entries.first + best.entry;
+        double rise = -1.0;
+        if (best.rank != EVERY_RANK) {
+            rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
+            const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
+            if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
+            if (needs_gain != 0 && rise == 0.0) rise = -1.0;
+        }
+        if (rise < 0.0) {
+            if (lane == 0) write_none(splits, node, n_channels);
+            continue;
+        }
+
+        // What it is.
+        const int32 f = entries.looked[best.entry];
+        const bool categorical = is_categorical[f] != 0;
+        const uint32 left_codes = codes_left(found, at, categorical, width);
+        const int32 planes = 2 + n_channels;
+        const int64* cells = histogram + at * width * planes;
+        const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
+        for (int32 k = 0; k < n_channels; ++k) {
+            const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
+            if (lane == 0) splits.left_gradient[(int64)node * n_channels + k] = sum;
+        }
+        if (splits.masks && lane < MASK_WORDS) {
+            splits.mask[(int64)node * MASK_WORDS + lane] =
+                categorical ? found.mask[at * MASK_WORDS + lane] : 0;
+        }
+        if (lane != 0) continue;
+        splits.rise[node] = rise;
+        splits.feature[node] = f;
+        splits.bin[node] = found.bin[at];
+        splits.next_bin[node] = found.next_bin[at];
+        splits.draw[node] = found.draw[at];
+        splits.missing[node] = found.missing[at];
+        splits.categorical[node] = categorical;
+        splits.left_hessian[node] = left_hessian;
+        splits.accepted[node] = 1;
     }
-    if (splits.masks && lane < MASK_WORDS) {
-        splits.mask[(int64)node * MASK_WORDS + lane] =
-            categorical ? found.mask[at * MASK_WORDS + lane] : 0;
-    }
-    if (lane != 0) return;
-    splits.rise[node] = rise;
-    splits.feature[node] = f;
-    splits.bin[node] = found.bin[at];
-    splits.next_bin[node] = found.next_bin[at];
-    splits.draw[node] = found.draw[at];
-    splits.missing[node] = found.missing[at];
-    splits.categorical[node] = categorical;
-    splits.left_hessian[node] = left_hessian;
-    splits.accepted[node] = 1;
 }

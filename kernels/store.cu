@@ -43,7 +43,8 @@ struct LeafSums {
 //                                                                       children.cu
 //   first, stored   int32 (1,)     following   int32 (1,), nodes stored with the children
 //
-// Launch: one block of STORE_THREADS threads for so many nodes, no shared memory.
+// Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, and the next
+// one of its after all threads.
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
 store_level(const int32* __restrict__ size, const int64* __restrict__ count,
             const int64* __restrict__ hessian, const uint8* __restrict__ accepted,
@@ -61,27 +62,29 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
             double* __restrict__ draw_out, int8* __restrict__ missing_out,
             uint32* __restrict__ mask_out, int64* __restrict__ sums_out)
 {
-    const int64 node = (int64)blockIdx.x * STORE_THREADS + threadIdx.x;
-    if (node == 0) *following = *stored + *next_size;
-    if (node >= *size || (small_rows > 0 && count[node] <= small_rows)) return;
-    const int64 to = *first + node;
-    const bool inner = accepted[node] != 0;
-    count_out[to] = (uint32)count[node];
-    hessian_out[to] = hessian[node];
-    left[to] = inner ? *stored + 2 * rank[node] : 0;
-    rise_out[to] = inner ? rise[node] : -1.0;
-    feature_out[to] = inner ? feature[node] : LEAF;
-    if (!inner || all_sums != 0) {
-        const LeafSums sums = {level_sums, hessian, kind, n_sums};
-        for (int32 j = 0; j < n_sums; ++j) sums_out[to * n_sums + j] = sums.of(node, j);
-    }
-    if (!inner) return;
-    bin_out[to] = bin[node];
-    next_bin_out[to] = next_bin[node];
-    missing_out[to] = missing[node];
-    if (has_draws != 0) draw_out[to] = draw[node];
-    for (int32 w = 0; has_masks != 0 && w < MASK_WORDS; ++w) {
-        mask_out[to * MASK_WORDS + w] = mask[node * MASK_WORDS + w];
+    const int64 begin = (int64)blockIdx.x * STORE_THREADS + threadIdx.x;
+    const LeafSums sums = {level_sums, hessian, kind, n_sums};
+    if (begin == 0) *following = *stored + *next_size;
+    for (int64 node = begin; node < *size; node += (int64)gridDim.x * STORE_THREADS) {
+        if (small_rows > 0 && count[node] <= small_rows) continue;
+        const int64 to = *first + node;
+        const bool inner = accepted[node] != 0;
+        count_out[to] = (uint32)count[node];
+        hessian_out[to] = hessian[node];
+        left[to] = inner ? *stored + 2 * rank[node] : 0;
+        rise_out[to] = inner ? rise[node] : -1.0;
+        feature_out[to] = inner ? feature[node] : LEAF;
+        if (!inner || all_sums != 0) {
+            for (int32 j = 0; j < n_sums; ++j) sums_out[to * n_sums + j] = sums.of(node, j);
+        }
+        if (!inner) continue;
+        bin_out[to] = bin[node];
+        next_bin_out[to] = next_bin[node];
+        missing_out[to] = missing[node];
+        if (has_draws != 0) draw_out[to] = draw[node];
+        for (int32 w = 0; has_masks != 0 && w < MASK_WORDS; ++w) {
+            mask_out[to * MASK_WORDS + w] = mask[node * MASK_WORDS + w];
+        }
     }
 }
 

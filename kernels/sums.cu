@@ -5,11 +5,13 @@
 //   n_pieces      int32 (1,)       the arrays have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
-// Launch: grid (pieces), SUMS_THREADS threads, no shared memory. Every warp sums over its rows and
-// adds one number per column to the node's in global memory, by integer atomics.
+// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the next
+// one of its. Every warp sums over its rows and adds one number per column to the node's in global
+// memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
 
 // The smallest value, in every lane.
 __device__ __forceinline__ int32 warp_min(int32 value)
@@ -49,50 +51,52 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
           int32 n_channels, int32 by_class, int64* __restrict__ hessian,
           int64* __restrict__ gradient)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
-    int64 sum = 0;
-    for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) sum += weight[begin + at];
-    add_to(hessian + node, sum);
-    Classes channels = {0, n_channels};
-    if (by_class) channels = classes_of(target + begin, end, n_channels);
-    for (int32 k = channels.first; k < channels.end; ++k) {
-        const int32* values = by_class ? target : target + k * n_rows;
-        sum = 0;
-        for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
-            const int64 w = weight[begin + at];
-            const int32 value = values[begin + at];
-            sum += by_class ? (value == k ? w : 0) : GRADIENTS ? value : w * value;
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int64 begin = first[piece], node = slot[piece];
+        const int32 end = rows[piece];
+        int64 sum = 0;
+        for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) sum += weight[begin + at];
+        add_to(hessian + node, sum);
+        Classes channels = {0, n_channels};
+        if (by_class) channels = classes_of(target + begin, end, n_channels);
+        for (int32 k = channels.first; k < channels.end; ++k) {
+            const int32* values = by_class ? target : target + k * n_rows;
+            sum = 0;
+            for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+                const int64 w = weight[begin + at];
+                const int32 value = values[begin + at];
+                sum += by_class ? (value == k ? w : 0) : GRADIENTS ? value : w * value;
+            }
+            add_to(gradient + node * n_channels + k, sum);
         }
-        add_to(gradient + node * n_channels + k, sum);
     }
 }
 
 // low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
 // the launch 2**31 - 1 and its negative.
-extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
+extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
 target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ target,
               const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
               const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
               int32 n_channels, int32* __restrict__ low, int32* __restrict__ high)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int64 begin = first[blockIdx.x], node = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
-    for (int32 k = 0; k < n_channels; ++k) {
-        int32 smallest = 0x7fffffff, largest = -0x7fffffff;
-        for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
-            const int32 value = target[k * n_rows + begin + at];
-            if (weight[begin + at] == 0) continue;
-            smallest = min(smallest, value);
-            largest = max(largest, value);
-        }
-        smallest = warp_min(smallest);
-        largest = -warp_min(-largest);
-        if (threadIdx.x % WARP == 0) {
-            atomicMin(low + node * n_channels + k, smallest);
-            atomicMax(high + node * n_channels + k, largest);
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int64 begin = first[piece], node = slot[piece];
+        const int32 end = rows[piece];
+        for (int32 k = 0; k < n_channels; ++k) {
+            int32 smallest = 0x7fffffff, largest = -0x7fffffff;
+            for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+                const int32 value = target[k * n_rows + begin + at];
+                if (weight[begin + at] == 0) continue;
+                smallest = min(smallest, value);
+                largest = max(largest, value);
+            }
+            smallest = warp_min(smallest);
+            largest = -warp_min(-largest);
+            if (threadIdx.x % WARP == 0) {
+                atomicMin(low + node * n_channels + k, smallest);
+                atomicMax(high + node * n_channels + k, largest);
+            }
         }
     }
 }
@@ -110,21 +114,22 @@ leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
           int64 small_rows, int32 n_columns, int32 n_classes, int32 draws,
           int64* __restrict__ sums)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int64 begin = first[blockIdx.x], leaf = slot[blockIdx.x];
-    const int32 end = rows[blockIdx.x];
-    if (accepted[leaf] != 0 || count[leaf] <= small_rows) return;
-    const int64* own = wide + wide_of[tree[leaf]] * n_samples * n_columns;
-    const Classes classes = classes_of(target + begin, end, n_classes);
-    for (int32 c = classes.first; c < classes.end; ++c) {
-        for (int32 p = 0; p < n_columns; ++p) {
-            int64 sum = 0;
-            for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
-                if (n_classes > 1 && target[begin + at] != c) continue;
-                const int64 value = own[row[begin + at] * (int64)n_columns + p];
-                sum += draws ? value * weight[begin + at] : value;
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int64 begin = first[piece], leaf = slot[piece];
+        const int32 end = rows[piece];
+        if (accepted[leaf] != 0 || count[leaf] <= small_rows) continue;
+        const int64* own = wide + wide_of[tree[leaf]] * n_samples * n_columns;
+        const Classes classes = classes_of(target + begin, end, n_classes);
+        for (int32 c = classes.first; c < classes.end; ++c) {
+            for (int32 p = 0; p < n_columns; ++p) {
+                int64 sum = 0;
+                for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) {
+                    if (n_classes > 1 && target[begin + at] != c) continue;
+                    const int64 value = own[row[begin + at] * (int64)n_columns + p];
+                    sum += draws ? value * weight[begin + at] : value;
+                }
+                add_to(sums + (leaf * n_classes + c) * n_columns + p, sum);
             }
-            add_to(sums + (leaf * n_classes + c) * n_columns + p, sum);
         }
     }
 }

@@ -6,10 +6,10 @@
 //   row, weight, target               the rows, see histogram.cu; n_rows between columns of target
 //   others                            as in split.cu
 //
-// A block of SPLIT_THREADS threads takes a node. It adds the node's rows to the histogram in global
-// memory by 64-bit atomics, so any number of classes will do.
+// A block of SPLIT_THREADS threads takes a node, then the next one of its. It adds the rows of the
+// node to the histogram in global memory by 64-bit atomics, so any number of classes will do.
 //
-// Launch: grid (nodes); static shared memory only.
+// Launch: any grid; static shared memory only.
 
 #include "cells.cuh"
 #include "split.cuh"
@@ -76,42 +76,46 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
 {
     __shared__ Workspace space;
     __shared__ uint64 of_warp[SPLIT_WARPS];
-    const int32 t = threadIdx.x, n = blockIdx.x;
-    if (n >= *size || undecided[n] == 0) return;
-    const int32 own = slot[n] - first_slot;
-    if (own < 0 || own >= n_slots) return;
-
+    const int32 t = threadIdx.x;
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
-    const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
-    int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
-    const GlobalCells<volatile int64> cells = {cells_of_node, width, n_channels};
-    uint64 rank = last[own];
-    bool occupied = false, looks = false;
-    while (!looks) {
-        rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
-                         key[n], rank + 1);
-        if (rank == EVERY_RANK) break;
-        const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
-        build(cells_of_node, column, rows, width, options);
-        occupied = t < width && cells.hessian(t) > 0;
-        looks = __syncthreads_count(occupied) >= 2;
+    for (int32 n = blockIdx.x; n < *size; n += (int32)gridDim.x) {
+        if (undecided[n] == 0) continue;
+        const int32 own = slot[n] - first_slot;
+        if (own < 0 || own >= n_slots) continue;
+
+        const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
+        int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
+        const GlobalCells<volatile int64> cells = {cells_of_node, width, n_channels};
+        uint64 rank = last[own];
+        bool occupied = false, looks = false;
+        while (!looks && rank != EVERY_RANK) {
+            rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
+                             key[n], rank + 1);
+            const bool is_one = rank != EVERY_RANK;
+            if (is_one) {
+                const uint8* column = codes + (int64)(rank & 0xffffffffull) * n_samples;
+                build(cells_of_node, column, rows, width, options);
+            }
+            occupied = is_one && t < width && cells.hessian(t) > 0;
+            looks = __syncthreads_count(occupied) >= 2;  // `of_warp` is read until here
+        }
+        const int32 f = looks ? (int32)(rank & 0xffffffffull) : -1;
+        if (t == 0) {
+            looked[own] = f;
+            could[own] = looks;
+            gain[own] = -1.0;
+        }
+        if (!looks) continue;
+        vote(space.occupied, occupied && t < cells.missing_code());
+        __syncthreads();
+        const Bounds bounds = {regular, lower, upper};
+        const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
+                           min_hessian[tree[n]],             least_category[tree[n]],
+                           key[n],                           bounds.below(n), bounds.above(n)};
+        const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
+                                 center + (int64)f * (width - 1)};
+        write_best(best_split(space, cells, node, options, feature), space, cells, feature,
+                   {gain, bin, next_bin, draw, missing, mask}, own);
     }
-    const int32 f = looks ? (int32)(rank & 0xffffffffull) : -1;
-    if (t == 0) {
-        looked[own] = f;
-        could[own] = looks;
-        gain[own] = -1.0;
-    }
-    if (!looks) return;
-    vote(space.occupied, occupied && t < cells.missing_code());
-    __syncthreads();
-    const Bounds bounds = {regular, lower, upper};
-    const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                       min_hessian[tree[n]],             least_category[tree[n]],
-                       key[n],                           bounds.below(n), bounds.above(n)};
-    const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
-                             center + (int64)f * (width - 1)};
-    write_best(best_split(space, cells, node, options, feature), space, cells, feature,
-               {gain, bin, next_bin, draw, missing, mask}, own);
 }

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from gpuboost.backends.cuda import policy, small, split_search
-from gpuboost.backends.cuda import rows as row_passes
+from gpuboost.backends.cuda import chunks, policy, small, split_search
 from gpuboost.backends.cuda.level import Search
 from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
 from gpuboost.backends.cuda.rows import DeviceRows
@@ -50,9 +49,13 @@ INCLUDED_BY["running_sum.cuh"] = ["policy.cu"]
 
 @pytest.fixture(autouse=True, scope="module")
 def no_small_nodes() -> Iterator[None]:
-    """All nodes go through the level loop; `test_cuda_small.py` is about the others."""
+    """All nodes go through the level loop; `test_cuda_small.py` is about the others.
+
+    Blocks are few, and take nodes and pieces of rows in turn.
+    """
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(small, "MOST_ROWS", 0)
+        monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
         yield
 
 
@@ -186,7 +189,6 @@ def test_order_of_threads_and_blocks_does_not_matter(
     order_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "PIECE_ROWS", 40)
-    monkeypatch.setattr(row_passes, "MOST_BLOCKS", 3)
     for target in ("two classes", "five classes", "outputs"):
         asked = problem(target, "real", seed=order_seed).with_options(max_features=3)
         assert_equal_trees(asked, ShimRuntime(order_seed=100 * order_seed))
@@ -344,11 +346,10 @@ def test_kernels_of_medians_are_sound(flavour: str) -> None:
     assert launched <= set(runtime.launches)
 
 
-def test_blocks_that_search_several_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With features of a level: histograms are subtracted whether a node may look or not."""
-    monkeypatch.setattr(split_search, "MOST_BLOCKS", 1)
+def test_blocks_that_search_several_slots() -> None:
+    """With features of a level, whose histograms are subtracted whether a node may look or not."""
     asked = problem("two classes", "none", n=150, max_bins=12, n_trees=1)
-    runtime = ShimRuntime("race", order_seed=5)
+    runtime = ShimRuntime("race", order_seed=5, n_multiprocessors=1)
     assert_equal_trees(asked.with_options(max_depth=4, level_features=3), runtime)
 
 
@@ -371,11 +372,8 @@ def test_every_barrier_is_needed(
 ) -> None:
     """A race in shared memory is reported; one in global memory makes other trees."""
     kernels = INCLUDED_BY.get(name, [name])
-    if kernels == ["policy.cu"]:  # several pieces for each node
+    if kernels[0] in ("policy.cu", "partition.cu"):  # several pieces for each node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    if kernels == ["partition.cu"]:  # several pieces for each block
-        monkeypatch.setattr(policy, "PIECE_ROWS", 40)
-        monkeypatch.setattr(row_passes, "MOST_BLOCKS", 2)
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):

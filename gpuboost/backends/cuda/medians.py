@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import fill, zeros
 from gpuboost.backends.cuda.source import constant
 
@@ -127,7 +128,8 @@ class MedianKernels:
         pieces = frontier.pieces
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         args = (*given, *work, np.int64(len(rows)), np.int32(self.n_outputs), *after)
-        self._kernel(name)((pieces.most,), (constant("median.cu", "MEDIAN_THREADS"),), args)
+        threads = (constant("median.cu", "MEDIAN_THREADS"),)
+        self._kernel(name)((striding_blocks(self.runtime, pieces.most),), threads, args)
 
     def _kernel(self, name: str) -> Any:
         return self.runtime.kernel("median.cu", name, {})

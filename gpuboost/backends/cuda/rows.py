@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import fill, full, zeros
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces
 from gpuboost.backends.cuda.policy import Left, Places, Ranges
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import Target
 
 _LARGEST = 2**31 - 1
-MOST_BLOCKS = 1 << 16  # of a partition: pieces that are left are taken in turn
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class RowKernels:
         kernel = self.runtime.kernel("sums.cu", name, self.variant.constants("sums.cu"))
         threads = constant("sums.cu", "SUMS_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        kernel((pieces.most,), (threads,), (*before, *work, *after))
+        n_blocks = striding_blocks(self.runtime, pieces.most)
+        kernel((n_blocks,), (threads,), (*before, *work, *after))
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Which rows go left, and how many: the first pass of a partition."""
@@ -192,5 +193,5 @@ class RowKernels:
         kernel, pieces = self.runtime.kernel("partition.cu", name, {}), frontier.pieces
         threads = constant("partition.cu", "PARTITION_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        grid = (min(pieces.most, MOST_BLOCKS),)
-        kernel(grid, (threads,), (*given, *work, splits.accepted, *after))
+        n_blocks = striding_blocks(self.runtime, pieces.most)
+        kernel((n_blocks,), (threads,), (*given, *work, splits.accepted, *after))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
@@ -27,7 +28,6 @@ LEAST_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would
 # blocks are left to spread over the device.
 LEAST_ROWS, MOST_ROWS = 1024, 16384
 BLOCKS_WANTED = 4  # per multiprocessor; of more than two classes as many as run at once
-MOST_BLOCKS = 1 << 16  # of a launch whose blocks take whatever is left
 _GRID_ROWS = 65535
 
 
@@ -161,7 +161,7 @@ class HistogramBuilder:
         threads = constant("histogram.cu", "HISTOGRAM_THREADS")
         these = (np.int32(slots.start), np.int32(len(slots)))
         zero = self.runtime.kernel("histogram.cu", "zero_histograms", constants)
-        n_blocks = min(histogram.size // threads + 1, MOST_BLOCKS)
+        n_blocks = striding_blocks(self.runtime, histogram.size // threads + 1)
         n_cells = np.int64(histogram.size // len(slots))
         zero((n_blocks,), (threads,), (search.sizes, *these, n_cells, histogram))
         name = "histogram_classes" if self.by_class else "histogram_values"
@@ -176,8 +176,9 @@ class HistogramBuilder:
         args = (*given, *pieces, *these, *looked.arguments, *sizes, histogram)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
         shared = 4 * planes * matrix.width * self.tile
-        grid = (work.most, -(-self.n_looked // self.tile), self._channel_blocks)
-        kernel(grid, (threads,), args, shared_mem=shared)
+        n_tiles = -(-self.n_looked // self.tile)
+        n_blocks = striding_blocks(self.runtime, work.most)
+        kernel((n_blocks, n_tiles, self._channel_blocks), (threads,), args, shared_mem=shared)
 
 
 @dataclass(frozen=True)
@@ -283,9 +284,9 @@ class SplitSearch:
         sizes = (np.int32(matrix.n_features), *self._options())
         for first in range(0, looked.count, _GRID_ROWS):
             n_entries = min(_GRID_ROWS, looked.count - first)
-            grid = (min(len(slots), max(1, MOST_BLOCKS // n_entries)), n_entries)
+            n_blocks = -(-striding_blocks(self.runtime, len(slots) * n_entries) // n_entries)
             args = (*given, np.int32(first), *sizes, *vars(found).values())
-            kernel(grid, threads, args)
+            kernel((n_blocks, n_entries), threads, args)
         return found
 
     def _facts(self, frontier: DeviceFrontier) -> tuple[Array, ...]:
@@ -350,14 +351,16 @@ class SplitSearch:
             *vars(found).values(),
         )
         kernel = self._kernel("walk.cu", "walk_on")
-        kernel((frontier.most,), (constant("orders.cuh", "SPLIT_THREADS"),), args)
+        n_blocks = striding_blocks(self.runtime, frontier.most)
+        kernel((n_blocks,), (constant("orders.cuh", "SPLIT_THREADS"),), args)
         lists = Looked(looked, 1, 1, level.looked.last)
         return replace(level, looked=lists, histogram=histogram), found
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, args: tuple[Any, ...]) -> None:
-        """Launch a kernel of pick.cu, a warp for each node."""
-        kernel = self._kernel("pick.cu", name)
-        kernel((frontier.most,), (constant("common.cuh", "WARP"),), args)
+        """Launch a kernel of pick.cu, whose warps take node after node."""
+        kernel, n_warps = self._kernel("pick.cu", name), constant("pick.cu", "PICK_WARPS")
+        n_blocks = striding_blocks(self.runtime, -(-frontier.most // n_warps))
+        kernel((n_blocks,), (constant("common.cuh", "WARP"), n_warps), args)
 
     def _kernel(self, file_name: str, name: str) -> Launchable:
         constants = Variant.of(self.task).constants(file_name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import blocks_for
 from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
@@ -234,7 +235,7 @@ class NodeStore:
         )
         threads = constant("store.cu", "STORE_THREADS")
         kernel = runtime.kernel("store.cu", "store_level", {})
-        kernel((-(-frontier.most // threads),), (threads,), args)
+        kernel((blocks_for(frontier.most, threads),), (threads,), args)
         self.first = nodes.size
         if places is not None:
             self.nodes = replace(nodes, size=following)

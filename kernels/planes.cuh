@@ -1,0 +1,76 @@
+// The histogram of a block in shared memory, and where its pieces of rows are: for histogram.cu.
+#ifndef GPUBOOST_PLANES_CUH
+#define GPUBOOST_PLANES_CUH
+
+// The first piece of the slots from `first_slot` on, of `n_pieces` that lie by slot.
+__device__ __forceinline__ int32 first_piece(const int32* __restrict__ slot, int32 n_pieces,
+                                             int32 first_slot)
+{
+    int32 least = 0, most = first_slot == 0 ? 0 : n_pieces;
+    while (least < most) {
+        const int32 middle = (least + most) / 2;
+        if (slot[middle] < first_slot) least = middle + 1;
+        else most = middle;
+    }
+    return least;
+}
+
+// What one lane adds: `weight` and `value` to the cell of its feature.
+struct Entry {
+    uint32 cell;
+    uint32 weight;
+    int64 value;
+};
+
+// The codes of one lane's feature.
+struct Column {
+    const uint8* codes;  // null where the lane has no feature
+    int64 stride;
+    int32 lane;
+
+    __device__ __forceinline__ uint32 cell(uint32 row) const
+    {
+        return __ldg(codes + row * stride) * TILE + lane;
+    }
+};
+
+// The list entry that a lane stands for.
+__device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
+
+__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked,
+                                            int32 n_looked, int64 n_samples, int32 tile)
+{
+    const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
+    const int32 f = entry < n_looked ? looked[entry] : -1;
+    if (f < 0) return {nullptr, 0, lane};
+    return {codes + (f / tile) * n_samples * tile + f % tile, tile, lane};
+}
+
+__device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
+{
+    for (int32 i = threadIdx.x; i < n_cells; i += HISTOGRAM_THREADS) cells[i] = 0;
+}
+
+// Where a cell of shared memory goes in the histogram; null behind the end of the list.
+__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_looked,
+                                              int32 width, int32 planes, int32 cell)
+{
+    const int32 entry = entry_of(cell % TILE);
+    if (entry >= n_looked) return nullptr;
+    return histogram + (((int64)slot * n_looked + entry) * width + cell / TILE) * planes;
+}
+
+// The sum in a cell, which is zero for the next piece then.
+__device__ __forceinline__ uint32 take(uint32* cell)
+{
+    const uint32 sum = *cell;
+    if (sum != 0) *cell = 0;
+    return sum;
+}
+
+__device__ __forceinline__ void flush(int64* to, int64 sum)
+{
+    if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
+}
+
+#endif  // GPUBOOST_PLANES_CUH
