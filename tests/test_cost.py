@@ -174,7 +174,7 @@ def launches(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("depth", [3, 12])
+@pytest.mark.parametrize("depth", [3, 12, 32])
 @pytest.mark.parametrize(
     ("make", "n_trees", "said"),
     [

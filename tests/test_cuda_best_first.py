@@ -214,13 +214,15 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
     assert {"find_places", "find_places_of_doubles", "find_ends"} <= set(runtime.launches)
 
 
-@pytest.mark.parametrize("budget", [1 << 20, 3 << 20])
-def test_little_memory(budget: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Levels are searched in slices, and asked for."""
+@pytest.mark.parametrize(("budget", "asks"), [(1 << 20, True), (3 << 20, False)])
+def test_little_memory(
+    budget: int, asks: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Histograms of no two levels, or not of one: then levels are asked for."""
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=budget)
     asked = regressor(max_depth=None, max_leaf_nodes=20, subsample=0.8)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
-    assert made[0]._grower.recorded is None
+    assert (made[0]._grower.recorded is None) == asks
 
 
 def test_many_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,9 +103,10 @@ OPTIONS: list[dict[str, Any]] = [
     {"min_weight_fraction_leaf": 0.05, "min_impurity_decrease": 0.001},
     {"score": ENTROPY},
     {"score": MISCLASSIFICATION},
-    {"max_depth": 12},
+    {"max_depth": 32},
     {"max_depth": 1},
-    {"max_leaf_nodes": 9, "max_depth": 13},
+    {"max_leaf_nodes": 9, "max_depth": 33},
+    {"max_leaf_nodes": 65, "max_depth": 13},
 ]
 
 
@@ -153,8 +154,8 @@ def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
 
 
 NOT_REPLAYED: dict[str, dict[str, Any]] = {
-    "deep": {"options": {"max_depth": 13}},
-    "best first": {"options": {"max_leaf_nodes": 65, "max_depth": 13}},
+    "deep": {"options": {"max_depth": 33}},
+    "best first": {"options": {"max_leaf_nodes": 65, "max_depth": 33}},
     "slices": {"budget": 1 << 14},
     "rows of the host": {"sampler": None},
 }

@@ -130,7 +130,7 @@ def test_levels_that_take_too_much_memory_are_asked_for(
     fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their leaves are added on the device all the same."""
-    made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=3 << 20)
+    made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=1 << 20)
     asked = regressor(max_depth=6, min_samples_split=5, subsample=0.8)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
     (booster,) = made

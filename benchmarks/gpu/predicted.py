@@ -40,7 +40,7 @@ CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
 FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
 MULTIPROCESSORS = 132
-MOST_BLOCKS = 65536  # that search for splits, each slot after slot
+STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item after item
 POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
 SECTOR = 32  # bytes that one code read alone costs
 # A row that is moved: its number twice and its code, a bit twice; then number, weight and target.
@@ -103,11 +103,10 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
     """Work of a fit, stage by stage.
 
     A forest's nodes get histograms of the features they look at, all from rows; a single tree's
-    get all features, those of larger siblings by subtraction. Of trees of more than 12 levels the
-    host asks how many nodes there are; for others it launches for as many as there can be. Nodes of
-    few rows are grown outside of levels.
+    get all features, those of larger siblings by subtraction. Nodes of few rows are grown outside
+    of levels.
     """
-    single, deep = trees == 1, len(shape.rows) > 12
+    single = trees == 1
     looked, siblings = (features, 0.5) if single else (FEW, 1.0)
     launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
     stages: Stages = {
@@ -123,11 +122,11 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
     for depth, (level_rows, searched) in enumerate(zip(shape.rows, shape.large, strict=True)):
         slots = trees * searched * (OPEN_SLOTS if single else 1.0)
         built = trees * level_rows * (1.0 if depth == 0 else siblings)
-        room = trees * (2.0 * searched if deep else 2.0**depth)
+        room = trees * 2.0**depth  # or less
         cells = slots * looked * WIDTH
         stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
         split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
-        stages["splits"] += split + Work(blocks=min(room * looked, MOST_BLOCKS))
+        stages["splits"] += split + Work(blocks=min(room * looked, STRIDING_BLOCKS))
         stages["partition"] += Work(trees * level_rows * MOVED_BYTES, launches=4)
         pieces = trees * level_rows / PIECE_ROWS
         policy = policy_of_level(trees * searched, pieces)
@@ -175,7 +174,8 @@ def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
 def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
     """Work of boosting. Of the rows of a level, those of smaller siblings are summed, half of them.
 
-    A round is one recording. A level has blocks for all rows, wherever these are by then.
+    A round is one recording. A level has blocks for all rows, wherever these are by then, or as
+    many as take them in turn.
     """
     levels, rounds = boosting_levels(rows, setting), setting.n_estimators
     leaves = setting.boosting.max_leaves
@@ -198,10 +198,14 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
             "splits": Work(
                 bytes=cells * CELL_BYTES,
                 operations=cells * CANDIDATE_OPERATIONS,
-                blocks=nodes * features,
+                blocks=min(nodes * features, STRIDING_BLOCKS),
                 launches=3,
             ),
-            "partition": Work(own * MOVED_BYTES, blocks=4.0 * rows / PIECE_ROWS, launches=4),
+            "partition": Work(
+                own * MOVED_BYTES,
+                blocks=4.0 * min(rows / PIECE_ROWS, STRIDING_BLOCKS),
+                launches=4,
+            ),
             "policy": policy_of_level(nodes, own / PIECE_ROWS)
             + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
         }

@@ -43,8 +43,12 @@ BIN_SECONDS = 1e-8  # a value
 
 CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its memory limits them
 # Trees no deeper than this, or of no more leaves, a GPU grows without being asked how many nodes
-# there are, and rounds of them are one launch of a recording.
-UNASKED_DEPTH, UNASKED_LEAVES = 12, 64
+# there are. Few go deeper than 1.5 log2(n), of two million rows 32 levels; a level without nodes
+# costs its launches. So a deeper limit is taken for none, of which the host asks.
+UNASKED_DEPTH, UNASKED_LEAVES = 32, 64
+UNASKED_ROUND_DEPTH = (
+    12  # of boosting and AdaBoost, whose rounds then are one launch of a recording
+)
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
@@ -205,6 +209,15 @@ class Growth:
         return min(levels, self.max_depth, most)
 
     @property
+    def launched(self) -> float:
+        """Levels that a GPU is told to grow: all there could be, where it is not asked."""
+        deepest = min(self.max_depth, self.max_leaf_nodes - 1)
+        unasked = UNASKED_DEPTH if self.n_rounds == 1 else UNASKED_ROUND_DEPTH
+        if deepest <= unasked or self.max_leaf_nodes <= UNASKED_LEAVES:
+            return deepest
+        return self.levels
+
+    @property
     def n_nodes(self) -> float:
         """Nodes of a tree: all of its levels, or of a deep one a quarter of its rows."""
         most = min(2.0 ** min(self.max_depth + 1, 32), 2.0 * self.max_leaf_nodes)
@@ -229,7 +242,7 @@ def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -
     Of deeper trees, unless they have few leaves, the host asks how many nodes there are. What is
     pruned is finished by the host.
     """
-    is_bounded = max_depth <= UNASKED_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
+    is_bounded = max_depth <= UNASKED_ROUND_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
     return is_bounded and ccp_alpha == 0.0
 
 
@@ -242,11 +255,11 @@ def growth_amount(growth: Growth) -> Amount:
     traffic = ROW_TRAFFIC * growth.rows * (growth.depth + 1) + NODE_TRAFFIC * searched
     traffic += VISIT_TRAFFIC * growth.rows * growth.n_looked_at * growth.depth
     batches, replays = n_rounds * math.ceil(growth.n_trees * n / CUDA_BATCH_ROWS), 0
-    of_batch = growth.launches.of(growth.levels)
+    of_batch = growth.launches.of(growth.launched)
     if growth.replayed:
         batches, replays = min(2, n_rounds), max(0, n_rounds - 2)  # one recorded, one captured
     elif n_rounds > 1:
-        of_batch += WAIT_LAUNCHES * (1 + growth.levels)
+        of_batch += WAIT_LAUNCHES * (1 + growth.launched)
     binned = BINNING_LAUNCHES * growth.n_features if growth.value_bytes > 1 else 0
     return Amount(
         visits=_visits(growth, searched),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
     from gpuboost.backends.cuda.policy import Places, Policy
     from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+    from gpuboost.backends.cuda.slices import Slices
     from gpuboost.backends.cuda.small import SmallTrees
     from gpuboost.backends.cuda.split_search import HistogramBuilder, SplitSearch
     from gpuboost.backends.cuda.stored import NodeStore
@@ -24,6 +25,7 @@ class Batch:
     n_trees: int
     policy: Policy
     builder: HistogramBuilder
+    slices: Slices
     search: SplitSearch
     leaf: LeafColumns | None
     store: NodeStore | None

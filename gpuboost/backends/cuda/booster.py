@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
-from gpuboost.backends.cuda.policy import HISTOGRAMS_OF_NODE, is_unasked
+from gpuboost.backends.cuda.policy import rounds_are_unasked
 from gpuboost.backends.cuda.predict import find_leaves
 from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.round_leaves import most_nodes
@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
 
-# Rounds of trees deeper than `UNASKED_DEPTH` are launched without asking how many nodes levels have
-# up to so many levels, with room for so many nodes in all: those of four trees of 12 levels. Where
-# there are more, those of few rows had better be grown outside of levels, see `small_rows_for`.
+# Rounds of trees deeper than `UNASKED_ROUND_DEPTH` are launched without asking how many nodes there
+# are up to so many levels, with room for so many nodes in all: those of four trees of 12 levels.
+# Of more, those of few rows had better be grown outside of levels, see `small_rows_for`.
 DEEPEST, MOST_NODES = 16, 1 << 15
+# Histograms for each node of a level, if they are to be kept for the next: three for both children.
+HISTOGRAMS_OF_NODE = 6
 
 
 class CudaBooster:
@@ -204,7 +206,7 @@ def adds_on_device(task: BoostTask, grown: GrowTask) -> bool:
     options, n_trees = task.options, task.trees_per_round
     if options.ccp_alpha > 0.0:
         return False
-    if is_unasked(options):
+    if rounds_are_unasked(options):
         return True
     if options.deepest > DEEPEST:
         return False

@@ -17,9 +17,10 @@ from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
-from gpuboost.backends.cuda.policy import HISTOGRAMS_OF_NODE, Policy, is_unasked, purity_of
+from gpuboost.backends.cuda.policy import Policy, is_unasked, purity_of, rounds_are_unasked
 from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
+from gpuboost.backends.cuda.slices import Slices
 from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
     HistogramBuilder,
@@ -65,6 +66,9 @@ class CudaLevelOps:
     ----------
     rounds : RowsOfRounds or None
         What it has made.
+    sums_all : bool
+        Whether levels were summed from all of their rows because histograms of the level before
+        and of their own did not fit the memory budget.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
@@ -84,8 +88,9 @@ class CudaLevelOps:
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
-        asks = not is_unasked(task.options)
-        self.finisher = Finisher.of(runtime, task, asks)
+        self._unasked = (is_unasked if maker is None else rounds_are_unasked)(task.options)
+        self.finisher = Finisher.of(runtime, task, asks=not self._unasked)
+        self.sums_all = False
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
@@ -214,7 +219,8 @@ class CudaLevelOps:
             store = NodeStore(*given)
         if policy.small_rows and store is not None:
             small = SmallTrees(search, leaf, store, policy.n_rows)
-        return Batch(n_trees, policy, builder, search, leaf, store, small)
+        slices = Slices.of(policy, self.task.memory_budget, builder.bytes_per_node())
+        return Batch(n_trees, policy, builder, slices, search, leaf, store, small)
 
     def keeper(self) -> NodeStore | None:
         """What keeps the nodes of the batch begun last, if that is done here."""
@@ -239,7 +245,7 @@ class CudaLevelOps:
         batch = self._batch
         has_values = self.task.target.values is not None
         ranges = self._kernels.ranges(rows, frontier) if has_values else None
-        if self._histogram is None or self._slots_at_once(frontier.most) < frontier.most:
+        if self._histogram is None and depth < self.task.options.deepest:
             fill(self.runtime, frontier.parent, -1)
         per_piece = batch.builder.rows_per_block(len(rows))
         self._depth = depth
@@ -252,36 +258,38 @@ class CudaLevelOps:
     ) -> DeviceSplits:
         """Best split of every candidate.
 
-        The histograms of a level are kept for the next one if both fit the memory budget; else
-        the level is searched in slices of slots, each summed from its rows.
+        The histograms of a level are kept for the next one if both fit the memory budget; those of
+        a level that does not fit at once are summed in slices of slots.
         """
         batch, xp, most = self._batch, self.xp, frontier.most
+        by_parents = self._histogram is not None
+        n_slots = max(1, batch.policy.most_slots(most, self._depth, by_parents))
         n_channels = self.task.target.n_channels
         splits = DeviceSplits.room(batch.policy.room, most, n_channels, self.matrix.mask_words)
-        at_once = 1 if candidates.none else self._slots_at_once(most)
+        at_once = min(n_slots, batch.slices.at_once)
         shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
         search = replace(batch.search, allowed=self._allowed)
-        for first in range(0, 1 if candidates.none else most, at_once):
+        for first in range(0, n_slots, at_once):
             slots = range(first, first + at_once)
             looked = search.looked(frontier, candidates, slots)
             if not candidates.none:
                 batch.builder.build(rows, candidates, slots, looked, histogram)
             level = Searched(frontier, candidates, slots, looked, histogram, previous)
             search.search(level, rows, splits)
-        kept = not batch.search.by_lists and self._fits(3 * most) and self._medians is None
-        self._histogram = histogram if kept else None
+        self._histogram = histogram if self._keeps(most, at_once) else None
         batch.grow_small(rows, frontier, candidates, self._depth)
         return splits
 
-    def _fits(self, n_histograms: int) -> bool:
-        return n_histograms * self._batch.builder.bytes_per_node() <= self.task.memory_budget
-
-    def _slots_at_once(self, most: int) -> int:
-        """Histograms of a slice: of all nodes if they fit the memory budget."""
-        fitting = self.task.memory_budget // self._batch.builder.bytes_per_node()
-        return min(most, max(1, fitting))
+    def _keeps(self, most: int, n_histograms: int) -> bool:
+        """Whether so many histograms, of a level of ``most`` nodes, are kept for the next level."""
+        batch, is_last = self._batch, self._depth + 1 >= self.task.options.deepest
+        if is_last or batch.search.by_lists or self._medians is not None:
+            return False
+        kept = batch.slices.keep(n_histograms, most, self._depth)
+        self.sums_all |= not kept
+        return kept
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
         """Nodes whose splits are taken: uint8 (m,)."""
@@ -355,10 +363,11 @@ class CudaLevelOps:
         """How many nodes there are, where the next level must not have room for too many.
 
         The answer is asked for a level before it is needed, so that the device need not be waited
-        for. Trees of few levels do without, and so do rounds that keep all their levels anyway.
+        for. Trees of bounded depth do without, and so do rounds that keep all their levels anyway,
+        unless levels would take many more slices than they have rows for.
         """
-        unasked = is_unasked(self.task.options) or self.kept is not None
-        if unasked and self._fits(HISTOGRAMS_OF_NODE * frontier.most):
+        unasked = self._unasked or self.kept is not None
+        if unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])

@@ -14,6 +14,8 @@ from gpuboost.backends.cuda.stored import has_places
 from gpuboost.engine.level_loop import run_levels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuboost.backends.cuda.arena import ArenaPlan
     from gpuboost.backends.cuda.level_ops import RoundMaker
     from gpuboost.engine.spec import GrowTask
@@ -23,6 +25,11 @@ HISTOGRAM_SHARE = 0.5
 # What a column takes while its bins are learnt besides its keys, in bytes a row: counted.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
 ROWS_OF_FULL_LEVEL = 4  # of a node of the last level that is taken to be full
+# Rows of trees in flight that make it worth while to have fewer, if larger siblings' histograms are
+# then found by subtraction. To sum all rows, and not half of them, moves some 60 bytes of each more
+# on a level (`cost.VISIT_TRAFFIC` of 28 features, and 44 of a row, halved): 30 us of so many rows,
+# as much as the 14 launches of a level that is replayed.
+ROWS_IN_FLIGHT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,13 @@ class Foretold:
         Of the binned matrix and the target, which all batches of trees share.
     peak : int
         Most that is held while a batch of trees grows, ``lasting`` included.
+    sums_all : bool
+        See `CudaLevelOps`.
     """
 
     lasting: int
     peak: int
+    sums_all: bool
 
 
 def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
@@ -72,7 +82,7 @@ def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
     lasting = runtime.meter.now
     roots = partial(ops.roots, task.trees[:n_trees])
     run_levels(ops, task, n_trees, roots)
-    return Foretold(lasting, runtime.meter.peak)
+    return Foretold(lasting, runtime.meter.peak, ops.sums_all)
 
 
 @dataclass(frozen=True)
@@ -148,9 +158,9 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """How many trees of a task can grow together in ``budget`` bytes, at least one.
 
     Several have no more rows together than their nodes have places for. What all batches share does
-    not count; ``task.memory_budget`` bytes for histograms do.
+    not count; ``task.memory_budget`` bytes for histograms do. Of a forest fewer are enough, with
+    `ROWS_IN_FLIGHT`, where the histograms of two levels fit that budget then.
     """
-
     rows = task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
 
     def fits(n_trees: int) -> bool:
@@ -159,17 +169,30 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
         found = foretell(task, n_trees, shape)
         return found.peak - found.lasting <= budget
 
-    least, most = 1, len(task.trees)
-    if most == 1 or fits(most):
+    def subtracts(n_trees: int) -> bool:
+        return not foretell(task, n_trees, shape).sums_all
+
+    found = _most(fits, 1, len(task.trees))
+    enough = -(-ROWS_IN_FLIGHT // rows)
+    is_forest = task.sampler is not None  # else the trees of a round belong together
+    if is_forest and enough < found and not subtracts(found) and subtracts(enough):
+        found = _most(subtracts, enough, found)
+    found = -(-len(task.trees) // -(-len(task.trees) // found))  # batches of about one size
+    while found > 1 and _recorded_bytes(task, found, shape) > budget:
+        found -= max(1, found // 64)
+    return found
+
+
+def _most(holds: Callable[[int], bool], least: int, most: int) -> int:
+    """The largest number up to ``most`` of which something holds, as of all less from ``least``."""
+    if least == most or holds(most):
         return most
     while least < most - 1:
         middle = (least + most) // 2
-        if fits(middle):
+        if holds(middle):
             least = middle
         else:
             most = middle
-    while least > 1 and _recorded_bytes(task, least, shape) > budget:
-        least -= max(1, least // 64)
     return least
 
 

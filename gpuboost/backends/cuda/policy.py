@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost import UNASKED_DEPTH, UNASKED_LEAVES
+from gpuboost.backends.cost import UNASKED_DEPTH, UNASKED_LEAVES, UNASKED_ROUND_DEPTH
 from gpuboost.backends.cuda.chunks import blocks_for, chunks_for, shares_for, threads_of_chunks
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, Search
 from gpuboost.backends.cuda.source import constant
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import Target, TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
-# For each node of a level, if histograms of the next level are to be kept: three for both children.
-HISTOGRAMS_OF_NODE = 6
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,16 @@ class Policy:
         """Nodes there can be below a level at ``depth`` that has at most ``before``."""
         of_trees = self.n_trees * self.options.most_splits(depth)
         return most_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
+
+    def most_slots(self, most_nodes: int, depth: int, by_parents: bool) -> int:
+        """Histograms that a level of at most so many nodes needs, ``by_parents`` by subtraction.
+
+        Those of nodes that are searched, and by subtraction those of their smaller siblings.
+        """
+        if depth >= self.options.deepest:
+            return 0
+        large = most_large(self.n_rows, self.options, self.small_rows)
+        return min(most_nodes, 2 * large if by_parents else large)
 
     def most_pieces(self, most_nodes: int, rows: int) -> int:
         """Pieces of so many rows that all rows can make: each node has one that is not full."""
@@ -188,8 +196,12 @@ def most_children(parents: int, n_rows: int, options: TreeOptions, small_rows: i
 
     Every node has a row, and parents have more than ``small_rows`` and enough to be split.
     """
-    large = n_rows // max(small_rows + 1, least_rows(options))
-    return min(2 * parents, 2 * large, n_rows)
+    return min(2 * parents, 2 * most_large(n_rows, options, small_rows), n_rows)
+
+
+def most_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
+    """Nodes of a level that may be split by it: more than ``small_rows``, and enough."""
+    return n_rows // max(small_rows + 1, least_rows(options))
 
 
 def least_rows(options: TreeOptions) -> int:
@@ -203,6 +215,11 @@ def is_unasked(options: TreeOptions) -> bool:
     So the host never waits for the device; of deeper trees a level may have been empty for long.
     """
     return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
+
+
+def rounds_are_unasked(options: TreeOptions) -> bool:
+    """The same of trees of rounds, which keep all nodes that their levels could have."""
+    return options.deepest <= UNASKED_ROUND_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 
 def purity_of(target: Target) -> int:

@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, room_of
 from gpuboost.backends.cuda.placed import NodeKeeper
-from gpuboost.backends.cuda.policy import is_unasked
+from gpuboost.backends.cuda.policy import rounds_are_unasked
 from gpuboost.backends.cuda.round_leaves import most_nodes
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.reweighting import ClassJudge
@@ -36,7 +36,7 @@ def says_on_device(task: ReweightTask) -> bool:
     options = task.options
     whole = options.ccp_alpha == 0.0 and options.least_decrease == 0.0
     means = not task.judge.target.by_median and options.regularisation.monotonic is None
-    return is_unasked(options) and whole and means
+    return rounds_are_unasked(options) and whole and means
 
 
 class SaidLeaves:

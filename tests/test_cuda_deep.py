@@ -1,0 +1,203 @@
+"""Deep trees of bounded depth on the device: nothing is asked of it until they are finished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuboost
+from gpuboost.backends import cuda
+from gpuboost.backends.cost import UNASKED_DEPTH
+from gpuboost.backends.cuda import HostInputs, TreeGrower, chunks, memory, policy, slices, small
+from gpuboost.backends.cuda.memory import DeviceShape, foretell, trees_at_once
+from gpuboost.backends.cuda.policy import Policy
+from gpuboost.backends.cuda.slices import Slices
+from gpuboost.engine.scores import SQUARES
+from gpuboost.engine.spec import GrowTask, TreeOptions
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
+from tests import cuda_shim
+from tests.device_cases import assert_same_model, table
+from tests.fake_cupy import UPLOAD, WAIT
+from tests.fake_streams import GRAPH
+from tests.harness import Problem
+from tests.shim_runtime import ShimRuntime
+from tests.shim_trees import assert_equal_trees, problem
+from tests.test_cuda_graphs import assert_same_trees, task_of
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+GIB = 1 << 30
+
+
+# What the host waits for --------------------------------------------------------------------
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[list[str]]:
+    """What happens on the machine in each batch of two trees."""
+    monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 2)
+    grow_finished, found = cuda.TreeGrower.grow_finished, []
+
+    def watched(self: TreeGrower, host: HostInputs, again: bool) -> Any:
+        begun = len(machine.events)
+        trees = grow_finished(self, host, again)
+        found.append(machine.events[begun:])
+        return trees
+
+    monkeypatch.setattr(cuda.TreeGrower, "grow_finished", watched)
+    return found
+
+
+def is_waited_for(events: list[str]) -> bool:
+    """Whether anything is launched after the host has waited."""
+    last = max(place for place, event in enumerate(events) if event not in (WAIT, UPLOAD))
+    return WAIT in events[:last]
+
+
+BOUNDED: list[tuple[str, dict[str, Any]]] = [
+    ("RandomForestClassifier", {"max_depth": 16}),
+    ("RandomForestRegressor", {"max_depth": UNASKED_DEPTH, "min_samples_leaf": 2}),
+    ("ExtraTreesClassifier", {"max_depth": 30}),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "words"), BOUNDED)
+def test_a_forest_of_bounded_depth_is_not_waited_for(name, words, batches, machine):
+    assert_same_model(name, *table(name), "cuda", n_estimators=7, **words)
+    first, *replayed, last = batches
+    assert len(replayed) == 2 and GRAPH not in (*first, *last)
+    assert not is_waited_for(first) and not is_waited_for(last)
+    for events in replayed:
+        assert events[:2] == [UPLOAD, GRAPH] and set(events[2:]) == {WAIT}
+
+
+@needs_compiler
+@pytest.mark.parametrize("depth", [20, None, UNASKED_DEPTH + 1])
+def test_a_single_tree_of_other_depth_is_waited_for(depth, batches, machine):
+    name = "DecisionTreeRegressor"
+    assert_same_model(name, *table(name), "cuda", max_depth=depth)
+    (events,) = batches
+    assert is_waited_for(events) == (depth != 20)
+
+
+# Slices -------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("most_small_rows", [0, 512])
+@pytest.mark.parametrize("changes", [{"max_features": 2}, {"min_samples_split": 5}])
+def test_levels_in_slices_are_replayed(
+    changes: dict[str, Any], most_small_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where slices are few for the rows there are; else the host asks how many nodes there are."""
+    monkeypatch.setattr(small, "MOST_ROWS", most_small_rows)
+    asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
+    task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
+    for rows, is_recorded in ((1, True), (slices.ROWS_OF_SLICE, False)):
+        monkeypatch.setattr(slices, "ROWS_OF_SLICE", rows)
+        runtime = ShimRuntime()
+        grower = TreeGrower(runtime, task, GIB)
+        for trees in (range(2), range(2, 4), range(4, 6)):
+            found = grower.grow(HostInputs.of(task, trees), again=True)
+            assert_same_trees(found, task, trees)
+        assert (grower.recorded is not None) == is_recorded
+        n_levels = runtime.launches.count("open_nodes")
+        assert runtime.launches.count("zero_histograms") > n_levels
+
+
+def policy_of(n_rows: int, small_rows: int = 0, **limits: Any) -> Policy:
+    options = TreeOptions(SQUARES, **limits)
+    nothing: Any = None
+    return Policy(ShimRuntime(), options, nothing, 1, n_rows, 1, 0, small_rows)
+
+
+def test_slots_of_a_level() -> None:
+    for limits, small_rows, large in (
+        ({}, 0, 50),
+        ({"min_samples_split": 9}, 0, 11),
+        ({"min_samples_leaf": 6}, 0, 8),
+        ({"min_samples_split": 9}, 9, 10),
+    ):
+        own = policy_of(100, small_rows, max_depth=7, **limits)
+        assert own.most_slots(1000, 3, by_parents=False) == large
+        assert own.most_slots(1000, 3, by_parents=True) == 2 * large
+        assert own.most_slots(7, 6, by_parents=True) == 7
+        assert own.most_slots(7, 7, by_parents=True) == 0
+
+
+def test_slices_are_few_beside_the_rows() -> None:
+    for n_rows, most_nodes, few in (
+        *((1000, 100, True), (1000, 101, False)),
+        *((1 << 20, 200, True), (1 << 20, 201, False), (5 << 20, 600, True)),
+    ):
+        assert Slices.of(policy_of(n_rows), 1600, 16).are_few(most_nodes, 5) == few
+    assert Slices.of(policy_of(9), 1, 16).at_once == 1
+
+
+@needs_compiler
+def test_levels_that_are_as_full_as_can_be() -> None:
+    """Every node that is searched has just the rows that let it be split."""
+    y = np.arange(64.0)
+    for limit in ({"min_samples_split": 16}, {"min_samples_leaf": 8}):
+        asked = Problem(y[:, None], y, False, n_trees=1).with_options(max_depth=13, **limit)
+        for budget in (GIB, 1):
+            assert_equal_trees(asked, ShimRuntime(flavour="guard"), memory_budget=budget)
+
+
+# Trees at once ------------------------------------------------------------------------------
+
+
+def forest_of(n_rows: int, budget: int, **words: Any) -> GrowTask:
+    forest = gpuboost.RandomForestRegressor(100, max_depth=16, random_state=0, **words)
+    asked = ForetoldTable(n_rows, 28, 2, 1, 0, False, np.dtype(np.float32))
+    share = int(memory.HISTOGRAM_SHARE * budget)
+    return replace(ForetoldTrees(forest, asked).grow_task(), memory_budget=share)
+
+
+@pytest.mark.parametrize(("n_rows", "gib"), [(10**5, 8), (10**6, 8), (10**6, 120)])
+def test_fewer_trees_grow_at_once_where_histograms_are_subtracted_then(n_rows, gib):
+    shape, budget = DeviceShape(), gib * GIB
+    task = forest_of(n_rows, budget)
+    n_trees = trees_at_once(task, budget, shape)
+    assert n_trees * n_rows >= memory.ROWS_IN_FLIGHT
+    assert not foretell(task, n_trees, shape).sums_all
+    n_batches = -(-100 // n_trees)
+    assert foretell(task, -(-100 // (n_batches - 1)), shape).sums_all
+
+
+def test_as_many_trees_grow_where_none_are_subtracted():
+    """Nodes look at few features, or not even the histograms of few trees fit."""
+    shape = DeviceShape()
+    assert trees_at_once(forest_of(10**6, 120 * GIB, max_features=5), 120 * GIB, shape) == 100
+    task = forest_of(10**6, GIB)
+    assert foretell(task, 2, shape).sums_all
+    n_trees = trees_at_once(task, GIB, shape)
+    assert n_trees == trees_at_once(replace(task, trees=range(n_trees)), GIB, shape) > 2
+
+
+# Blocks -------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", ["five classes", "outputs", "medians"])
+def test_blocks_that_take_several_nodes_and_pieces(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One block of each launch takes all there is; in slices too."""
+    monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
+    monkeypatch.setattr(policy, "PIECE_ROWS", 16)
+    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    words: dict[str, Any] = {"n": 70, "max_bins": 9, "n_trees": 1}
+    if target == "medians":
+        asked = problem("outputs", by_median=True, **words)
+    else:
+        asked = problem(target, **words).with_options(max_features=2)
+    runtime = ShimRuntime("race", order_seed=5, n_multiprocessors=1)
+    for budget in (GIB, 1 << 14):
+        assert_equal_trees(asked.with_options(max_depth=4), runtime, memory_budget=budget)
