@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gpuboost
 from gpuboost.backends import cuda
@@ -15,6 +18,7 @@ from gpuboost.backends.cuda import HostInputs, TreeGrower, chunks, memory, polic
 from gpuboost.backends.cuda.memory import DeviceShape, foretell, trees_at_once
 from gpuboost.backends.cuda.policy import Policy
 from gpuboost.backends.cuda.slices import Slices
+from gpuboost.backends.cuda.stored import TreeRoom, most_stored
 from gpuboost.engine.scores import SQUARES
 from gpuboost.engine.spec import GrowTask, TreeOptions
 from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
@@ -24,7 +28,7 @@ from tests.fake_cupy import UPLOAD, WAIT
 from tests.fake_streams import GRAPH
 from tests.harness import Problem
 from tests.shim_runtime import ShimRuntime
-from tests.shim_trees import assert_equal_trees, problem
+from tests.shim_trees import PROPERTY, assert_equal_trees, problem
 from tests.test_cuda_graphs import assert_same_trees, task_of
 
 needs_compiler = pytest.mark.skipif(
@@ -148,6 +152,47 @@ def test_levels_that_are_as_full_as_can_be() -> None:
         asked = Problem(y[:, None], y, False, n_trees=1).with_options(max_depth=13, **limit)
         for budget in (GIB, 1):
             assert_equal_trees(asked, ShimRuntime(flavour="guard"), memory_budget=budget)
+
+
+# Room for nodes -----------------------------------------------------------------------------
+
+
+@cache
+def most_nodes(rows: int, depth: int, split: int, leaf: int) -> int:
+    """Nodes of the largest tree within these limits."""
+    if depth == 0 or rows < max(split, 2 * leaf):
+        return 1
+    lefts = range(leaf, rows // 2 + 1)
+    below = ((most_nodes(n, depth - 1, split, leaf), rows - n) for n in lefts)
+    return 1 + max(left + most_nodes(n, depth - 1, split, leaf) for left, n in below)
+
+
+@settings(PROPERTY)
+@given(st.data(), st.integers(1, 4), st.integers(0, 35), st.integers(2, 12), st.integers(1, 5))
+def test_room_for_all_nodes(
+    data: st.DataObject, n_trees: int, max_depth: int, split: int, leaf: int
+) -> None:
+    """Of trees whose rows are many or few, each in its place."""
+    rows = data.draw(st.lists(st.integers(0, 40), min_size=n_trees, max_size=n_trees))
+    limits = {"min_samples_split": split, "min_samples_leaf": leaf}
+    options = TreeOptions(SQUARES, max_depth=max_depth, **limits)
+    room, first = TreeRoom.of(options, 40), [0, *np.cumsum(rows).tolist()]
+    for tree, n in enumerate(rows):
+        own = room.nodes(tree + 1, first[tree + 1]) - room.nodes(tree, first[tree])
+        assert own >= most_nodes(n, min(max_depth, 40), split, leaf)
+    assert most_stored(n_trees, first[-1], options, 40) == room.nodes(n_trees, first[-1])
+
+
+def test_room_of_deep_trees() -> None:
+    """No more than 10 nodes of a level are split, or leaves have 50 rows."""
+    for limits, most in (
+        ({"min_samples_split": 100}, 1 + 2 * (1 + 2 + 4 + 8 + 16 * 10)),
+        ({"min_samples_leaf": 50}, 41),
+        ({"max_depth": 5}, 63),
+        ({"max_depth": 33, "min_samples_split": 100}, 2001),
+    ):
+        options = TreeOptions(SQUARES, **{"max_depth": 20, **limits})
+        assert most_stored(1, 1000, options, 1000) == most
 
 
 # Trees at once ------------------------------------------------------------------------------

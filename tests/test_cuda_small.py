@@ -16,9 +16,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from gpuboost.backends.cuda import small
 from gpuboost.backends.cuda.small import small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.backends.cuda.stored import NodeStore, most_stored
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import NO_LIMIT, TreeOptions
+from gpuboost.backends.cuda.stored import NodeStore
+from gpuboost.engine.spec import NO_LIMIT
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants, vote_mutants
 from tests.cuda_shim.source import splice_prelude
@@ -250,14 +249,6 @@ def test_deep_trees_leave_the_level_loop(
         assert_equal_trees(asked, runtime)
         levels[rows] = runtime.launches.count("open_nodes")
     assert levels[512] <= 2 < 12 < levels[0]
-
-
-@given(st.integers(1, 12), st.integers(1, 500), st.integers(0, 40), st.integers(1, 5))
-def test_room_for_all_nodes(n_trees: int, rows: int, max_depth: int, least: int) -> None:
-    """Trees have no more nodes than the fullest binary trees of so many leaves and levels."""
-    leaves = min(max(1, rows // least), 2**max_depth)
-    options = TreeOptions(SQUARES, max_depth=max_depth, min_samples_leaf=least)
-    assert most_stored(n_trees, n_trees * rows, options) >= n_trees * (2 * leaves - 1)
 
 
 def test_how_many_rows_are_small() -> None:

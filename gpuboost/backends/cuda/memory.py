@@ -10,7 +10,7 @@ from gpuboost.backends.cuda.arena import plan_arena
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
-from gpuboost.backends.cuda.stored import has_places
+from gpuboost.backends.cuda.stored import has_places, rows_of_tree
 from gpuboost.engine.level_loop import run_levels
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     not count; ``task.memory_budget`` bytes for histograms do. Of a forest fewer are enough, with
     `ROWS_IN_FLIGHT`, where the histograms of two levels fit that budget then.
     """
-    rows = task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
+    rows = rows_of_tree(task)
 
     def fits(n_trees: int) -> bool:
         if not has_places(task, n_trees, n_trees * rows):

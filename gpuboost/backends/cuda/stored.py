@@ -15,6 +15,7 @@ import numpy as np
 from gpuboost.backends.cuda.chunks import blocks_for
 from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import allocate
+from gpuboost.backends.cuda.policy import least_rows
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.history import as_grown
 from gpuboost.engine.spec import NO_LIMIT
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.spec import GrownTree, GrowTask, TreeOptions
 
 MOST_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
-DEEPEST = 31  # trees of as many levels and more are taken to have as many nodes as rows allow
+DEEPEST = 33  # trees of as many levels and more are taken to have as many nodes as rows allow
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,16 @@ class TreeRoom:
     most_levels: int
 
     @classmethod
-    def of(cls, options: TreeOptions) -> TreeRoom:
-        """That of trees with these limits."""
+    def of(cls, options: TreeOptions, tree_rows: int) -> TreeRoom:
+        """That of trees with these limits, and so many rows each at most.
+
+        Nodes of a level that are split have the rows that it takes.
+        """
         depth, leaves = options.max_depth, options.max_leaf_nodes
-        by_limit = [2 ** (depth + 1) - 1] if depth < DEEPEST else []
-        by_limit += [] if leaves == NO_LIMIT else [2 * leaves - 1]
+        by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
+        if depth < DEEPEST:
+            most_splits = tree_rows // least_rows(options)
+            by_limit.append(1 + 2 * sum(min(2**level, most_splits) for level in range(depth)))
         levels = options.deepest + 1 if by_limit else 0
         return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
 
@@ -193,8 +199,8 @@ class NodeStore:
         self._kind = _kind_of_sums(task, leaf)
         n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
         self.n_sums = task.target.n_sums if task.target.by_median else n_sums
-        self._room = TreeRoom.of(task.options)
-        self.most = most_stored(self.n_trees, n_rows, task.options)
+        self._room = TreeRoom.of(task.options, rows_of_tree(task))
+        self.most = most_stored(self.n_trees, n_rows, task.options, rows_of_tree(task))
         self.most_finished = self._room.nodes(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
         size = full(runtime, 1, self.n_trees, np.int32)
@@ -326,17 +332,23 @@ def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
     return constant("store.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
 
 
+def rows_of_tree(task: GrowTask) -> int:
+    """Rows of a tree at most."""
+    return task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
+
+
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
     """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
-    return most_stored(n_trees, n_rows, task.options) <= MOST_PLACES
+    return most_stored(n_trees, n_rows, task.options, rows_of_tree(task)) <= MOST_PLACES
 
 
-def most_stored(n_trees: int, n_rows: int, options: TreeOptions) -> int:
+def most_stored(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
     """Nodes there can be: of leaves that have their least rows, or in levels that are full.
 
     With ``max_leaf_nodes`` those of all levels, also of splits that are taken back.
     """
-    by_rows = TreeRoom.of(replace(options, max_leaf_nodes=NO_LIMIT)).nodes(n_trees, n_rows)
+    unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
+    by_rows = TreeRoom.of(unlimited, tree_rows).nodes(n_trees, n_rows)
     if options.max_leaf_nodes == NO_LIMIT:
         return by_rows
     by_levels, depth = n_trees, 0
