@@ -13,6 +13,7 @@
 //   value float64 (., V)                gain, impurity float64
 //   weight float64, or uint32 where weights are whole          count uint32
 
+#include "rounds.cuh"
 #include "store.cuh"
 #include "thresholds.cuh"
 
@@ -23,20 +24,25 @@ constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 
 // ---- What is said of a node --------------------------------------------------------------------
 
-// Kinds of values: shares of classes; means, those of POISSON; medians.
-constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3;
+// Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
+constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
 // How sums are to be read: `engine.spec.Target`.
 //
-//   exponents    int32 (planes,)   none where the sums of classes are whole weights
+//   exponents    int32 (planes,)   none where the sums of classes are whole weights; of steps
+//                                  those of the round, see scale_round of boosting.cu
 //   mean         float64 (V,)
 //   levels       float64           the targets of each output, those of output k from
 //   first_level  int32 (V,)        first_level[k] on; of medians
+//   given        float64 (3,)      l1, l2 and the largest step; of steps
+//   rate         float64 (1,)      what steps are multiplied by
 struct Reading {
     const int32* __restrict__ exponents;
     const double* __restrict__ mean;
     const double* __restrict__ levels;
     const int32* __restrict__ first_level;
+    const double* __restrict__ given;
+    const double* __restrict__ rate;
     int32 kind;
     int32 score;
     int32 n_values;
@@ -137,6 +143,25 @@ __device__ __forceinline__ Says say_medians(const Reading& reading, const int64*
     return {deviation / weight / (double)n, weight};
 }
 
+// Steps, each by a hessian of its own or all by one: `engine.boosting.newton_steps`.
+__device__ __forceinline__ Says say_steps(const Reading& reading, const int64* sums, int64 hessian,
+                                          double* value)
+{
+    const int32 n = reading.n_values, n_hessians = reading.n_sums - n;
+    const double l1 = reading.given[0], l2 = reading.given[1], largest = reading.given[2];
+    #pragma unroll 1
+    for (int32 k = 0; k < n; ++k) {
+        const int64 of_hessian = sums[n + (n_hessians == 1 ? 0 : k)];
+        const double g = ldexp((double)sums[k], -reading.exponents[WIDE_GRADIENT]);
+        const double h = ldexp((double)of_hessian, -reading.exponents[WIDE_HESSIAN]);
+        const bool flat = h + l2 <= 0.0;  // hessians so small that they were rounded to zero
+        const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
+        value[k] = bounded(step, -largest, largest) * *reading.rate;
+    }
+    const double weight = ldexp((double)hessian, -reading.exponents[NARROW_HESSIAN]);
+    return {__longlong_as_double(0x7FF8000000000000ll), weight};
+}
+
 __device__ __forceinline__ double weighted_deviation(const Reading& reading, const int64* sums)
 {
     const Says says = say_medians(reading, sums, nullptr);
@@ -172,9 +197,13 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// `unit`: what weights are multiplied by; `unit_of_gain`: what a rise is multiplied by, not of
-// medians. `has_draws`, `has_masks`: whether the store has those. `is_narrow`, `is_whole`: which of
-// the arrays of features and of weights are written.
+// `unit`, float64 (1,): what weights are multiplied by, not of steps; `unit_of_gain`, float64 (1,):
+// what a rise is multiplied by, not of medians. `has_draws`, `has_masks`: whether the store has
+// those. `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
+// `number_of`, int32 (places,), written only if `numbers`: the node of all of them at each place.
+//
+// Of a tree whose rows have no weight nobody gets anything but its root, a leaf. Steps are made of
+// it all the same: rows may be told of them before the host hears that there is no tree.
 //
 // Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, and the next
 // one of its after all threads.
@@ -191,38 +220,47 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
              int32 has_masks, const double* __restrict__ center, const double* __restrict__ low,
              const double* __restrict__ high, int32 width, const int32* __restrict__ exponents,
              const double* __restrict__ mean, const double* __restrict__ levels,
-             const int32* __restrict__ first_level, int32 kind, int32 score, int32 n_values,
-             int32 n_sums, int32 n_planes, int32 square_unit, double unit, double unit_of_gain,
-             int32 is_narrow, int32 is_whole, int16* __restrict__ narrow_feature,
+             const int32* __restrict__ first_level, const double* __restrict__ given,
+             const double* __restrict__ rate, int32 kind, int32 score, int32 n_values,
+             int32 n_sums, int32 n_planes, int32 square_unit, const double* __restrict__ unit,
+             const double* __restrict__ unit_of_gain, int32 is_narrow, int32 is_whole,
+             int16* __restrict__ narrow_feature,
              int32* __restrict__ wide_feature, double* __restrict__ threshold,
              uint8* __restrict__ code, uint8* __restrict__ missing_left,
              int32* __restrict__ left_out, int32* __restrict__ category_out,
              uint32* __restrict__ masks_out, double* __restrict__ value, double* __restrict__ gain,
              double* __restrict__ impurity, uint32* __restrict__ whole_weight,
-             double* __restrict__ weight, uint32* __restrict__ count_out)
+             double* __restrict__ weight, uint32* __restrict__ count_out, int32 numbers,
+             int32* __restrict__ number_of)
 {
     const Rooms rooms = {start, least_rows, most_nodes, most_levels};
-    const Reading reading = {exponents, mean, levels, first_level, kind, score, n_values, n_sums,
-                             n_planes, square_unit};
+    const Reading reading = {exponents, mean, levels, first_level, given, rate, kind, score,
+                             n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
     const int64 n_nodes = table[n_trees];
     for (int64 to = (int64)blockIdx.x * FINISH_THREADS + threadIdx.x; to < n_nodes;
          to += (int64)gridDim.x * FINISH_THREADS) {
         const int32 tree = tree_of(table, n_trees, to);
-        if (hessian[tree] == 0) continue;  // nothing is known of it, and nobody gets it
+        if (hessian[tree] == 0 && kind != STEPS) {
+            left_out[to] = 0;
+            continue;
+        }
         const int64 node = to - table[tree], room = rooms.nodes(tree);
         const int32* own_order = order + room;
         const int64 place = own_order[node];
         const int64* own = sums + place * n_sums;
+        if (numbers != 0) number_of[place] = (int32)to;
 
         double* values = value + to * n_values;
         Says says;
         if (kind == SHARES) says = say_shares(reading, own, values);
         else if (kind == MEDIANS) says = say_medians(reading, own, values);
+        else if (kind == STEPS) says = say_steps(reading, own, hessian[place], values);
         else says = say_means(reading, own, hessian[place], values);
         impurity[to] = says.impurity;
-        if (is_whole != 0) whole_weight[to] = (uint32)(says.weight * unit);
-        else weight[to] = says.weight * unit;
+        const double own_weight = kind == STEPS ? says.weight : says.weight * *unit;
+        if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
+        else weight[to] = own_weight;
         count_out[to] = count[place];
 
         const int32 child = left[place], f = feature[place];
@@ -234,7 +272,7 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
             to_left = missing[place] == MISSING_LEFT
                       || (missing[place] == MISSING_UNSEEN
                           && count[first_child] > count[second_child]);
-            own_gain = rise[place] * (unit_of_gain / (double)hessian[tree]);
+            own_gain = rise[place] * (*unit_of_gain / (double)hessian[tree]);
             if (kind == MEDIANS) {
                 const double children = weighted_deviation(reading, sums + first_child * n_sums)
                                         + weighted_deviation(reading, sums + second_child * n_sums);
@@ -266,8 +304,10 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
 // ---- Values in monotonic order -----------------------------------------------------------------
 
 // Put the values of each tree, or the shares of the second of two classes, within the bounds that
-// monotonic splits above each node put to it: `engine.tree.in_monotonic_order`.
+// monotonic splits above each node put to it: `engine.tree.in_monotonic_order`. Then they are
+// multiplied by the rate.
 //
+//   largest, rate  float64 (1,)
 //   feature        int32 (m,)       of the store
 //   left           int32            of the finished trees
 //   sign           int8 (F,)        the direction of each feature
@@ -280,7 +320,8 @@ order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ level_end, const int32* __restrict__ feature,
              const int32* __restrict__ left,
-             const int8* __restrict__ sign, int32 n_values, double* value, double* lower,
+             const int8* __restrict__ sign, const double* __restrict__ largest,
+             const double* __restrict__ rate, int32 n_values, double* value, double* lower,
              double* upper)
 {
     const Rooms rooms = {start, least_rows, most_nodes, most_levels};
@@ -292,15 +333,15 @@ order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
     lower += base;
     upper += base;
     if (threadIdx.x == 0) {  // the thread that reads them
-        lower[0] = __longlong_as_double((int64)0xFFF0000000000000ull);
-        upper[0] = __longlong_as_double(0x7FF0000000000000ll);
+        lower[0] = -*largest;
+        upper[0] = *largest;
     }
     int64 first = 0;
     for (int64 level = 0; first < n_nodes; ++level) {
         const int64 end = ends[level];
         for (int64 node = first + threadIdx.x; node < end; node += ORDER_THREADS) {
             const double low = lower[node], high = upper[node];
-            const double own = bounded(last[node * n_values], low, high);
+            const double own = bounded(last[node * n_values], low, high) * *rate;
             last[node * n_values] = own;
             if (n_values == 2) last[node * n_values - 1] = 1.0 - own;
             const int64 child = left[base + node];

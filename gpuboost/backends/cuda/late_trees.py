@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuboost.backends.boosting import no_row_error
+from gpuboost.backends.cuda.finishing import NAMES, cut_tree
 from gpuboost.engine.boosting import LeafRule, finish_boosted, with_leaf_values
 from gpuboost.engine.spec import ValuedTree
 from gpuboost.engine.tree import Tree
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.round_rows import RoundRows
     from gpuboost.engine.rounds import BoostTask, DoneRound, RoundLosses
     from gpuboost.engine.spec import GrownTree
+
+_SPARE_BYTES = 1 << 14  # of a round, that may be kept as long as its trees
 
 
 class TreeFinisher:
@@ -107,6 +111,37 @@ class LateRound:
             self._done = self._finish(self._read())
             self._read = self._finish = None
         return self._done
+
+
+class CopiedTrees:
+    """Finished trees as the host has copied them: cut when somebody asks for them.
+
+    Parameters
+    ----------
+    parcel : HostParcel
+        The table and the arrays of `finishing.Finished`, by their names; it may have others.
+
+    Attributes
+    ----------
+    weights : list of int
+        Integer weights of the roots.
+    """
+
+    def __init__(self, parcel: HostParcel) -> None:
+        self._nodes, self._masks, weights = parcel.part("table", 0, 3).tolist()
+        self.weights = weights[:-1]
+        self._names = [name for name in NAMES if name in parcel]
+        n_nodes, n_masks = self._nodes[-1], self._masks[-1]
+        sizes = {name: n_masks if name == "masks" else n_nodes for name in self._names}
+        # What there was room for is not kept as long as the trees, if that is much more.
+        used = parcel.bytes_of(sizes)
+        is_sparse = len(parcel) - used > max(used, _SPARE_BYTES)
+        self._parcel = parcel.shortened(sizes) if is_sparse else parcel
+
+    def tree(self, number: int) -> Tree:
+        """One of the trees."""
+        bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
+        return cut_tree(self._parcel.part, self._names, *bounds)
 
 
 class LateTree:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,13 +56,17 @@ def room_of(columns: Columns) -> int:
     return sum(_room(*column) for column in columns.values())
 
 
+def places_of(columns: Columns) -> list[int]:
+    """Where arrays begin in `one_piece`, in bytes."""
+    return [0, *accumulate(_room(*column) for column in columns.values())][: len(columns)]
+
+
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
     """The arrays of a piece of memory, on the device or copied to the host as a whole."""
-    arrays, at = {}, 0
-    for name, (dtype, shape) in columns.items():
+    arrays = {}
+    for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
         array = memory[at : at + _bytes(dtype, shape)].view(dtype)
         arrays[name] = array if len(shape) == 1 else array.reshape(shape)
-        at += _room(dtype, shape)
     return arrays
 
 

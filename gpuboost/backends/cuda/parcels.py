@@ -1,0 +1,116 @@
+"""Arrays that the host reads together: in one piece of memory, so that they are copied at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.level import allocate_with_memory, cut, places_of, room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.runtime import Runtime
+
+
+class Parcel:
+    """Arrays of the device that the host reads together.
+
+    Where arrays are asked to be separate, see `level.is_separate`, the copy alone is one piece.
+
+    Parameters
+    ----------
+    xp : module
+    columns : Columns
+        Type and shape of each array.
+
+    Attributes
+    ----------
+    arrays : dict of str to array
+    """
+
+    def __init__(self, xp: Any, columns: Columns) -> None:
+        self.arrays, self._memory = allocate_with_memory(xp, columns)
+        self._columns, self._fields = columns, fields_of(columns)
+
+    def read_later(self, runtime: Runtime) -> Callable[[], HostParcel]:
+        """Start to copy them, after what was launched; the call waits for the copy."""
+        if self._memory is not None:
+            read = runtime.read_later(self._memory)
+            return lambda: HostParcel(read(), self._fields)
+        reads = {name: runtime.read_later(array) for name, array in self.arrays.items()}
+
+        def read_all() -> HostParcel:
+            return HostParcel.of({name: read() for name, read in reads.items()}, self._columns)
+
+        return read_all
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where an array begins, in bytes, and what the items of its first axis are."""
+
+    at: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    size: int
+    n_bytes: int
+
+
+def fields_of(columns: Columns) -> dict[str, Field]:
+    """The arrays of a piece of memory, as `level.cut` has them."""
+    found = {}
+    for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
+        kind, size = np.dtype(dtype), math.prod(shape[1:])
+        found[name] = Field(at, kind, shape[1:], size, size * kind.itemsize)
+    return found
+
+
+class HostParcel:
+    """A copy of a parcel on the host.
+
+    Parameters
+    ----------
+    memory : uint8
+    fields : mapping of str to Field
+    """
+
+    def __init__(self, memory: np.ndarray, fields: Mapping[str, Field]) -> None:
+        self._memory, self._fields = memory, fields
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], columns: Columns) -> HostParcel:
+        """Put arrays into one piece of memory."""
+        memory = np.empty(room_of(columns), dtype=np.uint8)
+        for name, to in cut(memory, columns).items():
+            to[...] = arrays[name]
+        return cls(memory, fields_of(columns))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def part(self, name: str, first: int, end: int) -> np.ndarray:
+        """Some items of an array, where they lie."""
+        field = self._fields[name]
+        at, n = field.at + first * field.n_bytes, end - first
+        found = np.frombuffer(self._memory, field.dtype, n * field.size, at)
+        return found.reshape(n, *field.shape) if field.shape else found
+
+    def bytes_of(self, length: Mapping[str, int]) -> int:
+        """Bytes of the first items of some arrays."""
+        return sum(n * self._fields[name].n_bytes for name, n in length.items())
+
+    def shortened(self, length: Mapping[str, int]) -> HostParcel:
+        """The first items of some arrays, in memory of their own."""
+        columns: Columns = {
+            name: (self._fields[name].dtype, (n, *self._fields[name].shape))
+            for name, n in length.items()
+        }
+        return HostParcel.of({name: self.part(name, 0, n) for name, n in length.items()}, columns)
