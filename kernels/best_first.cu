@@ -301,13 +301,12 @@ find_ends(int32 n_numbers, const int32* __restrict__ parent, const uint8* __rest
     add_to_leaf(sums, n_sums, number, found);
 }
 
-// value float64 (numbers, n_outputs): nodes get those of their leaves. Launch: over numbers.
+// number_of int32 (places,): places get those of the leaves that they lie in. Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-hand_values(int32 n_numbers, const int32* __restrict__ leaf, int32 n_outputs, double* value)
+hand_numbers(int32 n_places, const int32* __restrict__ parent, const int32* __restrict__ leaf,
+             int32* number_of)
 {
-    const int32 number = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
-    if (number >= n_numbers || leaf[number] == number) return;
-    for (int64 k = 0; k < n_outputs; ++k) {
-        value[(int64)number * n_outputs + k] = value[(int64)leaf[number] * n_outputs + k];
-    }
+    const int32 place = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
+    if (place >= n_places || parent[place] == NO_NODE || leaf[place] == place) return;
+    number_of[place] = number_of[leaf[place]];
 }

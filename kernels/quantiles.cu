@@ -217,15 +217,15 @@ key_sizes(const double* __restrict__ y, const double* __restrict__ raw, int64 n,
 //   n_seated int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
 //   level_of float64 (K,)      of each column
 //   seat     int64 (nodes,)    where the rows of the node come, and in this order for each group:
-//   node_of int32 (g,), counted as in leaves.cu; tree_of int32 (g,); level (g,)
+//   node_of int32 (g,), the first node is *first_node; tree_of int32 (g,); level (g,)
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
             const int32* __restrict__ tree, const int64* __restrict__ count,
             const uint64* __restrict__ trees, int32 trees_per_round,
-            const double* __restrict__ level_of, int32 first_node, int64* __restrict__ n_seated,
-            int32* __restrict__ n_groups, int32* __restrict__ n_cut, int64* __restrict__ seat,
+            const double* __restrict__ level_of, const int32* __restrict__ first_node,
+            int64* __restrict__ n_seated, int32* __restrict__ n_groups, int32* __restrict__ n_cut, int64* __restrict__ seat,
             int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
             int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
 {
@@ -235,7 +235,7 @@ seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
     const int64 begin = (int64)atomicAdd((uint64*)n_seated, (uint64)n);
     const int32 group = atomicAdd(n_groups, 1), piece = atomicAdd(n_cut, (int32)n_own);
     seat[node] = begin;
-    node_of[group] = first_node + (int32)node;
+    node_of[group] = *first_node + (int32)node;
     tree_of[group] = tree[node];
     level[group] = level_of[trees[tree[node]] % (uint64)trees_per_round];
     for (int64 i = 0; i < n_own; ++i) {
@@ -284,7 +284,7 @@ first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
 }
 
 // The first group gets the pieces of the others, and stands for the leaf. joined int32 (g,): the
-// nodes that groups are now. Launch: over groups and pieces.
+// nodes that groups are now, -1 of the others. Launch: over groups and pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
             const int32* __restrict__ node_of, const int32* __restrict__ leaf,
@@ -295,7 +295,7 @@ join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
     if (at < *n_pieces) slot[at] = first_of[leaf[node_of[slot[at]]]];
     if (at >= *size) return;
     const int32 own = leaf[node_of[at]];
-    joined[at] = first_of[own] == (int32)at ? own : node_of[at];
+    joined[at] = first_of[own] == (int32)at ? own : -1;
 }
 
 // ---- What is left beside the quantile, of huber ------------------------------------------------
@@ -370,17 +370,20 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
 
 // ---- Leaves ------------------------------------------------------------------------------------
 
-// value float64 (nodes,), counted as in leaves.cu: the quantile of each leaf, with `clipped` and
-// the mean of its terms, times the learning rate. Launch: over groups.
+// value float64 (nodes,): the quantile of each leaf, with `clipped` and the mean of its terms, times
+// the learning rate. With `placed` nodes are known by their places, see leaves.cu. Launch: over
+// groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
              const int32* __restrict__ tree_of, const double* __restrict__ centre,
              const int64* __restrict__ total, int32 clipped, const int64* __restrict__ sums,
              const uint64* __restrict__ largest, const int64* __restrict__ n_rows,
-             const double* __restrict__ learning_rate, double* __restrict__ value)
+             const double* __restrict__ learning_rate, int32 placed,
+             const int32* __restrict__ number_of, double* __restrict__ value)
 {
     const int64 group = row_of_thread();
-    if (group >= *size) return;
+    const int32 node = group < *size ? node_of[group] : -1;
+    if (node < 0) return;  // or all its numbers are another's
     double found = centre[group];
     if (clipped != 0) {
         const int32 bits = bits_of_entry(*n_rows);
@@ -389,5 +392,5 @@ refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
         const double rest = ldexp((double)sums[2 * group + 1], -(exponent + bits));
         found = found + (leading + rest) / (double)max(total[group], (int64)1);
     }
-    value[node_of[group]] = found * *learning_rate;
+    value[placed != 0 ? number_of[node] : node] = found * *learning_rate;
 }

@@ -105,10 +105,10 @@ def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
     np.testing.assert_array_equal(nodes.sums[at], whole[at])
     for column, of_leaf in ((nodes.left, 0), (nodes.rise, -1.0), (nodes.feature, LEAF)):
         np.testing.assert_array_equal(column, np.where(ends.inner == 0, of_leaf, 7))
-    value = rng.normal(size=(len(left), 3))
-    expected = value[ends.leaf]
-    grown.queue.hand_values(ends, value)
-    np.testing.assert_array_equal(value, expected)
+    number_of = rng.permutation(len(left)).astype(np.int32)
+    expected = number_of[ends.leaf]
+    grown.queue.hand_numbers(ends.leaf, number_of)
+    np.testing.assert_array_equal(number_of, expected)
 
 
 def stored(grown: Grown, sums: np.ndarray) -> Any:
@@ -183,9 +183,9 @@ def test_rounds_are_replayed(
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
     (booster,) = made
     assert booster._grower.recorded is not None
-    assert runtime.launches.count("differentiate") == runtime.launches.count("find_ends") == 3
+    assert runtime.launches.count("differentiate") == runtime.launches.count("cut_nodes") == 3
     used = set(runtime.launches)
-    assert "keep_leaves" in used and "find_code_leaves" not in used
+    assert {"keep_leaves", "finish_nodes", "hand_numbers", "add_leaves"} <= used
     assert ("join_groups" in used) == (options.get("loss", "poisson") != "poisson")
 
 
@@ -211,7 +211,7 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
     watched = [(X[:50], y[:50]), (X[50:90] + 0.25, y[50:90], np.arange(40.0))]
     runtime = ShimRuntime(order_seed=3)
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=watched)
-    assert {"find_places", "find_places_of_doubles", "find_ends"} <= set(runtime.launches)
+    assert {"add_leaves", "add_leaves_of_doubles", "hand_numbers"} <= set(runtime.launches)
 
 
 @pytest.mark.parametrize(("budget", "asks"), [(1 << 20, True), (3 << 20, False)])
@@ -246,7 +246,8 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     runtime = ShimRuntime(flavour=flavour, order_seed=8)
     grown = grow_both(runtime, np.random.default_rng(1), 2, 60)
     found = np.ones((sum(grown.most), 2), dtype=np.int64)
-    grown.queue.hand_values(grown.queue.ends(None, found), np.ones((len(found), 1)))
+    leaf = grown.queue.ends(None, found).leaf
+    grown.queue.hand_numbers(leaf, np.ones(len(found), dtype=np.int32))
     grown.queue.cut(stored(grown, found), adds=True)
     X, y = table(150)
     asked = regressor(n_estimators=1, max_leaf_nodes=6, max_depth=None, loss="huber")

@@ -142,8 +142,7 @@ def test_watched_rows(dtype: Any, fit_on: Fit) -> None:
     others = [(X[:50], y[:50]), (X[50:90] + dtype(0.01), y[50:90], np.arange(40.0))]
     assert_same_fit(fit_on, asked, X, y, eval_set=others, runtime=runtime)
     name = "floats" if dtype == np.float32 else "doubles"
-    assert f"find_places_of_{name}" in runtime.launches
-    assert "find_code_leaves" not in runtime.launches
+    assert f"add_leaves_of_{name}" in runtime.launches
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])
@@ -251,24 +250,15 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     asked = classifier(subsample=0.7, n_estimators=1, max_depth=2)
     words = {"sample_weight": np.linspace(0.0, 1.0, 150), "eval_set": [(X[:30], y[:30])]}
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, **words)
-    used = {"scale_round", "count_inside", "keep_leaves", "step_leaves", "add_steps", "row_losses"}
-    assert used | {"keep_nodes", "find_places", "find_places_of_doubles", "sum_planes"} <= set(
-        runtime.launches
-    )
+    used = {"scale_round", "count_inside", "keep_leaves", "add_leaves", "row_losses"}
+    assert used | {"finish_nodes", "add_leaves_of_doubles", "sum_planes"} <= set(runtime.launches)
     held = regressor(monotonic_cst=[1, 0, 0, 0, 0], n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, held, *table(150), runtime=runtime)
     refitted = regressor(loss="huber", n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, refitted, *table(150), runtime=runtime)
-    deep = regressor(n_estimators=1, max_depth=None, min_samples_leaf=40)
-    assert_same_fit(fit_on, deep, *table(150), runtime=runtime)
-    used = {
-        "find_code_leaves",
-        "add_leaves",
-        "hold_children",
-        "hand_bounds",
-        "largest_terms",
-        "sum_terms",
-    }
+    pruned = regressor(loss="huber", n_estimators=1, max_depth=2, ccp_alpha=1e-3)
+    assert_same_fit(fit_on, pruned, *table(150), runtime=runtime)
+    used = {"find_leaves", "hold_children", "order_values", "largest_terms", "sum_terms"}
     assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda import booster as cuda_booster
-from gpuboost.backends.cuda import policy, round_leaves
+from gpuboost.backends.cuda import policy
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.late_trees import LateRound
+from gpuboost.backends.cuda.parcels import HostParcel
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine import boosting, gradients, tree
-from gpuboost.engine.rounds import DoneRound, RoundLosses
+from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.scores import SQUARES
 from gpuboost.engine.spec import TreeOptions
 from tests import cuda_shim
@@ -52,23 +53,43 @@ def test_numbers_of_losses() -> None:
     assert constant("rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
 
 
-def test_late_rounds_are_finished_once() -> None:
-    made, leaf = [], np.zeros(1)
-    one, losses = tree.Tree(*[leaf] * 12), RoundLosses(1.5, None, ())
+class Copies:
+    """Copies of rounds of one tree, a leaf of a value, and how often they were waited for."""
 
-    def finish(copied: np.ndarray) -> DoneRound:
-        made.append(copied)
-        return DoneRound([one], losses)
+    def __init__(self, weight: int) -> None:
+        kinds = {"feature": np.int32, "threshold": np.float64, "code": np.uint8}
+        kinds |= {"missing_left": np.uint8, "left": np.int32, "weight": np.float64}
+        kinds |= dict.fromkeys(("gain", "impurity"), np.float64) | {"count": np.uint32}
+        arrays = {name: np.zeros(1, kind) for name, kind in kinds.items()}
+        arrays |= {"table": np.array([[0, 1], [0, 0], [weight, 0]]), "value": np.array([[1.5]])}
+        arrays["losses"] = np.full((1, 12), 7)
+        columns = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+        self._parcel, self.waits = HostParcel.of(arrays, columns), 0
 
-    late = LateRound(1, lambda: leaf, finish)
+    def __call__(self) -> HostParcel:
+        self.waits += 1
+        return self._parcel
+
+
+def test_late_rounds_are_read_once() -> None:
+    read, losses = Copies(weight=3), RoundLosses(1.5, None, ())
+    summed: list[np.ndarray] = []
+    made: Any = SimpleNamespace(of_sums=lambda sums: summed.append(sums) or losses)
+    late = LateRound(1, read, made, ValueError)
     (found,) = late.trees
-    assert not made
-    assert found.node_count == 1 and found.value is leaf and len(made) == 1
-    assert late.losses is losses
+    assert read.waits == 0
+    assert found.node_count == 1 and found.value.tolist() == [[1.5]] and read.waits == 1
+    assert late.losses is late.losses is losses and [own.tolist() for own in summed] == [[[7] * 12]]
     restored = pickle.loads(pickle.dumps(found))
-    assert type(restored) is tree.Tree and restored.node_count == 1 and len(made) == 1
+    assert type(restored) is tree.Tree and restored.node_count == 1 and read.waits == 1
     with pytest.raises(AttributeError):
         found._nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_late_rounds_without_rows() -> None:
+    late = LateRound(1, Copies(weight=0), RoundLosses(1.5, None, ()), KeyError)
+    with pytest.raises(KeyError):
+        late.copied()
 
 
 # How it gets there --------------------------------------------------------------------------
@@ -108,12 +129,11 @@ def test_rounds_of_bounded_depth_are_replayed(
     (booster,) = made
     assert booster._grower.recorded is not None
     assert runtime.launches.count("differentiate") == 3
-    # Rows are followed by the partition, those outside walk, and no finished tree comes back.
+    # Rows are followed by the partition, and trees are finished where they grow.
     used = set(runtime.launches)
-    assert "keep_leaves" in used and "find_code_leaves" not in used
-    assert ("find_places" in used) == bool({"subsample", "n_iter_no_change"} & set(options))
+    assert {"keep_leaves", "finish_nodes", "add_leaves"} <= used
     assert ("refit_leaves" in used) == ("loss" in options)
-    assert ("hand_bounds" in used) == ("monotonic_cst" in options)
+    assert ("order_values" in used) == ("monotonic_cst" in options)
 
 
 def test_levels_that_are_as_full_as_can_be(fit_on: Fit) -> None:
@@ -135,7 +155,7 @@ def test_levels_that_take_too_much_memory_are_asked_for(
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
     (booster,) = made
     assert booster._grower.recorded is None and booster.rounds.leaves is not None
-    assert "find_code_leaves" not in runtime.launches
+    assert "finish_nodes" in runtime.launches
 
 
 @pytest.mark.parametrize(
@@ -152,7 +172,7 @@ def test_which_depths_are_added_on_the_device(
     options = TreeOptions(SQUARES, max_depth=depth)
     sampler = SimpleNamespace(n_draws=n_rows)
     task: Any = SimpleNamespace(options=options, trees_per_round=n_trees, sampler=sampler)
-    widest = max(round_leaves.most_nodes(n_trees, n_trees * n_rows, options))
+    widest = max(policy.most_nodes(n_trees, n_trees * n_rows, options))
     grown: Any = SimpleNamespace(
         matrix=SimpleNamespace(n_features=7, width=11),
         target=SimpleNamespace(n_channels=1),
@@ -178,7 +198,7 @@ def test_leaves_of_trees_that_are_finished_on_the_host(
     words = {"sample_weight": weights}
     asked = regressor(loss=loss, subsample=0.6, n_estimators=2, max_depth=None, **deep)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
-    assert {"find_code_leaves", "refit_leaves"} <= set(runtime.launches)
+    assert {"find_leaves", "refit_leaves"} <= set(runtime.launches)
 
 
 def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ class Batch:
         if self.store is not None:
             self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))
 
-    def end(self, queue: SplitQueue | None, finisher: Finisher | None) -> None:
+    def end(self, queue: SplitQueue | None, finisher: Finisher | None, table: Array | None) -> None:
         """Cut, number and finish the nodes that are stored; see `NodeStore.end`."""
         if self.store is not None:
-            self.store.end(queue, finisher)
+            self.store.end(queue, finisher, table)

@@ -156,10 +156,10 @@ class SplitQueue:
         self._over_places("find_ends", (*args, *out, added))
         return found
 
-    def hand_values(self, ends: Ends, value: Array) -> None:
-        """Give nodes the values of their leaves: float64 (m, K)."""
-        sizes = np.int32(self._n_places), np.int32(value.shape[1])
-        self._over_places("hand_values", (sizes[0], ends.leaf, sizes[1], value))
+    def hand_numbers(self, leaf: Array, number_of: Array) -> None:
+        """Give places the numbers of the leaves that they lie in: int32 (m,), by places."""
+        sizes = np.int32(self._n_places)
+        self._over_places("hand_numbers", (sizes, self._parent, leaf, number_of))
 
     def _is_split(self) -> Array:
         """Whether each node is split in the end: uint8 (m,)."""

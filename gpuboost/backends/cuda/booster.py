@@ -1,41 +1,38 @@
 """Gradient boosting on a device: see `gpuboost.backends.protocol.Booster`.
 
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
-A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, the values of
-leaves added to raw predictions, and mean losses. The host reads these and the nodes of its trees,
-in one piece, when the next round is under way. So is one of best-first growth of few leaves. Of
-deeper trees, and of those that are pruned, the finished trees are copied back and their values
-added by walking them.
+A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
+the values of their leaves added to raw predictions, and mean losses. The host reads the trees and
+the losses, in one piece, when the next round is under way. Trees that are pruned are finished on
+the host and copied back, and their values added by walking them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from gpuboost.backends.cuda.code_trees import CodeTrees
-from gpuboost.backends.cuda.features import DeviceFeatures
-from gpuboost.backends.cuda.forest import copy_forest_to_device
+from gpuboost.backends.boosting import no_row_error
+from gpuboost.backends.cuda.finishing import Finished, Finisher
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
-from gpuboost.backends.cuda.policy import rounds_are_unasked
-from gpuboost.backends.cuda.predict import find_leaves
+from gpuboost.backends.cuda.policy import most_nodes, rounds_are_unasked
 from gpuboost.backends.cuda.refits import RefitRound
-from gpuboost.backends.cuda.round_leaves import most_nodes
+from gpuboost.backends.cuda.round_leaves import add_leaves, find_leaves
 from gpuboost.backends.cuda.round_losses import UserLosses
 from gpuboost.backends.cuda.round_rows import RoundRows
-from gpuboost.backends.cuda.row_sets import DeviceRowSet
 from gpuboost.backends.cuda.split_search import histogram_bytes
 from gpuboost.engine.boosting import with_leaf_values
-from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.rounds import DoneRound
 from gpuboost.engine.spec import GrowTask, Target, TreeRows
 
 if TYPE_CHECKING:
+    from gpuboost.backends.cuda.round_leaves import RoundLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.protocol import FittedRound
     from gpuboost.engine.frontier import Array
@@ -79,7 +76,8 @@ class CudaBooster:
         adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            return RoundRows(own, task, codes, adds)
+            finisher = Finisher(own, asked, asks=False) if adds else None
+            return RoundRows(own, task, codes, finisher)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = cast("RoundRows", self._grower.rounds)
@@ -98,10 +96,10 @@ class CudaBooster:
             if not self._kernels.has_kernels:
                 user = UserLosses(self.rounds, self._task, number)
                 self.rounds.ask_user()
-            if not self._left_to_host():
-                return self._late_round(number, learning_rate, user)
-            grown = self._grow(number)
-            trees = self._add(self._finisher.trees(grown, number, learning_rate))
+            if self.rounds.leaves is not None:
+                return self._late_round(self.rounds.leaves, number, user)
+            trees = self._finisher.trees(self._grow(number), number, learning_rate)
+            trees = self._add(trees)
             self.rounds.keep_losses()
             return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
 
@@ -116,34 +114,20 @@ class CudaBooster:
     # ---- the steps of a round ------------------------------------------------------------------
 
     def _add(self, trees: list[Tree]) -> list[Tree]:
-        """Add the values of trees to the raw predictions that do not have them yet.
+        """Add the values of trees that the host has finished to the raw predictions.
 
         The trees are returned, with leaves of their own if the loss has such.
         """
-        runtime, train = self._runtime, self._sets[0]
-        left = self._left_to_host()
-        forest = CodeTrees.of(runtime, trees)
-        leaves = [self._leaves(forest, trees, rows) for rows in left]
-        if self._task.loss.refits_leaves and left[0] is train:
-            trees = self._refitted(trees, leaves[0])
-        for rows, leaf in zip(left, leaves, strict=True):
-            forest.add(runtime, leaf, trees, rows)
+        runtime, missing_code = self._runtime, self._task.matrix.missing_code
+        train, *_ = followed = self.rounds.followed
+        finished = Finished.of(runtime, trees)
+        if self._task.loss.refits_leaves:
+            trees = self._refitted(trees, find_leaves(runtime, finished, train.data, missing_code))
+            finished = Finished.of(runtime, trees)
+        numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
+        for rows in followed:
+            add_leaves(runtime, finished, numbers, rows, missing_code, None)
         return trees
-
-    def _left_to_host(self) -> list[DeviceRowSet]:
-        """Row sets whose raw predictions need finished trees."""
-        rounds, (train, *others) = self.rounds, self._sets
-        if rounds.leaves is not None:
-            return []
-        return [train, *(rows for rows in others if rounds.is_followed(rows))]
-
-    def _leaves(self, forest: CodeTrees, trees: list[Tree], rows: DeviceRowSet) -> Array:
-        """The leaf of each row in each tree: int32 (T, n)."""
-        runtime = self._runtime
-        if not isinstance(rows.data, DeviceFeatures):
-            return forest.leaves(runtime, rows.data, self._task.matrix.missing_code)
-        ensemble, dtype = Ensemble.of(trees), rows.data.values.dtype
-        return find_leaves(runtime, copy_forest_to_device(runtime, ensemble, dtype), rows.data)
 
     def _grow(self, number: int) -> list[GrownTree]:
         """Grow the trees of a round, as many together as fit."""
@@ -167,25 +151,16 @@ class CudaBooster:
         host = HostInputs.of(self._grow_task, trees)
         return self._grower.launch(host, again=n_trees % self._at_once == 0)
 
-    def _late_round(
-        self, number: int, learning_rate: float, user: UserLosses | None
-    ) -> FittedRound:
-        """Launch a round that is finished when it is asked for."""
-        history = self.launch(number)
-        read = self._grower.read_later()
-        assert read is not None
-        of_user = None if user is None else user.after()
-
-        def finish(copied: np.ndarray) -> DoneRound:
-            grown = self._grower.trees(history, copied)
-            trees = self._finisher.trees(grown, number, learning_rate)
-            return DoneRound(trees, of_user or self.rounds.mean_losses())
-
-        if self._grower.recorded is None:  # the next round has another place for its nodes
-            return finish(read())
-        last, self._late = self._late, LateRound(self._task.trees_per_round, read, finish)
+    def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
+        """Launch a round that is read when it is asked for."""
+        self.launch(number)
+        read = leaves.parcel.read_later(self._runtime)
+        found = user.after() if user else self.rounds.losses
+        assert found is not None
+        error = partial(no_row_error, self._task.sampler, number)
+        last, self._late = self._late, LateRound(self._task.trees_per_round, read, found, error)
         if last is not None:
-            last.done()  # while the device is busy with the round launched now
+            last.copied()  # while the device is busy with the round launched now
         return self._late
 
     def _refitted(self, trees: list[Tree], leaf: Array) -> list[Tree]:

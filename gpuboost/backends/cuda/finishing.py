@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.reading import Reading
 from gpuboost.backends.cuda.source import constant
+from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.runtime import Runtime
@@ -31,6 +32,7 @@ _MASK_WORDS = 8
 _NO_MASKS = np.empty((0, _MASK_WORDS), dtype=np.uint32)
 # The arrays of a tree; of these only where a feature is categorical:
 OF_CATEGORIES = ("category", "masks")
+_WALKED = ("feature", "threshold", "code", "missing_left", "left", "value", *OF_CATEGORIES)
 NAMES = (
     *("feature", "threshold", "code", "missing_left", "left", "value", "gain", "impurity"),
     *("weight", "count", *OF_CATEGORIES),
@@ -54,6 +56,33 @@ class Finished:
     table: Array
     columns: dict[str, Array]
     number_of: Array | None = None
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
+        """Copy trees to the device, for rows to walk down."""
+        whole = Ensemble.of(trees)
+        table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
+        kinds = {"code": np.uint8, "missing_left": np.uint8}
+        names = [name for name in _WALKED if len(whole.masks) or name not in OF_CATEGORIES]
+        columns = {}
+        for name in names:
+            column = getattr(whole, name)
+            columns[name] = runtime.asarray(column.astype(kinds.get(name, column.dtype)))
+        return cls(runtime.asarray(table), columns)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees of the batch."""
+        return self.table.shape[1] - 1
+
+    @property
+    def walked(self) -> tuple[Any, ...]:
+        """The trees as leaves.cu takes them; their features are int32."""
+        own = self.columns
+        has_masks, left = np.int32("masks" in own), own["left"]
+        masks = (own.get("category", left), own.get("masks", left.view(np.uint32)))
+        routes = (own["feature"], own["code"], own["missing_left"], left)
+        return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
 
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
         """Integer weights of the roots, and the trees: each array copied at once, and cut."""

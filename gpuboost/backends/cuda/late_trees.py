@@ -1,8 +1,7 @@
-"""Rounds that are finished while the next one runs, so that no round waits for the host.
+"""Rounds that are read while the next one runs, so that no round waits for the host.
 
-The nodes and losses of a round are copied when it is done, and the next round is launched before
-anybody has looked at them. Then thresholds and values are made; those of the last round, or of one
-that is asked for before, when somebody asks.
+The trees and losses of a round are copied when it is done, and the next round is launched before
+anybody has looked at them. Trees are cut from the copy when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpuboost.backends.boosting import no_row_error
 from gpuboost.backends.cuda.finishing import NAMES, cut_tree
-from gpuboost.engine.boosting import LeafRule, finish_boosted, with_leaf_values
-from gpuboost.engine.spec import ValuedTree
+from gpuboost.engine.boosting import LeafRule, finish_boosted
+from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-
     from gpuboost.backends.cuda.parcels import HostParcel
+    from gpuboost.backends.cuda.round_losses import MeanLosses
     from gpuboost.backends.cuda.round_rows import RoundRows
-    from gpuboost.engine.rounds import BoostTask, DoneRound, RoundLosses
+    from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
 
 _SPARE_BYTES = 1 << 14  # of a round, that may be kept as long as its trees
@@ -56,17 +54,7 @@ class TreeFinisher:
         n_outputs = task.loss.columns if task.sums_outputs else 1
         rule = LeafRule.of(task.options, learning_rate)
         mapper = task.matrix.mapper
-        return [
-            with_refitted(finish_boosted(each, mapper, scale, n_outputs, rule), each)
-            for each in grown
-        ]
-
-
-def with_refitted(tree: Tree, grown: GrownTree) -> Tree:
-    """The tree with the values of leaves that the device has made, if it has."""
-    if not isinstance(grown, ValuedTree):
-        return tree
-    return with_leaf_values(tree, grown.value[tree.left == 0, 0])
+        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
 
 
 class LateRound:
@@ -77,19 +65,21 @@ class LateRound:
     n_trees : int
     read : callable
         Waits for the copy and returns it.
-    finish : callable
-        Makes trees and losses of the copy.
+    losses : RoundLosses or MeanLosses
+        Or what makes them of the sums that the copy has.
+    error : callable
+        Makes what is to be said of a round that has drawn no row with weight.
     """
 
     def __init__(
         self,
         n_trees: int,
-        read: Callable[[], np.ndarray],
-        finish: Callable[[np.ndarray], DoneRound],
+        read: Callable[[], HostParcel],
+        losses: RoundLosses | MeanLosses,
+        error: Callable[[], ValueError],
     ) -> None:
-        self._read: Callable[[], np.ndarray] | None = read
-        self._finish: Callable[[np.ndarray], DoneRound] | None = finish
-        self._n_trees = n_trees
+        self._n_trees, self._read, self._losses, self._error = n_trees, read, losses, error
+        self._copied: CopiedTrees | None = None
 
     @property
     def trees(self) -> list[Tree]:
@@ -100,17 +90,30 @@ class LateRound:
     @property
     def losses(self) -> RoundLosses:
         """Mean losses after the round."""
-        return self.done().losses
+        self.copied()
+        if not isinstance(self._losses, RoundLosses):
+            self._losses = self._losses.of_sums(self._sums)  # and let go of its rows
+        return self._losses
 
     def _tree(self, number: int) -> Tree:
-        return self.done().trees[number]
+        return self.copied().tree(number)
 
-    def done(self) -> DoneRound:
-        """The round, which is waited for."""
-        if self._read is not None and self._finish is not None:
-            self._done = self._finish(self._read())
-            self._read = self._finish = None
-        return self._done
+    def copied(self) -> CopiedTrees:
+        """What the host has of the round, which is waited for.
+
+        Raises
+        ------
+        ValueError
+            The round has drawn no row with weight.
+        """
+        if self._copied is None:
+            parcel = self._read()
+            del self._read
+            self._sums = parcel.part("losses", 0, parcel.length("losses")).copy()
+            self._copied = CopiedTrees(parcel)
+            if self._copied.weights[0] == 0:
+                raise self._error()
+        return self._copied
 
 
 class CopiedTrees:

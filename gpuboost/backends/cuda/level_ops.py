@@ -154,11 +154,15 @@ class CudaLevelOps:
     def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows, kept = 0, self.kept
-        if kept is None:
+        if kept is None and not self._follows:
             small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
         purity = purity_of(self.task.target)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows, kept)
+
+    @property
+    def _follows(self) -> bool:
+        return self.rounds is not None and self.rounds.follows
 
     @property
     def kept(self) -> KeptMemory | None:
@@ -307,7 +311,9 @@ class CudaLevelOps:
         """Leaf sums of nodes that are not split; None where `to_host` makes them of the classes."""
         sums = self._leaf_sums(rows, frontier, accepted)
         if self.rounds is not None:
-            self.rounds.keep_level(LevelLeaves(rows, frontier, accepted, sums, self._inputs))
+            store = self._batch.store
+            known = (accepted, sums, self._inputs, None if store is None else store.first)
+            self.rounds.keep_level(LevelLeaves(rows, frontier, *known))
         self._sums = sums
         return sums
 
@@ -319,22 +325,20 @@ class CudaLevelOps:
             return None
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
-        summed, sums = accepted, None
-        if self.rounds is not None:
-            summed, sums = self.rounds.summed(frontier, accepted), self.rounds.sums_of(frontier)
-        if sums is None:
-            sums = policy.room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
-            fill(self.runtime, sums, 0)
+        summed = accepted if self.rounds is None else self.rounds.summed(frontier, accepted)
+        sums = policy.room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
+        fill(self.runtime, sums, 0)
         given = (leaf, policy.small_rows_at(self._depth), sums)
         self._kernels.leaf_sums(rows, frontier, summed, *given)
         return sums
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
-        if self.rounds is not None:
-            self.rounds.add_leaves(self._inputs, self._queue)
+        rounds, batch = self.rounds, self._batch
         self._histogram = self._sums = None
-        self._batch.end(self._queue, self.finisher)
+        batch.end(self._queue, self.finisher, None if rounds is None else rounds.table)
+        if rounds is not None:
+            rounds.add_leaves(self._inputs, self._queue, batch.store)
         self._queue = None
 
     def partition(
@@ -366,7 +370,7 @@ class CudaLevelOps:
         for. Trees of bounded depth do without, and so do rounds that keep all their levels anyway,
         unless levels would take many more slices than they have rows for.
         """
-        unasked = self._unasked or self.kept is not None
+        unasked = self._unasked or self.kept is not None or self._follows
         if unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
@@ -383,9 +387,6 @@ class CudaLevelOps:
         accepted = parts["accepted"][:n] != 0
         found["rise"] = np.where(accepted, found["rise"], -1.0)
         found["categorical"] = found["categorical"] != 0
-        refitted = None if self.rounds is None else self.rounds.refitted(level.frontier)
-        if refitted is not None:
-            found["value"] = refitted[:n]
         if level.sums is not None:
             found["sums"] = host(level.sums)[:n]
         else:

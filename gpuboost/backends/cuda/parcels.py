@@ -52,13 +52,14 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Field:
-    """Where an array begins, in bytes, and what the items of its first axis are."""
+    """Where an array begins, in bytes, what the items of its first axis are, and how many."""
 
     at: int
     dtype: np.dtype
     shape: tuple[int, ...]
     size: int
     n_bytes: int
+    length: int
 
 
 def fields_of(columns: Columns) -> dict[str, Field]:
@@ -66,7 +67,7 @@ def fields_of(columns: Columns) -> dict[str, Field]:
     found = {}
     for (name, (dtype, shape)), at in zip(columns.items(), places_of(columns), strict=True):
         kind, size = np.dtype(dtype), math.prod(shape[1:])
-        found[name] = Field(at, kind, shape[1:], size, size * kind.itemsize)
+        found[name] = Field(at, kind, shape[1:], size, size * kind.itemsize, shape[0])
     return found
 
 
@@ -102,6 +103,10 @@ class HostParcel:
         at, n = field.at + first * field.n_bytes, end - first
         found = np.frombuffer(self._memory, field.dtype, n * field.size, at)
         return found.reshape(n, *field.shape) if field.shape else found
+
+    def length(self, name: str) -> int:
+        """Items of an array."""
+        return self._fields[name].length
 
     def bytes_of(self, length: Mapping[str, int]) -> int:
         """Bytes of the first items of some arrays."""

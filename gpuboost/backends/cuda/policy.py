@@ -204,6 +204,15 @@ def most_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     return n_rows // max(small_rows + 1, least_rows(options))
 
 
+def most_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
+    """Nodes that each level of a batch has room for."""
+    most = [n_trees]
+    for depth in range(options.deepest):
+        parents = min(most[-1], n_trees * options.most_splits(depth))
+        most.append(most_children(parents, n_rows, options))
+    return most
+
+
 def least_rows(options: TreeOptions) -> int:
     """Rows that a node must have to be split."""
     return max(options.min_samples_split, 2 * options.min_samples_leaf)

@@ -60,29 +60,29 @@ class Reading:
         assert sampler is not None
         brief = sampler.brief
         exponents = target.exponents if brief.exponents is None else brief.exponents
-        arrays = (
-            exponents.astype(np.int32),
-            np.zeros(1) if target.classes is not None else target.mean,
-            np.zeros(1) if target.levels is None else np.concatenate(target.levels),
-            _first_levels(target),
-            np.array([0.0, 0.0, np.inf]),
-            np.ones(1),
-            np.array([brief.unit]),
-            np.array([gain_unit(task.options.score, target)]),
-        )
+        arrays = {
+            "exponents": exponents.astype(np.int32),
+            "mean": np.zeros(1) if target.classes is not None else target.mean,
+            "levels": np.zeros(1) if target.levels is None else np.concatenate(target.levels),
+            "first_level": _first_levels(target),
+            "given": np.array([0.0, 0.0, np.inf]),
+            "rate": np.ones(1),
+            "unit": np.array([brief.unit]),
+            "unit_of_gain": np.array([gain_unit(task.options.score, target)]),
+        }
+        there = {name: runtime.asarray(array) for name, array in arrays.items()}
         kind = _kind_of_values(target, task.options.score)
         n_values = target.n_outputs if target.classes is None else max(target.n_classes, 1)
-        return cls(*map(runtime.asarray, arrays), kind, n_values, target.square_unit)
+        return cls(**there, kind=kind, n_values=n_values, square_unit=target.square_unit)
 
     @classmethod
     def of_steps(
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
     ) -> Reading:
         """That of a round of boosting, whose exponents ``scale_round`` has made."""
-        # Nothing is read of means, levels and the unit of weights.
-        unread = (given, given, exponents)
-        arrays = (exponents, *unread, given, rate, rate, unit_of_gain)
-        return cls(*arrays, "STEPS", n_outputs)
+        unread = (given, given, exponents)  # of means and levels
+        units = (rate, unit_of_gain)  # weights have none
+        return cls(exponents, *unread, given, rate, *units, kind="STEPS", n_values=n_outputs)
 
     def arguments(self, n_sums: int, score: int, rate: Array) -> tuple[Any, ...]:
         """What ``finish_nodes`` takes, of nodes of so many sums; with another rate of steps."""

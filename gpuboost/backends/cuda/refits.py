@@ -79,7 +79,7 @@ class LeafRefits:
         row: Array,
         frontier: DeviceFrontier | LeafNodes,
         accepted: Array,
-        first_node: np.int32,
+        first: Array,
         trees: Array,
     ) -> None:
         """Keep the residuals of the rows in the leaves of a level.
@@ -88,8 +88,8 @@ class LeafRefits:
         ----------
         row : uint32 (r,)
             Rows of the matrix, those of a node side by side.
-        first_node : int32
-            Number of the first node of the level.
+        first : int32 (1,)
+            Place of the first node of the level.
         trees : uint64 (T,)
             Numbers of the trees.
         """
@@ -98,7 +98,7 @@ class LeafRefits:
         seat = self._runtime.xp.empty(frontier.most, dtype=np.int64)
         args = (
             *(frontier.size, accepted, frontier.tree, frontier.count, *by_column, self._level_of),
-            *(first_node, self._seated, own.size, own.pieces.size, seat, *self._of_groups),
+            *(first, self._seated, own.size, own.pieces.size, seat, *self._of_groups),
             *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
         )
         self._launch("seat_leaves", (blocks(frontier.most),), args)
@@ -119,7 +119,7 @@ class LeafRefits:
         n_rows: Array,
         rate: Array,
         value: Array,
-        leaf: Array | None = None,
+        places: PlacedLeaves | None = None,
     ) -> None:
         """Write the values of all leaves.
 
@@ -133,14 +133,14 @@ class LeafRefits:
             Rows of a tree.
         rate : float64 (1,)
             The learning rate.
-        value : float64 (nodes,)
-        leaf : int32 (nodes,), optional
-            Of what were nodes when they were kept, the leaf that they lie in now.
+        value : float64 (nodes, 1) or (nodes,)
+        places : PlacedLeaves, optional
+            Where nodes are known by their places in a store.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
         node_of, tree_of = self._of_groups
-        if leaf is not None:
-            node_of = self._joined(node_of, leaf)
+        if places is not None and places.leaf is not None:
+            node_of = self._joined(node_of, places.leaf)
         centre = xp.empty(self._most, dtype=np.float64)
         own.find(runtime, centre)
         largest = zeros(runtime, len(trees), np.uint64)
@@ -150,9 +150,10 @@ class LeafRefits:
             terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
             self._launch("largest_terms", (own.pieces.most,), terms)
             self._launch("sum_terms", (own.pieces.most,), (*terms, n_rows, sums))
+        told = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
         args = (
             *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
-            *(sums, largest, n_rows, rate, value),
+            *(sums, largest, n_rows, rate, *told, value),
         )
         self._launch("refit_leaves", (blocks(self._most),), args)
 
@@ -167,6 +168,22 @@ class LeafRefits:
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         launch(self._runtime, name, grid, args)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLeaves:
+    """What the places of nodes in a store have become.
+
+    Attributes
+    ----------
+    number_of : int32 (m,)
+        The node of all trees at each place.
+    leaf : int32 (m,) or None
+        Place of the leaf that a node lies in; None: no split was taken back.
+    """
+
+    number_of: Array
+    leaf: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +277,7 @@ class RefitRound:
         refits.begin()
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
         none = zeros(runtime, nodes.most, np.uint8)
-        refits.keep_level(nodes.row, nodes, none, np.int32(0), numbers)
+        refits.keep_level(nodes.row, nodes, none, zeros(runtime, 1, np.int32), numbers)
         value = runtime.xp.empty(nodes.most, dtype=np.float64)
         n_rows = runtime.asarray(np.array([len(nodes.row) // len(trees)], dtype=np.int64))
         refits.finish(numbers, self.parameter, n_rows, self.rate, value)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import DeviceFrontier
     from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.adaboost import WeightBits
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.reweighting import ReweightTask
@@ -151,7 +152,9 @@ class ReweightedRows(RowsOfRounds):
         if self.leaves is not None:
             self.leaves.keep_level(level.frontier, level.accepted, level.sums)
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
+    ) -> None:
         """Judge the tree."""
         if self.leaves is not None:
             if queue is not None:

@@ -18,6 +18,7 @@ from gpuboost.backends.cuda.features import copy_to_device
 from gpuboost.backends.cuda.filling import count_up, fill, launch_for_roots, zeros
 from gpuboost.backends.cuda.level import allocate, cut, one_piece
 from gpuboost.backends.cuda.quantiles import SizesQuantile
+from gpuboost.backends.cuda.reading import Reading
 from gpuboost.backends.cuda.round_leaves import RoundLeaves
 from gpuboost.backends.cuda.round_losses import MeanLosses
 from gpuboost.backends.cuda.rounds import RowsOfRounds
@@ -34,10 +35,12 @@ from gpuboost.engine.statistics import sum_bits
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.best_first import SplitQueue
+    from gpuboost.backends.cuda.finishing import Finisher
     from gpuboost.backends.cuda.inputs import BatchInputs
-    from gpuboost.backends.cuda.level import Columns, DeviceFrontier
-    from gpuboost.backends.cuda.rounds import LevelLeaves
+    from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.rounds import BoostTask, RoundLosses, RowSet
 
@@ -51,6 +54,8 @@ class RoundRows(RowsOfRounds):
     task : BoostTask
     codes : uint8 (F, n)
         Of the training rows.
+    finisher : Finisher or None
+        Finishes the trees of rounds; None: the host does.
 
     Attributes
     ----------
@@ -71,9 +76,11 @@ class RoundRows(RowsOfRounds):
         Adds the values of leaves to raw predictions; None where that is left to the host.
     """
 
-    leaves: RoundLeaves | None
+    leaves: RoundLeaves | None  # type: ignore[assignment]
 
-    def __init__(self, runtime: Runtime, task: BoostTask, codes: Array, adds: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, task: BoostTask, codes: Array, finisher: Finisher | None
+    ) -> None:
         xp, loss, train = runtime.xp, task.loss, task.train
         self.runtime, self._task = runtime, task
         self.rows = DeviceRowSet.of(runtime, train, codes)
@@ -99,11 +106,11 @@ class RoundRows(RowsOfRounds):
         self.losses: MeanLosses | None = None
         if self.kernels.has_kernels:
             self.losses = MeanLosses(self.kernels, self.sets, self.draws)
+        self._exponents = xp.empty(len(fields(Scale)), dtype=np.int32)
         self._read = allocate(xp, self._columns_read())
         self.leaves = None
-        if adds:
-            followed = [self.rows, *(rows for rows in self.sets[1:] if self.is_followed(rows))]
-            made = RoundLeaves(runtime, task, followed, self.most_rows, self._n_hessians)
+        if finisher is not None:
+            made = RoundLeaves(runtime, task, finisher, self.followed, self.most_rows)
             if isinstance(loss, OrderStatisticLoss):
                 made.refit(loss, self.leaf_weights)
             self.leaves = made
@@ -118,9 +125,11 @@ class RoundRows(RowsOfRounds):
             return DeviceRowSet.of(runtime, given, runtime.asarray(data.codes))
         return DeviceRowSet.of(runtime, given, copy_to_device(runtime, data))
 
-    def is_followed(self, rows: DeviceRowSet) -> bool:
-        """Whether a watched set has raw predictions of its own."""
-        return rows.raw is not self.rows.raw
+    @property
+    def followed(self) -> list[DeviceRowSet]:
+        """The training rows, and watched sets that have raw predictions of their own."""
+        watched = (rows for rows in self.sets[1:] if rows.raw is not self.rows.raw)
+        return [self.rows, *watched]
 
     def _start_parameter(self) -> Array:
         """The parameter of the loss, as it is if it is the same in all rounds: float64 (K,)."""
@@ -235,12 +244,7 @@ class RoundRows(RowsOfRounds):
     def _columns_read(self) -> Columns:
         """What the host reads of a round beside the nodes of its trees."""
         shape = (0, 0) if self.losses is None else self.losses.shape
-        n_exponents = len(fields(Scale))
-        return {"exponents": (np.int32, (n_exponents,)), "losses": (np.int64, shape)}
-
-    @property
-    def _exponents(self) -> Array:
-        return self._read["exponents"]
+        return {"losses": (np.int64, shape)}
 
     def _differentiate(self) -> None:
         fill(self.runtime, self.largest, 0)
@@ -298,56 +302,61 @@ class RoundRows(RowsOfRounds):
 
     # ---- what the trees say --------------------------------------------------------------------
 
-    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: uint8 (m,)."""
-        return accepted if self.leaves is None else self.leaves.summed(frontier, accepted)
+    @property
+    def kept(self) -> None:
+        """Nothing is read of levels."""
+        return None
 
-    def sums_of(self, frontier: DeviceFrontier) -> Array | None:
-        """Zeros for the leaf sums of the next level."""
-        return None if self.leaves is None else self.leaves.sums_of(frontier)
+    @property
+    def n_numbers(self) -> int:
+        """Nodes are known by their places."""
+        return 0
 
-    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
-        """Values (m, 1) of the leaves of a level, where the round has made them of residuals."""
-        return None if self.leaves is None else self.leaves.refitted(frontier)
+    @property
+    def follows(self) -> bool:
+        """Whether rows are followed by the partition to their leaves."""
+        return self.leaves is not None
+
+    @property
+    def table(self) -> Array | None:
+        """Where the table of the trees is made."""
+        return None if self.leaves is None else self.leaves.table
 
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
         if self.leaves is not None:
-            self.leaves.keep_level(level, self._steps_by)
+            self.leaves.keep_level(level)
 
-    @property
-    def _steps_by(self) -> tuple[Array, Array, Array]:
-        """What steps are made by beside sums; see ``step_leaves`` of leaves.cu."""
-        return self._exponents, self._given, self.rate
+    def keep_nodes(self, level: LevelSplits) -> None:
+        """Nodes are kept in a store."""
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
+    ) -> None:
         """Add the values of leaves to raw predictions, and sum the losses that are left then."""
-        if self.leaves is not None:
-            own = (self.parameter, self._count)
-            self.leaves.add(inputs, self._steps_by, own, queue)
-            self.keep_losses()
+        if self.leaves is None or store is None:
+            return
+        by = (self._exponents, self._given, self.rate, inputs.unit)
+        reading = Reading.of_steps(*by, self._n_outputs)
+        trees, own = inputs.keys.number, (self.parameter, self._count)
+        self.leaves.add(self.leaves.finish(store, queue, trees, reading, own), trees)
+        self.keep_losses()
 
     def keep_losses(self) -> None:
         """Sum the losses of rows to whose raw predictions the values of leaves are added."""
         if self.losses is not None:
             self.losses.keep_after(self._drawn, self.parameter)
 
-    # ---- after a round -------------------------------------------------------------------------
+    # ---- after a round, where the host finishes trees -------------------------------------------
 
     def scale(self) -> Scale:
-        """The scale of the round whose trees were grown last."""
-        return Scale(*self._on_host("exponents").tolist())
+        """The scale of the round launched last."""
+        return Scale(*self.runtime.read_later(self._exponents)().tolist())
 
     def mean_losses(self) -> RoundLosses:
-        """The mean losses of the round whose trees were grown last."""
+        """The mean losses of the round launched last."""
         assert self.losses is not None
-        return self.losses.of_sums(self._on_host("losses"))
-
-    def _on_host(self, name: str) -> np.ndarray:
-        array = self._read[name]
-        if self.kept is None:
-            return self.runtime.read_later(array)()
-        return self.kept.on_host(array)
+        return self.losses.of_sums(self.runtime.read_later(self._read["losses"])())
 
     def inside(self) -> Array | None:
         """Rows that the trees of the round were grown on: bool (n,), None for all."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.frontier import Array
 
 
@@ -30,6 +29,8 @@ class LevelLeaves:
     sums : int64 (m, P) or None
         Leaf sums, where they are not made of the classes.
     inputs : BatchInputs
+    first : int32 (1,) or None
+        Place of the first node in the store of the batch, if it has one.
     """
 
     rows: DeviceRows
@@ -37,6 +38,7 @@ class LevelLeaves:
     accepted: Array
     sums: Array | None
     inputs: BatchInputs
+    first: Array | None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,16 @@ class RowsOfRounds(ABC):
         return None if self.leaves is None else self.leaves.kept
 
     @property
+    def follows(self) -> bool:
+        """Whether rows are followed by the partition, level by level, to their leaves."""
+        return False
+
+    @property
+    def table(self) -> Array | None:
+        """Where the table of the trees is to be made, see `NodeStore.end`; None: anywhere."""
+        return None
+
+    @property
     def n_numbers(self) -> int:
         """Nodes that are kept, by numbers, until the last level is grown; 0: none are."""
         return 0 if self.leaves is None else self.leaves.n_numbers
@@ -98,14 +110,6 @@ class RowsOfRounds(ABC):
         """Nodes whose rows need not be summed: uint8 (m,), most often those that are split."""
         return accepted
 
-    def sums_of(self, frontier: DeviceFrontier) -> Array | None:
-        """Zeros for the leaf sums of the next level, int64 (m, P); None: they lie anywhere."""
-        return None
-
-    def refitted(self, frontier: DeviceFrontier) -> np.ndarray | None:
-        """Values (m, V) of the leaves of a level, where the round has made them."""
-        return None
-
     @abstractmethod
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
@@ -116,5 +120,7 @@ class RowsOfRounds(ABC):
             self.leaves.keep_nodes(level)
 
     @abstractmethod
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None) -> None:
+    def add_leaves(
+        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
+    ) -> None:
         """Make use of the leaves, when all levels are grown; ``queue`` of best-first growth."""

@@ -10,8 +10,7 @@ from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.kept import KeptMemory
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, room_of
 from gpuboost.backends.cuda.placed import NodeKeeper
-from gpuboost.backends.cuda.policy import rounds_are_unasked
-from gpuboost.backends.cuda.round_leaves import most_nodes
+from gpuboost.backends.cuda.policy import most_nodes, rounds_are_unasked
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.reweighting import ClassJudge
 from gpuboost.engine.spec import NO_LIMIT

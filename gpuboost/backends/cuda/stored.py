@@ -262,25 +262,29 @@ class NodeStore:
         """Where trees have room, as kernels take it: see store.cuh."""
         return (self._starts, *self._room.arguments, np.int32(self.n_trees))
 
-    def end(self, queue: SplitQueue | None, finisher: Finisher | None) -> None:
+    def end(
+        self, queue: SplitQueue | None, finisher: Finisher | None, table: Array | None = None
+    ) -> None:
         """Cut and number the nodes, and finish them, if they are to be: no node comes any more.
 
-        ``queue`` knows which splits were taken back; None: none was.
+        ``queue`` knows which splits were taken back; None: none was. ``table`` is where that of
+        `Numbers` is made, if that is given.
         """
         if queue is not None:
             of_leaves = self._kind == constant("store.cu", "LEAF_SUMS")
             self.leaf = queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
-        self.numbers = self._number()
+        if table is None:
+            table = self._runtime.xp.empty(table_shape(self.n_trees), dtype=np.int64)
+        self.numbers = self._number(table)
         if finisher is not None:
             self._finished = finisher.finish(self)
 
-    def _number(self) -> Numbers:
+    def _number(self, table: Array) -> Numbers:
         runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
         has_masks = self._matrix.mask_words > 0
         order = xp.empty(self.most_finished, dtype=np.int32)
         category = xp.empty(self.most_finished if has_masks else 0, dtype=np.int32)
         level_end = xp.empty(self._room.levels(self.n_trees, self._n_rows), dtype=np.int32)
-        table = xp.empty((3, self.n_trees + 1), dtype=np.int64)
         kinds = (self._matrix.is_categorical, np.int32(has_masks))
         sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
         args = (
@@ -330,6 +334,11 @@ def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
         return constant("store.cu", "LEAF_SUMS")
     one_channel = task.target.n_channels == 1
     return constant("store.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
+
+
+def table_shape(n_trees: int) -> tuple[int, int]:
+    """That of `Numbers.table`."""
+    return 3, n_trees + 1
 
 
 def rows_of_tree(task: GrowTask) -> int:
