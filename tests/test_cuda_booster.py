@@ -195,6 +195,10 @@ def nothing(_: Any) -> None:
 NO_ROWS: list[dict[str, Any]] = [
     *({"loss": loss} for loss in ("squared_error", "huber", "poisson", Pseudo())),
     {"max_depth": None, "loss": "absolute_error"},
+    {"max_depth": None, "loss": "absolute_error", "ccp_alpha": 1e-3},
+    {"max_depth": None},
+    {"max_depth": 20},
+    {"max_leaf_nodes": 9},
     {"max_depth": None, "monotonic_cst": [1, 0, 0, 0, -1]},  # no node is small
     {"callbacks": nothing},
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda import booster as cuda_booster
-from gpuboost.backends.cuda import policy
+from gpuboost.backends.cuda import policy, round_leaves
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.late_trees import LateRound
 from gpuboost.backends.cuda.parcels import HostParcel
@@ -115,8 +115,6 @@ REPLAYED: list[dict[str, Any]] = [
     {"loss": "quantile", "alpha": [0.2, 0.9], "n_iter_no_change": 9},
     {"monotonic_cst": [1, 0, -1, 0, 0]},
     {"monotonic_cst": [1, 0, -1, 0, 0], "subsample": 0.5},
-    {"max_depth": 13, "min_samples_split": 12},
-    {"max_depth": 16, "min_samples_leaf": 9, "loss": "huber", "subsample": 0.5},
 ]
 
 
@@ -158,45 +156,58 @@ def test_levels_that_take_too_much_memory_are_asked_for(
     assert "finish_nodes" in runtime.launches
 
 
-@pytest.mark.parametrize(
-    ("depth", "n_trees", "n_rows", "expected"),
-    [
-        *((12, 9, 1 << 24, True), (13, 4, 1 << 24, False), (13, 4, 1 << 10, True)),
-        *((14, 1, 1 << 24, True), (15, 1, 1 << 24, False), (16, 1, 1 << 12, True)),
-        (17, 1, 100, False),
-    ],
-)
-def test_which_depths_are_added_on_the_device(
-    depth: int, n_trees: int, n_rows: int, expected: bool
+@pytest.mark.parametrize("n_rows", [1 << 28, 1 << 31])
+def test_which_rounds_are_finished_on_the_device(n_rows: int) -> None:
+    """All whose nodes have places, but for those that are pruned."""
+    options = TreeOptions(SQUARES, min_samples_leaf=2)
+    matrix = SimpleNamespace(n_samples=n_rows)
+    task: Any = SimpleNamespace(options=options, trees_per_round=3, matrix=matrix)
+    assert cuda_booster.adds_on_device(task, task) == (n_rows == 1 << 28)
+    task.options = replace(options, ccp_alpha=1.0)
+    assert not cuda_booster.adds_on_device(task, task)
+    task.options = replace(options, max_leaf_nodes=64)
+    assert cuda_booster.adds_on_device(task, task)
+
+
+DEEP: list[dict[str, Any]] = [
+    {"max_depth": None},
+    {"max_depth": None, "loss": "huber"},
+    {"max_depth": None, "max_leaf_nodes": 70},
+    {"max_depth": None, "monotonic_cst": [1, 0, -1, 0, 0]},
+    {"max_depth": 20, "loss": "poisson", "subsample": 0.6},
+    {"max_depth": 20, "loss": "quantile", "alpha": [0.2, 0.7], "subsample": 0.7},
+    {"max_depth": 25, "monotonic_cst": [1, 0, -1, 0, 0], "subsample": 0.5},
+]
+
+
+@pytest.mark.parametrize("options", DEEP, ids=lambda options: "-".join(options))
+def test_rounds_of_deep_trees(
+    options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = TreeOptions(SQUARES, max_depth=depth)
-    sampler = SimpleNamespace(n_draws=n_rows)
-    task: Any = SimpleNamespace(options=options, trees_per_round=n_trees, sampler=sampler)
-    widest = max(policy.most_nodes(n_trees, n_trees * n_rows, options))
-    grown: Any = SimpleNamespace(
-        matrix=SimpleNamespace(n_features=7, width=11),
-        target=SimpleNamespace(n_channels=1),
-        memory_budget=6 * widest * 7 * 11 * 3 * 8,
-    )
-    assert cuda_booster.adds_on_device(task, grown) == expected
-    for limit, found in (({"ccp_alpha": 1.0}, False), ({"max_leaf_nodes": 64}, True)):
-        task.options = replace(options, **limit)
-        assert cuda_booster.adds_on_device(task, grown) == found
-    task.options = replace(options, max_leaf_nodes=65)
-    assert cuda_booster.adds_on_device(task, grown) >= expected
-    task.options = options
-    grown.memory_budget -= 1
-    assert cuda_booster.adds_on_device(task, grown) == (depth <= 12)
+    """Nodes of few rows leave the levels, unless leaves want their rows side by side."""
+    made, runtime, (X, y) = boosters(monkeypatch), ShimRuntime(order_seed=3), table(120)
+    if "subsample" in options:  # trees are read by the length that their table says
+        monkeypatch.setattr(round_leaves, "PARCEL_BYTES", 0)
+    asked = regressor(n_estimators=2, **options)
+    assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=[(X[:30], y[:30])])
+    (booster,), used = made, set(runtime.launches)
+    assert (booster._grower.recorded is None) == (options["max_depth"] is None)
+    assert {"finish_nodes", "add_leaves", "add_leaves_of_doubles"} <= used
+    assert "find_leaves" not in used
+    side_by_side = {"huber", "quantile"} & {options.get("loss")} or "max_leaf_nodes" in options
+    assert ("keep_leaves" in used) == bool(side_by_side)
+    small = bool({"grow_small", "grow_tiny"} & used)
+    assert small == (not side_by_side and "monotonic_cst" not in options)
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])
-@pytest.mark.parametrize("deep", [{}, {"max_leaf_nodes": 65}])
+@pytest.mark.parametrize("deep", [{"max_depth": None}, {"max_leaf_nodes": 9}])
 def test_leaves_of_trees_that_are_finished_on_the_host(
     deep: dict[str, Any], loss: str, fit_on: Fit
 ) -> None:
     runtime, weights = ShimRuntime(order_seed=2), np.random.default_rng(1).uniform(size=230)
     words = {"sample_weight": weights}
-    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, max_depth=None, **deep)
+    asked = regressor(loss=loss, subsample=0.6, n_estimators=2, ccp_alpha=1e-3, **deep)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
     assert {"find_leaves", "refit_leaves"} <= set(runtime.launches)
 

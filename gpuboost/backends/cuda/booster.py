@@ -20,12 +20,12 @@ from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
-from gpuboost.backends.cuda.policy import most_nodes, rounds_are_unasked
+from gpuboost.backends.cuda.policy import is_unasked
 from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.round_leaves import add_leaves, find_leaves
 from gpuboost.backends.cuda.round_losses import UserLosses
 from gpuboost.backends.cuda.round_rows import RoundRows
-from gpuboost.backends.cuda.split_search import histogram_bytes
+from gpuboost.backends.cuda.stored import has_places
 from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.rounds import DoneRound
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
-
-# Rounds of trees deeper than `UNASKED_ROUND_DEPTH` are launched without asking how many nodes there
-# are up to so many levels, with room for so many nodes in all: those of four trees of 12 levels.
-# Of more, those of few rows had better be grown outside of levels, see `small_rows_for`.
-DEEPEST, MOST_NODES = 16, 1 << 15
-# Histograms for each node of a level, if they are to be kept for the next: three for both children.
-HISTOGRAMS_OF_NODE = 6
 
 
 class CudaBooster:
@@ -76,7 +69,8 @@ class CudaBooster:
         adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            finisher = Finisher(own, asked, asks=False) if adds else None
+            asks = not is_unasked(task.options)
+            finisher = Finisher(own, asked, asks) if adds else None
             return RoundRows(own, task, codes, finisher)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
@@ -154,7 +148,7 @@ class CudaBooster:
     def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
         """Launch a round that is read when it is asked for."""
         self.launch(number)
-        read = leaves.parcel.read_later(self._runtime)
+        read = leaves.read_later()
         found = user.after() if user else self.rounds.losses
         assert found is not None
         error = partial(no_row_error, self._task.sampler, number)
@@ -173,22 +167,13 @@ class CudaBooster:
 
 
 def adds_on_device(task: BoostTask, grown: GrowTask) -> bool:
-    """Whether the values of leaves can be made and added with the last launch of a round.
+    """Whether the device finishes the trees of a round, and adds their values.
 
-    Where no leaf is pruned away afterwards, the levels of trees have few enough nodes to be
-    launched and kept without knowing how many. ``grown`` is what `grow_task` makes of ``task``.
+    Not where they are pruned, which cuts one weakest link after another, or where several would
+    have more nodes than there are places. ``grown`` is what `grow_task` makes of ``task``.
     """
-    options, n_trees = task.options, task.trees_per_round
-    if options.ccp_alpha > 0.0:
-        return False
-    if rounds_are_unasked(options):
-        return True
-    if options.deepest > DEEPEST:
-        return False
-    room = most_nodes(n_trees, n_trees * task.sampler.n_draws, options)
-    matrix, most = grown.matrix, HISTOGRAMS_OF_NODE * max(room)
-    n_bytes = most * histogram_bytes(matrix.n_features, matrix.width, grown.target.n_channels)
-    return sum(room) <= MOST_NODES and n_bytes <= grown.memory_budget
+    n_rows = task.trees_per_round * task.matrix.n_samples
+    return task.options.ccp_alpha == 0.0 and has_places(grown, task.trees_per_round, n_rows)
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -132,12 +132,16 @@ class Finisher:
         Whether the host asks how many nodes there are, so that arrays need no room for more.
     reading : Reading or None
         How sums are to be read; None where each batch says it for itself.
+
+    Attributes
+    ----------
+    asks : bool
     """
 
     def __init__(
         self, runtime: Runtime, task: GrowTask, asks: bool, reading: Reading | None = None
     ) -> None:
-        self._runtime, self._task, self._asks = runtime, task, asks
+        self._runtime, self._task, self.asks = runtime, task, asks
         self._reading = reading
         mapper = task.matrix.mapper
         bins = (mapper.center, mapper.low, mapper.high)
@@ -184,15 +188,15 @@ class Finisher:
     def finish(self, store: NodeStore) -> Finished:
         """Finish the nodes of a store, which are numbered."""
         assert self._reading is not None
-        n, n_masks = self._sizes(store)
+        n, n_masks = self.sizes(store)
         columns = self.columns(n, n_masks, self._reading.n_values)
         found = Finished(store.numbers.table, allocate(self._runtime.xp, columns))
         self.finish_into(found, store, self._reading)
         return found
 
-    def _sizes(self, store: NodeStore) -> tuple[int, int]:
+    def sizes(self, store: NodeStore) -> tuple[int, int]:
         """Nodes and masks there are to be room for."""
-        if not self._asks:
+        if not self.asks:
             return store.most_finished, store.most_finished // 2
         table = self._runtime.read_later(store.numbers.table)()
         n = min(store.most_finished, int(table[0, -1]))  # where memory is foretold, of all levels

@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
-from gpuboost.backends.cuda.policy import Policy, is_unasked, purity_of, rounds_are_unasked
+from gpuboost.backends.cuda.policy import Policy, is_unasked, purity_of
 from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.slices import Slices
@@ -88,7 +88,7 @@ class CudaLevelOps:
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
-        self._unasked = (is_unasked if maker is None else rounds_are_unasked)(task.options)
+        self._unasked = is_unasked(task.options)
         self.finisher = Finisher.of(runtime, task, asks=not self._unasked)
         self.sums_all = False
         self._maker: DeviceDrawing | RowUploads | None = None
@@ -370,7 +370,7 @@ class CudaLevelOps:
         for. Trees of bounded depth do without, and so do rounds that keep all their levels anyway,
         unless levels would take many more slices than they have rows for.
         """
-        unasked = self._unasked or self.kept is not None or self._follows
+        unasked = self._unasked or self.kept is not None
         if unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)

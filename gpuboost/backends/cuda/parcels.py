@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.engine.frontier import Array
 
 
 class Parcel:
@@ -48,6 +49,21 @@ class Parcel:
             return HostParcel.of({name: read() for name, read in reads.items()}, self._columns)
 
         return read_all
+
+
+def read_all_later(
+    runtime: Runtime, arrays: Mapping[str, Array], beside: HostParcel
+) -> Callable[[], HostParcel]:
+    """Start to copy arrays, each by itself; the call puts them together with what is there."""
+    reads = {name: runtime.read_later(array) for name, array in arrays.items()}
+
+    def read_all() -> HostParcel:
+        copied = {name: read() for name, read in reads.items()}
+        whole = {name: beside.part(name, 0, beside.length(name)) for name in beside.names} | copied
+        columns: Columns = {name: (array.dtype, array.shape) for name, array in whole.items()}
+        return HostParcel.of(whole, columns)
+
+    return read_all
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,11 @@ class HostParcel:
         at, n = field.at + first * field.n_bytes, end - first
         found = np.frombuffer(self._memory, field.dtype, n * field.size, at)
         return found.reshape(n, *field.shape) if field.shape else found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(self._fields)
 
     def length(self, name: str) -> int:
         """Items of an array."""

@@ -227,7 +227,7 @@ def is_unasked(options: TreeOptions) -> bool:
 
 
 def rounds_are_unasked(options: TreeOptions) -> bool:
-    """The same of trees of rounds, which keep all nodes that their levels could have."""
+    """The same of rounds of AdaBoost."""
     return options.deepest <= UNASKED_ROUND_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 

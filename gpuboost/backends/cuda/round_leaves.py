@@ -13,15 +13,20 @@ import numpy as np
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.finishing import Finished
-from gpuboost.backends.cuda.parcels import Parcel
+from gpuboost.backends.cuda.level import allocate, room_of
+from gpuboost.backends.cuda.parcels import Parcel, read_all_later
 from gpuboost.backends.cuda.refits import LeafRefits, PlacedLeaves
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.stored import TreeRoom, most_stored, table_shape
+from gpuboost.engine.spec import NO_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.finishing import Finisher
     from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.reading import Reading
     from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.row_sets import DeviceRowSet
@@ -30,6 +35,11 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.losses import OrderStatisticLoss
     from gpuboost.engine.rounds import BoostTask
+
+# Of trees of so many levels rows are followed: deeper ones had better let go of nodes of few rows.
+FOLLOWED_DEPTH = 12
+# Room for finished trees that is read whole, though few of them be there: 0.2 ms of a copy.
+PARCEL_BYTES = 1 << 22
 
 
 class RoundLeaves:
@@ -47,8 +57,10 @@ class RoundLeaves:
 
     Attributes
     ----------
-    parcel : Parcel
-        What the host reads of the round.
+    follows : bool
+        Whether rows in the trees are followed by the partition, so that no node leaves the levels
+        (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees,
+        unless leaves want their rows side by side.
     """
 
     def __init__(
@@ -64,9 +76,16 @@ class RoundLeaves:
         n_trees = task.trees_per_round
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
         self._most = TreeRoom.of(task.options).nodes(n_trees, n_trees * most_rows)
+        options = task.options
+        shallow = options.deepest <= FOLLOWED_DEPTH or options.max_leaf_nodes != NO_LIMIT
+        self.follows = shallow or task.loss.refits_leaves
         self._has_rows_outside = most_rows < sets[0].n
-        self._place = runtime.xp.empty((n_trees, sets[0].n), dtype=np.int32)
+        shape = (n_trees, sets[0].n if self.follows else 0)
+        self._place = runtime.xp.empty(shape, dtype=np.int32)
         self._refits: LeafRefits | None = None
+        trees = finisher.columns(self._most, self._most // 2, self._n_outputs)
+        # Trees are read with the rest where nobody asks for their size and it is not too much.
+        self._of_parcel = trees if not finisher.asks and room_of(trees) <= PARCEL_BYTES else {}
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
@@ -80,21 +99,22 @@ class RoundLeaves:
     def begin(self, others: Columns) -> dict[str, Array]:
         """Begin a round; arrays for what else the host reads of it."""
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
-        trees = self._finisher.columns(self._most, self._most // 2, self._n_outputs)
-        self.parcel = Parcel(self._runtime.xp, {**others, **table, **trees})
-        if self._has_rows_outside:
+        self._parcel = Parcel(self._runtime.xp, {**others, **table, **self._of_parcel})
+        if self.follows and self._has_rows_outside:
             fill(self._runtime, self._place, -1)
         if self._refits is not None:
             self._refits.begin()
-        return {name: self.parcel.arrays[name] for name in others}
+        return {name: self._parcel.arrays[name] for name in others}
 
     @property
     def table(self) -> Array:
         """Where that of the round is made, see `NodeStore.end`."""
-        return self.parcel.arrays["table"]
+        return self._parcel.arrays["table"]
 
     def keep_level(self, level: LevelLeaves) -> None:
-        """Keep which rows are in the leaves of a level."""
+        """Keep which rows are in the leaves of a level, where they are followed."""
+        if not self.follows:
+            return
         rows, frontier, accepted = level.rows, level.frontier, level.accepted
         assert level.first is not None
         pieces, first = frontier.pieces, level.first
@@ -124,24 +144,44 @@ class RoundLeaves:
         own : parameter of the loss, rows of a tree
             See `LeafRefits.finish`.
         """
-        runtime, arrays = self._runtime, self.parcel.arrays
-        number_of = runtime.xp.empty(store.most, dtype=np.int32)
-        columns = {name: arrays[name] for name in self._finisher.columns(0, 0, 0)}
-        finished = Finished(store.numbers.table, columns, number_of)
+        number_of = None
+        if self.follows:
+            number_of = self._runtime.xp.empty(store.most, dtype=np.int32)
+        columns = self._columns(store)
+        self._finished = finished = Finished(store.numbers.table, columns, number_of)
         self._finisher.finish_into(finished, store, reading)
-        if self._refits is not None:
+        if self._refits is not None and number_of is not None:
             places = PlacedLeaves(number_of, store.leaf)
             self._refits.finish(trees, *own, reading.rate, columns["value"], places)
         if queue is not None and store.leaf is not None:
             queue.hand_numbers(store.leaf, number_of)
         return finished
 
+    def _columns(self, store: NodeStore) -> dict[str, Array]:
+        """The arrays of the finished trees."""
+        if self._of_parcel:
+            return {name: self._parcel.arrays[name] for name in self._of_parcel}
+        columns = self._finisher.columns(*self._finisher.sizes(store), self._n_outputs)
+        return allocate(self._runtime.xp, columns)
+
     def add(self, finished: Finished, trees: Array) -> None:
         """Add the values of leaves to the raw predictions of all rows."""
         missing_code = self._task.matrix.missing_code
         for number, rows in enumerate(self._sets):
-            place = self._place if number == 0 else None
+            place = self._place if number == 0 and self.follows else None
             add_leaves(self._runtime, finished, trees, rows, missing_code, place)
+
+    def read_later(self) -> Callable[[], HostParcel]:
+        """Start to copy what the host reads of the round, in one piece or as it is known."""
+        read = self._parcel.read_later(self._runtime)
+        if self._of_parcel:
+            return read
+        told = read()
+        (n, *_), (n_masks, *_), _ = told.part("table", 0, 3)[:, ::-1].tolist()
+        arrays = self._finished.columns
+        length = {name: n_masks if name == "masks" else n for name in arrays}
+        parcel = {name: array[: length[name]] for name, array in arrays.items()}
+        return read_all_later(self._runtime, parcel, told)
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         launch(self._runtime, name, grid, args)

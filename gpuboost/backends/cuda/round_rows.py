@@ -315,7 +315,7 @@ class RoundRows(RowsOfRounds):
     @property
     def follows(self) -> bool:
         """Whether rows are followed by the partition to their leaves."""
-        return self.leaves is not None
+        return self.leaves is not None and self.leaves.follows
 
     @property
     def table(self) -> Array | None:
