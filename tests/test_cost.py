@@ -24,6 +24,7 @@ from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, roun
 from gpuboost.backends.cuda.booster import CudaBooster, adds_on_device, grow_task
 from gpuboost.backends.cuda.memory import DeviceShape, foretell
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.backends.cuda.policy import is_unasked
 from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.calibration import (
     Size,
@@ -115,17 +116,19 @@ def test_rounds_are_launches_or_replays():
     [
         {"max_depth": 6},
         {"max_depth": 12},
-        {"max_depth": 20},
+        {"max_depth": 32},
+        {"max_depth": 33},
         {"max_depth": 6, "max_leaf_nodes": 31},
         {"max_depth": 6, "ccp_alpha": 0.1},
     ],
 )
 def test_rounds_are_replayed_where_values_are_added_on_the_device(limits):
-    """Rounds of 13 to 16 levels may be, too: that depends on how many rows there are."""
+    """And where no size of a level is asked for."""
     estimator = GradientBoostingClassifier(random_state=0, **limits)
     task = replace(boost_task(estimator, TABLE), memory_budget=BUDGET)
     told = {"max_leaf_nodes": NO_LIMIT, "ccp_alpha": 0.0, **limits}
-    assert rounds_are_replayed(**told) is adds_on_device(task, grow_task(task))
+    unasked = is_unasked(task.options) and adds_on_device(task, grow_task(task))
+    assert rounds_are_replayed(**told) is unasked
 
 
 def works_of_fits(monkeypatch, *estimators):

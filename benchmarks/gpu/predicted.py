@@ -49,7 +49,8 @@ MOVED_BYTES = 4 + SECTOR + 2 / 8 + 6 * 4
 # its sums added up, sectors of its children among them; and as a finished tree has it.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
 FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
-# Bytes of a node that a round of boosting or AdaBoost copies, to be finished on the host.
+NUMBERING_LAUNCHES = 3  # nodes numbered, trees placed, nodes finished
+# Bytes of a node that a round of AdaBoost copies, to be finished on the host.
 LEVEL_BYTES = 64.0
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
@@ -183,7 +184,7 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
         "binning": binning(rows, features),
         "gradients": Work(
             bytes=rounds * rows * float(GRADIENT_BYTES),
-            launches=float(rounds * BOOSTING_LAUNCHES.start),
+            launches=float(rounds * (BOOSTING_LAUNCHES.start - NUMBERING_LAUNCHES)),
         ),
         "histograms": Work(),
         "splits": Work(),
@@ -211,12 +212,17 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
         }
         for name, work in of_round.items():
             found[name] += work.times(rounds)
-    nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows)
-    copied = nodes if leaves is None else float(leaves * (leaves - 1))  # room of all levels
+    nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows) if leaves is None else 2.0 * leaves
+    of_node = STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES
     return found | {
         "leaves and raw predictions": Work(bytes=rounds * rows * float(LEAF_BYTES)),
-        "copy to the host": Work(host_bytes=rounds * copied * LEVEL_BYTES),
-        "trees on the host": Work(host_nodes=rounds * (nodes if leaves is None else 2.0 * leaves)),
+        "finished trees": Work(
+            bytes=rounds * nodes * of_node,
+            operations=rounds * nodes * FINISHING_OPERATIONS,
+            nodes=rounds * 2.0 * nodes,
+            launches=float(rounds * NUMBERING_LAUNCHES),
+        ),
+        "copy to the host": Work(host_bytes=rounds * nodes * FINISHED_BYTES),
     }
 
 

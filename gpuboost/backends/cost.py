@@ -46,9 +46,6 @@ CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its me
 # there are. Few go deeper than 1.5 log2(n), of two million rows 32 levels; a level without nodes
 # costs its launches. So a deeper limit is taken for none, of which the host asks.
 UNASKED_DEPTH, UNASKED_LEAVES = 32, 64
-UNASKED_ROUND_DEPTH = (
-    12  # of boosting and AdaBoost, whose rounds then are one launch of a recording
-)
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
@@ -82,7 +79,7 @@ class Launches:
 
 TREE_LAUNCHES = Launches(19, 14)
 FOREST_LAUNCHES = Launches(18, 22)  # nodes look at few features, and there are many of them
-BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(26, 13), Launches(19, 12)  # of a round
+BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(30, 14), Launches(19, 12)  # of a round
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,8 @@ class Speed:
     cuda_launch : float
         A launch: the time of the host, Python's included.
     cuda_round : float
-        A round that is replayed as one launch, beside its `cuda_traffic`: that of the host, and the
-        gaps between the kernels of the recording.
+        A round that is replayed as one launch, beside its `cuda_traffic`: the gaps between the
+        kernels of the recording. The host is done before the device is.
     cuda_byte : float
         A byte copied between host and device, from memory that is not pinned.
     cuda_start : float
@@ -113,7 +110,7 @@ class Speed:
     cuda_traffic: float = 5e-13
     cuda_step: float = 5e-12
     cuda_launch: float = 2e-5
-    cuda_round: float = 5e-4
+    cuda_round: float = 2e-4
     cuda_byte: float = 2e-10
     cuda_start: float = 1.5
 
@@ -212,8 +209,7 @@ class Growth:
     def launched(self) -> float:
         """Levels that a GPU is told to grow: all there could be, where it is not asked."""
         deepest = min(self.max_depth, self.max_leaf_nodes - 1)
-        unasked = UNASKED_DEPTH if self.n_rounds == 1 else UNASKED_ROUND_DEPTH
-        if deepest <= unasked or self.max_leaf_nodes <= UNASKED_LEAVES:
+        if deepest <= UNASKED_DEPTH or self.max_leaf_nodes <= UNASKED_LEAVES:
             return deepest
         return self.levels
 
@@ -242,7 +238,7 @@ def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -
     Of deeper trees, unless they have few leaves, the host asks how many nodes there are. What is
     pruned is finished by the host.
     """
-    is_bounded = max_depth <= UNASKED_ROUND_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
+    is_bounded = max_depth <= UNASKED_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
     return is_bounded and ccp_alpha == 0.0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost import UNASKED_DEPTH, UNASKED_LEAVES, UNASKED_ROUND_DEPTH
+from gpuboost.backends.cost import UNASKED_DEPTH, UNASKED_LEAVES
 from gpuboost.backends.cuda.chunks import blocks_for, chunks_for, shares_for, threads_of_chunks
 from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, Search
 from gpuboost.backends.cuda.source import constant
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import Target, TreeOptions
 
+SAID_DEPTH = 12  # of trees of AdaBoost whose levels keep all nodes that there could be
 PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
 
 
@@ -228,7 +229,7 @@ def is_unasked(options: TreeOptions) -> bool:
 
 def rounds_are_unasked(options: TreeOptions) -> bool:
     """The same of rounds of AdaBoost."""
-    return options.deepest <= UNASKED_ROUND_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
+    return options.deepest <= SAID_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 
 def purity_of(target: Target) -> int:
