@@ -94,7 +94,7 @@ __device__ __forceinline__ int64 find_slot(const Ranked& nodes, int64 node, cons
     return n_taken;
 }
 
-// Sort the nodes from `begin` to `end` into the same places of what is returned, one of `sorted` and
+// Sort the nodes from `begin` to `end` into the same places of what is returned, `sorted` or
 // `other`: runs of as many as there are threads by counting, then two runs into one by halving.
 // Every thread of the block takes part.
 __device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 begin, int64 end,

@@ -225,7 +225,8 @@ seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
             const int32* __restrict__ tree, const int64* __restrict__ count,
             const uint64* __restrict__ trees, int32 trees_per_round,
             const double* __restrict__ level_of, const int32* __restrict__ first_node,
-            int64* __restrict__ n_seated, int32* __restrict__ n_groups, int32* __restrict__ n_cut, int64* __restrict__ seat,
+            int64* __restrict__ n_seated, int32* __restrict__ n_groups,
+            int32* __restrict__ n_cut, int64* __restrict__ seat,
             int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
             int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
 {
@@ -370,9 +371,9 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
 
 // ---- Leaves ------------------------------------------------------------------------------------
 
-// value float64 (nodes,): the quantile of each leaf, with `clipped` and the mean of its terms, times
-// the learning rate. With `placed` nodes are known by their places, see leaves.cu. Launch: over
-// groups.
+// value float64 (nodes,): the quantile of each leaf, with `clipped` and the mean of its terms,
+// times the learning rate. With `placed` nodes are known by their places, see leaves.cu.
+// Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
              const int32* __restrict__ tree_of, const double* __restrict__ centre,

@@ -157,11 +157,12 @@ def test_watched_rows_inside_of_bins(power: float, fit_on: Fit) -> None:
         assert_same_fit(fit_on, asked, X, y, eval_set=[(grid, grid[:, 0])])
 
 
-def test_categories(fit_on: Fit) -> None:
-    """Watched rows have some that the training rows have not."""
+@pytest.mark.parametrize("ccp_alpha", [0.0, 1e-4])
+def test_categories(ccp_alpha: float, fit_on: Fit) -> None:
+    """Watched rows have some that the training rows have not; trees of the host are copied back."""
     X, y = table()
     X[:, 3] = np.random.default_rng(1).integers(0, 30, len(X))
-    asked = regressor(categorical_features=[3], loss="poisson", subsample=0.6)
+    asked = regressor(categorical_features=[3], loss="poisson", subsample=0.6, ccp_alpha=ccp_alpha)
     other = X[:40].copy()
     other[:3, 3] = 77
     assert_same_fit(fit_on, asked, X, y, eval_set=[(other, y[:40])])

@@ -161,7 +161,7 @@ def test_which_rounds_are_finished_on_the_device(n_rows: int) -> None:
     """All whose nodes have places, but for those that are pruned."""
     options = TreeOptions(SQUARES, min_samples_leaf=2)
     matrix = SimpleNamespace(n_samples=n_rows)
-    task: Any = SimpleNamespace(options=options, trees_per_round=3, matrix=matrix)
+    task: Any = SimpleNamespace(options=options, trees_per_round=3, matrix=matrix, sampler=None)
     assert cuda_booster.adds_on_device(task, task) == (n_rows == 1 << 28)
     task.options = replace(options, ccp_alpha=1.0)
     assert not cuda_booster.adds_on_device(task, task)
@@ -244,6 +244,9 @@ FOLLOWED: list[dict[str, Any]] = [
     {},
     {"loss": "huber", "subsample": 0.5},
     {"loss": "poisson", "subsample": 0.5, "n_iter_no_change": 9},
+    {"max_leaf_nodes": 9, "monotonic_cst": [1, 0, -1, 0, 0]},
+    {"max_depth": 13, "loss": "quantile", "alpha": 0.2, "min_samples_leaf": 40},
+    {"max_depth": 20, "subsample": 0.5},
 ]
 
 

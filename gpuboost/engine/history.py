@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from gpuboost.engine.best_first import reached
-from gpuboost.engine.spec import LEAF, NO_LIMIT, GrownTree, ValuedTree
+from gpuboost.engine.spec import LEAF, NO_LIMIT, GrownTree
 from gpuboost.engine.tree import sum_children
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.level_loop import LevelOps
 
 # What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``rise``, which is
-# negative where a node was not split, and ``sums``, which counts only there. Beside these there may
-# be ``value``, float64 (m, V): that of the nodes that were not split.
+# negative where a node was not split, and ``sums``, which counts only there.
 COLUMNS = (
     *("tree", "key", "count", "hessian", "rise", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
@@ -190,7 +189,7 @@ def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
     masks = own["mask"][categorical] if own["mask"].shape[1] else np.zeros((0, 16), np.uint32)
     blank = {"bin": 0, "next_bin": 0, "draw": np.nan, "missing": 0}
     clean = {name: np.where(inner, own[name], at) for name, at in blank.items()}
-    tree = GrownTree(
+    return GrownTree(
         feature=own["feature"].astype(np.int32),
         bin=clean["bin"].astype(np.int16),
         next_bin=clean["next_bin"].astype(np.int16),
@@ -204,4 +203,3 @@ def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
         hessian=own["hessian"],
         sums=own["sums"],
     )
-    return ValuedTree(**vars(tree), value=own["value"]) if "value" in own else tree

@@ -281,16 +281,3 @@ class GrownTree:
     count: np.ndarray
     hessian: np.ndarray
     sums: np.ndarray
-
-
-@dataclass(frozen=True)
-class ValuedTree(GrownTree):
-    """A grown tree whose leaves have values that were made of more than their sums.
-
-    Attributes
-    ----------
-    value : float64 (m, V)
-        Of leaves; of other nodes it means nothing.
-    """
-
-    value: np.ndarray

@@ -154,15 +154,11 @@ class CudaLevelOps:
     def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows, kept = 0, self.kept
-        if kept is None and not self._follows:
+        if kept is None and (self.rounds is None or not self.rounds.follows):
             small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
         purity = purity_of(self.task.target)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows, kept)
-
-    @property
-    def _follows(self) -> bool:
-        return self.rounds is not None and self.rounds.follows
 
     @property
     def kept(self) -> KeptMemory | None:

@@ -75,7 +75,7 @@ class RoundLeaves:
         self._finisher, self._most_rows = finisher, most_rows
         n_trees = task.trees_per_round
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
-        self._most = TreeRoom.of(task.options).nodes(n_trees, n_trees * most_rows)
+        self._most = TreeRoom.of(task.options, sets[0].n).nodes(n_trees, n_trees * most_rows)
         options = task.options
         shallow = options.deepest <= FOLLOWED_DEPTH or options.max_leaf_nodes != NO_LIMIT
         self.follows = shallow or task.loss.refits_leaves
@@ -92,7 +92,8 @@ class RoundLeaves:
         n_trees, rows = self._task.trees_per_round, self._sets[0]
         n_rows = n_trees * self._most_rows
         # All that were leaves when their level was done, though splits above be taken back.
-        most_leaves = (most_stored(n_trees, n_rows, self._task.options) + n_trees) // 2
+        most = most_stored(n_trees, n_rows, self._task.options, rows.n)
+        most_leaves = (most + n_trees) // 2
         sizes = (min(n_rows, most_leaves), n_rows)
         self._refits = LeafRefits(self._runtime, loss, rows, weights, *sizes)
 
