@@ -18,7 +18,7 @@
 // ---- Leaves, as the partition leaves them ------------------------------------------------------
 
 // place: of the rows of the nodes that were not split, which begin at place *first_node. row, tree,
-// accepted and pieces as in sums.cu. Launch: grid (pieces).
+// accepted and pieces as in sums.cu. Launch: grid (any), a block takes pieces in turn.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
             const uint8* __restrict__ accepted, const int32* __restrict__ n_pieces,
@@ -26,14 +26,15 @@ keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
             const int32* __restrict__ rows, int64 n, const int32* __restrict__ first_node,
             int32* __restrict__ place)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int32 node = slot[blockIdx.x];
-    if (accepted[node] != 0) return;
-    int32* own = place + tree[node] * n;
-    const int32 to = *first_node + node;
-    const int64 begin = first[blockIdx.x];
-    for (int32 at = threadIdx.x; at < rows[blockIdx.x]; at += BOOST_THREADS) {
-        own[row[begin + at]] = to;
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 node = slot[piece];
+        if (accepted[node] != 0) continue;
+        int32* own = place + tree[node] * n;
+        const int32 to = *first_node + node;
+        const int64 begin = first[piece];
+        for (int32 at = threadIdx.x; at < rows[piece]; at += BOOST_THREADS) {
+            own[row[begin + at]] = to;
+        }
     }
 }
 

@@ -16,10 +16,12 @@
 //   more      uint8 (g,)            whether numbers up to the one found have just the weight asked
 //                                   for, so that the next one counts as well
 //   above     uint64 (g,)           the next one, if so
-//   counts    int64 (g, DIGITS)     zero before the first digit, and after the last
+//   counts    int64 (., DIGITS)     of the GROUPS_AT_ONCE groups from `first_group` on; zero before
+//                                   the first digit, and after the last
 //
-// Launch of kernels over pieces: grid (pieces), BOOST_THREADS threads. Of kernels over groups or
-// nodes: one block of BOOST_THREADS threads for so many. No dynamic shared memory.
+// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn. Of
+// kernels over groups or nodes: one block of BOOST_THREADS threads for so many. No dynamic shared
+// memory.
 
 #include "rounds.cuh"
 
@@ -27,6 +29,7 @@ constexpr int32 DIGIT_BITS = 8;
 constexpr int32 DIGITS = 256;
 constexpr int32 FIRST_SHIFT = 56;      // of the first digit
 constexpr int32 QUANTILE_PIECE = 4096; // numbers of a piece, at most
+constexpr int32 GROUPS_AT_ONCE = 65536;  // whose counts there is room for
 constexpr int32 LANE_DIGITS = DIGITS / WARP;
 constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
 constexpr uint64 SIGN = 0x8000000000000000ull;
@@ -61,85 +64,94 @@ extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
              const int64* __restrict__ first, const int32* __restrict__ rows,
-             const uint64* __restrict__ prefix, int32 shift, int64* __restrict__ counts)
+             const uint64* __restrict__ prefix, int32 shift, int32 first_group,
+             int64* __restrict__ counts)
 {
     __shared__ uint32 low[DIGITS];
     __shared__ uint32 high[DIGITS];
-    if ((int32)blockIdx.x >= *n_pieces) return;
     const Numbers numbers = {key, weight, weighted != 0};
-    const int32 group = slot[blockIdx.x];
-    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
-    const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group] >> (shift + DIGIT_BITS);
-    for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
-        low[digit] = 0;
-        high[digit] = 0;
-    }
-    __syncthreads();
-    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-        const uint64 digits = key[at] >> shift;
-        if (shift != FIRST_SHIFT && digits >> DIGIT_BITS != found) continue;
-        const int32 digit = (int32)(digits % DIGITS);
-        add_halves(low + digit, high + digit, numbers.weight_of(at));
-    }
-    __syncthreads();
-    for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
-        const uint64 sum = ((uint64)high[digit] << 32) | low[digit];
-        if (sum != 0) atomicAdd((uint64*)counts + (int64)group * DIGITS + digit, sum);
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece];
+        if (group < first_group || group - first_group >= GROUPS_AT_ONCE) continue;
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group] >> (shift + DIGIT_BITS);
+        uint64* own = (uint64*)counts + (int64)(group - first_group) * DIGITS;
+        for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+            low[digit] = 0;
+            high[digit] = 0;
+        }
+        __syncthreads();
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            const uint64 digits = key[at] >> shift;
+            if (shift != FIRST_SHIFT && digits >> DIGIT_BITS != found) continue;
+            const int32 digit = (int32)(digits % DIGITS);
+            add_halves(low + digit, high + digit, numbers.weight_of(at));
+        }
+        __syncthreads();
+        for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
+            const uint64 sum = ((uint64)high[digit] << 32) | low[digit];
+            if (sum != 0) atomicAdd(own + digit, sum);
+        }
     }
 }
 
 // The digit at `shift` of the first number up to which there is `level` of the group's weight.
-// Launch: GROUPS_OF_BLOCK warps, one for each group; a lane has LANE_DIGITS digits.
+// Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn; a lane has
+// LANE_DIGITS digits.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 choose_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
               uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
-              uint8* __restrict__ more, uint64* __restrict__ above, int64* __restrict__ counts)
+              uint8* __restrict__ more, uint64* __restrict__ above, int32 first_group,
+              int64* __restrict__ counts)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const int32 group = (int32)blockIdx.x * GROUPS_OF_BLOCK + warp;
-    if (group >= *size) return;
-    int64* own = counts + (int64)group * DIGITS + lane * LANE_DIGITS;
-    int64 weight[LANE_DIGITS], all = 0;
-    #pragma unroll
-    for (int32 i = 0; i < LANE_DIGITS; ++i) {
-        weight[i] = own[i];
-        own[i] = 0;
-        all += weight[i];
-    }
-    int64 until = all;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 before = __shfl_up_sync(FULL_MASK, until, step);
-        if (lane >= step) until += before;
-    }
-    const bool is_first = shift == FIRST_SHIFT;
-    const int64 in_all = __shfl_sync(FULL_MASK, until, WARP - 1);
-    const int64 of_group = is_first ? in_all : total[group];
-    const int64 start = is_first ? 0 : below[group];
-    const double cut = (double)of_group * level[group];
-    const uint32 reached = __ballot_sync(FULL_MASK, (double)(start + until) >= cut);
-    __syncwarp();
-    if (lane != __ffs((int32)reached) - 1) return;
-    int64 sum = start + until - all, chosen = sum;
-    int32 digit = -1;
-    #pragma unroll
-    for (int32 i = 0; i < LANE_DIGITS; ++i) {
-        if (digit < 0 && (double)(sum + weight[i]) >= cut) {
-            digit = i;
-            chosen = sum;
+    const int32 n_groups = min(*size - first_group, GROUPS_AT_ONCE);
+    const int32 step_of_grid = (int32)gridDim.x * GROUPS_OF_BLOCK;
+    for (int32 at = (int32)blockIdx.x * GROUPS_OF_BLOCK + warp; at < n_groups; at += step_of_grid) {
+        const int32 group = first_group + at;
+        int64* own = counts + (int64)at * DIGITS + lane * LANE_DIGITS;
+        int64 weight[LANE_DIGITS], all = 0;
+        #pragma unroll
+        for (int32 i = 0; i < LANE_DIGITS; ++i) {
+            weight[i] = own[i];
+            own[i] = 0;
+            all += weight[i];
         }
-        sum += digit < 0 ? weight[i] : 0;
+        int64 until = all;
+        #pragma unroll
+        for (int32 step = 1; step < WARP; step *= 2) {
+            const int64 before = __shfl_up_sync(FULL_MASK, until, step);
+            if (lane >= step) until += before;
+        }
+        const bool is_first = shift == FIRST_SHIFT;
+        const int64 in_all = __shfl_sync(FULL_MASK, until, WARP - 1);
+        const int64 of_group = is_first ? in_all : total[group];
+        const int64 start = is_first ? 0 : below[group];
+        const double cut = (double)of_group * level[group];
+        const uint32 reached = __ballot_sync(FULL_MASK, (double)(start + until) >= cut);
+        __syncwarp();
+        if (lane != __ffs((int32)reached) - 1) continue;
+        int64 sum = start + until - all, chosen = sum;
+        int32 digit = -1;
+        #pragma unroll
+        for (int32 i = 0; i < LANE_DIGITS; ++i) {
+            if (digit < 0 && (double)(sum + weight[i]) >= cut) {
+                digit = i;
+                chosen = sum;
+            }
+            sum += digit < 0 ? weight[i] : 0;
+        }
+        const uint64 whole = (uint64)(lane * LANE_DIGITS + digit) << shift;
+        prefix[group] = is_first ? whole : prefix[group] | whole;
+        below[group] = chosen;
+        if (is_first) total[group] = in_all;
+        if (shift != 0) continue;
+        int64 with_it = chosen;
+        #pragma unroll
+        for (int32 i = 0; i < LANE_DIGITS; ++i) with_it += i == digit ? weight[i] : 0;
+        more[group] = (double)with_it <= cut;
+        above[group] = BEYOND;
     }
-    const uint64 whole = (uint64)(lane * LANE_DIGITS + digit) << shift;
-    prefix[group] = is_first ? whole : prefix[group] | whole;
-    below[group] = chosen;
-    if (is_first) total[group] = in_all;
-    if (shift != 0) return;
-    int64 with_it = chosen;
-    #pragma unroll
-    for (int32 i = 0; i < LANE_DIGITS; ++i) with_it += i == digit ? weight[i] : 0;
-    more[group] = (double)with_it <= cut;
-    above[group] = BEYOND;
 }
 
 // above: of the groups that want it, the next number after the one found.
@@ -151,22 +163,23 @@ find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int
            const uint64* __restrict__ prefix, const uint8* __restrict__ more,
            uint64* __restrict__ above)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
     const Numbers numbers = {key, weight, weighted != 0};
-    const int32 group = slot[blockIdx.x];
-    if (more[group] == 0) return;
-    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
-    const uint64 found = prefix[group];
-    uint64 next = BEYOND;
-    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-        const uint64 own = key[at];
-        if (own > found && own < next && numbers.weight_of(at) > 0) next = own;
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece];
+        if (more[group] == 0) continue;
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const uint64 found = prefix[group];
+        uint64 next = BEYOND;
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            const uint64 own = key[at];
+            if (own > found && own < next && numbers.weight_of(at) > 0) next = own;
+        }
+        #pragma unroll
+        for (int32 step = WARP / 2; step > 0; step /= 2) {
+            next = min(next, __shfl_xor_sync(FULL_MASK, next, step));
+        }
+        if (threadIdx.x % WARP == 0 && next != BEYOND) atomicMin(above + group, next);
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        next = min(next, __shfl_xor_sync(FULL_MASK, next, step));
-    }
-    if (threadIdx.x % WARP == 0 && next != BEYOND) atomicMin(above + group, next);
 }
 
 // quantile float64 (g,): midway between the number found and the next one, if that counts.
@@ -260,16 +273,17 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
               const int64* __restrict__ weights, int32 weighted, uint64* __restrict__ key,
               int64* __restrict__ weight)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
-    const int32 node = slot[blockIdx.x];
-    if (accepted[node] != 0) return;
     const Residuals residuals = {y, raw, n, n_outputs};
-    const int64 column = (int64)(trees[tree[node]] % (uint64)trees_per_round);
-    const int64 begin = first[blockIdx.x], to = seat[node] + begin - start[node];
-    for (int32 at = threadIdx.x; at < rows[blockIdx.x]; at += BOOST_THREADS) {
-        const int64 own = row[begin + at];
-        key[to + at] = key_of(residuals.of(own, column));
-        if (weighted != 0) weight[to + at] = weights[own];
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 node = slot[piece];
+        if (accepted[node] != 0) continue;
+        const int64 column = (int64)(trees[tree[node]] % (uint64)trees_per_round);
+        const int64 begin = first[piece], to = seat[node] + begin - start[node];
+        for (int32 at = threadIdx.x; at < rows[piece]; at += BOOST_THREADS) {
+            const int64 own = row[begin + at];
+            key[to + at] = key_of(residuals.of(own, column));
+            if (weighted != 0) weight[to + at] = weights[own];
+        }
     }
 }
 
@@ -320,16 +334,17 @@ largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, 
               const double* __restrict__ limit, uint64* __restrict__ largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
-    if ((int32)blockIdx.x >= *n_pieces) return;
     const Numbers numbers = {key, weight, weighted != 0};
-    const int32 group = slot[blockIdx.x], tree = tree_of[group];
-    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
-    const double most = limit[trees[tree] % (uint64)trees_per_round];
-    double size = 0.0;
-    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-        size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece], tree = tree_of[group];
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        double size = 0.0;
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
+        }
+        keep_largest(of_warp, largest + tree, size);
     }
-    keep_largest(of_warp, largest + tree, size);
 }
 
 // Bits of an entry, so that sums of n entries fit.
@@ -349,24 +364,25 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
           const double* __restrict__ limit, const uint64* __restrict__ largest,
           const int64* __restrict__ n_rows, int64* __restrict__ sums)
 {
-    if ((int32)blockIdx.x >= *n_pieces) return;
     const Numbers numbers = {key, weight, weighted != 0};
-    const int32 group = slot[blockIdx.x], tree = tree_of[group];
-    const int64 begin = first[blockIdx.x], end = begin + rows[blockIdx.x];
-    const double most = limit[trees[tree] % (uint64)trees_per_round];
-    const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
-    int64 leading = 0, rest = 0;
-    for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-        const double scaled = ldexp(clipped_term(numbers, at, centre[group], most), exponent);
-        const double whole = rint(scaled);
-        leading += (int64)whole;
-        rest += (int64)rint(ldexp(scaled - whole, bits));
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece], tree = tree_of[group];
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
+        int64 leading = 0, rest = 0;
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            const double scaled = ldexp(clipped_term(numbers, at, centre[group], most), exponent);
+            const double whole = rint(scaled);
+            leading += (int64)whole;
+            rest += (int64)rint(ldexp(scaled - whole, bits));
+        }
+        leading = warp_sum(leading);
+        rest = warp_sum(rest);
+        if (threadIdx.x % WARP != 0) continue;
+        atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
+        atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
     }
-    leading = warp_sum(leading);
-    rest = warp_sum(rest);
-    if (threadIdx.x % WARP != 0) return;
-    atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
-    atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
 }
 
 // ---- Leaves ------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuboost.backends.cuda import chunks
+from gpuboost.backends.cuda import quantiles as cuda_quantiles
 from gpuboost.backends.cuda.quantiles import GroupedNumbers, SizesQuantile, pieces_of
 from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.row_sets import DeviceRowSet
@@ -76,6 +78,20 @@ def test_groups_of_many_pieces() -> None:
     for weights in (None, rng.integers(1, 2**33, len(values))):
         found = quantiles(ShimRuntime(order_seed=5), values, weights, counts, 0.5)
         np.testing.assert_array_equal(found, expected(values, weights, counts, 0.5))
+
+
+def test_more_groups_than_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And more pieces, and groups, than there are blocks."""
+    text = file_text("quantiles.cu").replace("GROUPS_AT_ONCE = 65536", "GROUPS_AT_ONCE = 32")
+    monkeypatch.setattr(cuda_quantiles, "_at_once", lambda: 32)
+    rng = np.random.default_rng(2)
+    runtime = ShimRuntime(order_seed=3, n_multiprocessors=1, sources={"quantiles.cu": text})
+    monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 2)
+    counts = rng.integers(1, 9, 75)
+    values = rng.normal(size=counts.sum())
+    found = quantiles(runtime, values, None, counts, 0.5)
+    np.testing.assert_array_equal(found, expected(values, None, counts, 0.5))
+    assert runtime.launches.count("count_digits") == 3 * 8
 
 
 def rows_of(rng: np.random.Generator, n: int, loss: Any, weights: Any) -> DeviceRowSet:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import Columns, Pieces, allocate
 from gpuboost.backends.cuda.row_sets import optional
@@ -40,7 +41,8 @@ class GroupedNumbers:
     prefix, above : uint64 (g,)
     below, total : int64 (g,)
     more : uint8 (g,)
-    counts : int64 (g, 256)
+    counts : int64 (m, 256)
+        Of some groups at a time.
     """
 
     size: Array
@@ -68,7 +70,7 @@ class GroupedNumbers:
             "below": (np.int64, n),
             "total": (np.int64, n),
             "more": (np.uint8, n),
-            "counts": (np.int64, (n_groups, constant("quantiles.cu", "DIGITS"))),
+            "counts": (np.int64, (min(n_groups, _at_once()), constant("quantiles.cu", "DIGITS"))),
         }
         return cls(size, pieces, key, weight, **allocate(xp, columns))
 
@@ -81,18 +83,25 @@ class GroupedNumbers:
     def find(self, runtime: Runtime, quantile: Array) -> None:
         """Write the quantile of each group: float64 (g,)."""
         fill(runtime, self.counts, 0)
-        most, n_groups = (self.pieces.most,), len(self.level)
-        warps = blocks(n_groups * constant("common.cuh", "WARP"))
-        first, step = (constant("quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
-        for shift in range(first, -1, -step):
-            at = np.int32(shift)
-            launch(runtime, "count_digits", most, (*self.numbers, self.prefix, at, self.counts))
-            found = (self.prefix, self.below, self.total, self.more, self.above)
-            choice = (self.size, self.level, at, *found, self.counts)
-            launch(runtime, "choose_digits", (warps,), choice)
+        most, n_groups = (striding_blocks(runtime, self.pieces.most),), len(self.level)
+        for first in range(0, n_groups, _at_once()):
+            self._find_some(runtime, np.int32(first))
         launch(runtime, "find_above", most, (*self.numbers, self.prefix, self.more, self.above))
         given = (self.size, self.total, self.prefix, self.more, self.above)
         launch(runtime, "take_quantiles", (blocks(n_groups),), (*given, quantile))
+
+    def _find_some(self, runtime: Runtime, first: np.int32) -> None:
+        """Find the digits of as many groups as counts have room for, from ``first`` on."""
+        most = (striding_blocks(runtime, self.pieces.most),)
+        warps = (
+            striding_blocks(runtime, blocks(len(self.counts) * constant("common.cuh", "WARP"))),
+        )
+        top, step = (constant("quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
+        for shift in range(top, -1, -step):
+            at, counts = np.int32(shift), (first, self.counts)
+            launch(runtime, "count_digits", most, (*self.numbers, self.prefix, at, *counts))
+            found = (self.prefix, self.below, self.total, self.more, self.above)
+            launch(runtime, "choose_digits", warps, (self.size, self.level, at, *found, *counts))
 
 
 class SizesQuantile:
@@ -149,6 +158,11 @@ def launch(runtime: Runtime, name: str, grid: tuple[int, ...], args: tuple[Any, 
     """Launch a kernel of quantiles.cu."""
     threads = constant("rounds.cuh", "BOOST_THREADS")
     runtime.kernel("quantiles.cu", name, {})(grid, (threads,), args)
+
+
+def _at_once() -> int:
+    """Groups whose digits are counted at once."""
+    return constant("quantiles.cu", "GROUPS_AT_ONCE")
 
 
 def blocks(n: int) -> int:

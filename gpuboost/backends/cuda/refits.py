@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import Columns, Pieces, allocate
 from gpuboost.backends.cuda.policy import PIECE_ROWS
@@ -110,7 +111,7 @@ class LeafRefits:
             *(row, frontier.tree, accepted, frontier.start, seat, *work, *by_column),
             *(given.y, given.raw, *sizes, *weights, own.key, optional(own.weight, own.below)[0]),
         )
-        self._launch("key_residuals", (pieces.most,), args)
+        self._launch("key_residuals", self._over(pieces), args)
 
     def finish(
         self,
@@ -148,8 +149,8 @@ class LeafRefits:
         if self._clips:
             by_column = (trees, np.int32(len(self._rows.raw)))
             terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
-            self._launch("largest_terms", (own.pieces.most,), terms)
-            self._launch("sum_terms", (own.pieces.most,), (*terms, n_rows, sums))
+            self._launch("largest_terms", self._over(own.pieces), terms)
+            self._launch("sum_terms", self._over(own.pieces), (*terms, n_rows, sums))
         told = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
         args = (
             *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
@@ -165,6 +166,10 @@ class LeafRefits:
         args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
         self._launch("join_groups", (blocks(max(self._most, pieces.most)),), args)
         return joined
+
+    def _over(self, pieces: Pieces) -> tuple[int]:
+        """Blocks that take pieces in turn."""
+        return (striding_blocks(self._runtime, pieces.most),)
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         launch(self._runtime, name, grid, args)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.finishing import Finished
@@ -122,7 +123,7 @@ class RoundLeaves:
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         where = (np.int64(self._sets[0].n), first, self._place)
         args = (rows.row, frontier.tree, accepted, *work, *where)
-        self._launch("keep_leaves", (pieces.most,), args)
+        launch(self._runtime, "keep_leaves", (striding_blocks(self._runtime, pieces.most),), args)
         if self._refits is not None:
             self._refits.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.number)
 
@@ -183,9 +184,6 @@ class RoundLeaves:
         length = {name: n_masks if name == "masks" else n for name in arrays}
         parcel = {name: array[: length[name]] for name, array in arrays.items()}
         return read_all_later(self._runtime, parcel, told)
-
-    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        launch(self._runtime, name, grid, args)
 
 
 def add_leaves(
