@@ -170,19 +170,6 @@ __device__ __forceinline__ double weighted_deviation(const Reading& reading, con
 
 // ---- Nodes -------------------------------------------------------------------------------------
 
-// The tree that a node of all of them is of.
-__device__ __forceinline__ int32 tree_of(const int64* __restrict__ first_node, int32 n_trees,
-                                         int64 node)
-{
-    int32 tree = 0, last = n_trees - 1;
-    while (tree < last) {
-        const int32 middle = (tree + last + 1) / 2;
-        if (first_node[middle] <= node) tree = middle;
-        else last = middle - 1;
-    }
-    return tree;
-}
-
 struct Masks {
     const uint32* __restrict__ from;  // (m, MASK_WORDS), of the store
     uint32* __restrict__ to;

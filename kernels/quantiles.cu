@@ -24,6 +24,7 @@
 // memory.
 
 #include "rounds.cuh"
+#include "trees.cuh"
 
 constexpr int32 DIGIT_BITS = 8;
 constexpr int32 DIGITS = 256;
@@ -286,6 +287,74 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
         }
     }
 }
+
+// ---- Rows that walk ----------------------------------------------------------------------------
+
+// The nodes of finished trees as one level, for seat_leaves; count and taken get zeros. size int32
+// (1,). Launch: over nodes, of room for as many as `most`.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 most,
+            const int32* __restrict__ left, int32* __restrict__ size,
+            uint8* __restrict__ accepted, int32* __restrict__ tree, int64* __restrict__ count,
+            int64* __restrict__ taken)
+{
+    const int64 node = row_of_thread();
+    if (node == 0) *size = (int32)table[n_trees];
+    if (node >= min(most, table[n_trees])) return;
+    accepted[node] = left[node] != 0;
+    tree[node] = tree_of(table, n_trees, node);
+    count[node] = 0;
+    taken[node] = 0;
+}
+
+// The leaf of each row of each tree among the nodes of all, and how many rows each leaf has.
+//
+//   row    uint32 (r,)    rows of trees, n_rows[t] of them from start[t] on
+//   leaf   int32 (r,)     count   int64 (nodes,)
+//
+// Launch: grid (any, T); blocks take rows in turn.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
+             const int64* __restrict__ n_rows, const uint8* __restrict__ codes, int64 n,
+             int32 missing_code, const int64* __restrict__ table, int32 n_trees,
+             const int32* __restrict__ feature, const uint8* __restrict__ code,
+             const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+             int32 has_masks, const int32* __restrict__ category,
+             const uint32* __restrict__ masks, int32* __restrict__ leaf,
+             int64* __restrict__ count)
+{
+    const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    for (int64 at = begin + row_of_thread(); at < end; at += (int64)gridDim.x * BOOST_THREADS) {
+        const int64 found = nodes.leaf_of(codes, n, row[at], missing_code, tree);
+        leaf[at] = (int32)found;
+        atomicAdd((uint64*)count + found, 1ull);
+    }
+}
+
+// key and weight of these rows, by the seats of their leaves: in any order, which quantiles do not
+// see. taken int64 (nodes,), zero before the launch: rows that are seated. Launch: as count_leaves.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
+           const int64* __restrict__ n_rows, const int32* __restrict__ leaf,
+           const int64* __restrict__ seat, const uint64* __restrict__ trees,
+           int32 trees_per_round, const double* __restrict__ y, const double* __restrict__ raw,
+           int64 n, int32 n_outputs, const int64* __restrict__ weights, int32 weighted,
+           int64* __restrict__ taken, uint64* __restrict__ key, int64* __restrict__ weight)
+{
+    const Residuals residuals = {y, raw, n, n_outputs};
+    const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
+    const int64 column = (int64)(trees[tree] % (uint64)trees_per_round);
+    for (int64 at = begin + row_of_thread(); at < end; at += (int64)gridDim.x * BOOST_THREADS) {
+        const int32 node = leaf[at];
+        const int64 to = seat[node] + (int64)atomicAdd((uint64*)taken + node, 1ull), own = row[at];
+        key[to] = key_of(residuals.of(own, column));
+        if (weighted != 0) weight[to] = weights[own];
+    }
+}
+
+// ---- Splits taken back -------------------------------------------------------------------------
 
 // Groups whose nodes lie in one leaf, because splits were taken back. leaf int32 (nodes,): of each
 // node, see best_first.cu; first_of int32 (nodes,), the largest number before the launch: of each

@@ -1,4 +1,4 @@
-// Finished trees, as finish.cu leaves them, and rows that walk down them: for leaves.cu.
+// Finished trees, as finish.cu leaves them, and rows that walk down them.
 #ifndef GPUBOOST_TREES_CUH
 #define GPUBOOST_TREES_CUH
 

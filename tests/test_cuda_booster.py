@@ -261,9 +261,12 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, held, *table(150), runtime=runtime)
     refitted = regressor(loss="huber", n_estimators=1, max_depth=2)
     assert_same_fit(fit_on, refitted, *table(150), runtime=runtime)
+    deep = regressor(loss="huber", n_estimators=1, max_depth=13, min_samples_leaf=30)
+    assert_same_fit(fit_on, deep, *table(150), runtime=runtime)
     pruned = regressor(loss="huber", n_estimators=1, max_depth=2, ccp_alpha=1e-3)
     assert_same_fit(fit_on, pruned, *table(150), runtime=runtime)
     used = {"find_leaves", "hold_children", "order_values", "largest_terms", "sum_terms"}
+    used |= {"mark_leaves", "count_leaves", "key_walked"}
     assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 

@@ -184,7 +184,7 @@ DEEP: list[dict[str, Any]] = [
 def test_rounds_of_deep_trees(
     options: dict[str, Any], fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes of few rows leave the levels, unless leaves want their rows side by side."""
+    """Nodes of few rows leave the levels, where that can be, and all rows walk."""
     made, runtime, (X, y) = boosters(monkeypatch), ShimRuntime(order_seed=3), table(120)
     if "subsample" in options:  # trees are read by the length that their table says
         monkeypatch.setattr(round_leaves, "PARCEL_BYTES", 0)
@@ -194,10 +194,10 @@ def test_rounds_of_deep_trees(
     assert (booster._grower.recorded is None) == (options["max_depth"] is None)
     assert {"finish_nodes", "add_leaves", "add_leaves_of_doubles"} <= used
     assert "find_leaves" not in used
-    side_by_side = {"huber", "quantile"} & {options.get("loss")} or "max_leaf_nodes" in options
-    assert ("keep_leaves" in used) == bool(side_by_side)
+    assert ("keep_leaves" in used) == ("max_leaf_nodes" in options)
+    assert ("key_walked" in used) == (options.get("loss") in ("huber", "quantile"))
     small = bool({"grow_small", "grow_tiny"} & used)
-    assert small == (not side_by_side and "monotonic_cst" not in options)
+    assert small == (not {"max_leaf_nodes", "monotonic_cst"} & set(options))
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])

@@ -22,6 +22,7 @@ from gpuboost.engine import gradients
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuboost.backends.cuda.finishing import Finished
     from gpuboost.backends.cuda.level import DeviceFrontier
     from gpuboost.backends.cuda.row_sets import DeviceRowSet
     from gpuboost.backends.cuda.runtime import Runtime
@@ -62,17 +63,18 @@ class LeafRefits:
         self._weights = weights
         self._clips = loss.formula == gradients.HUBER
 
-    def begin(self) -> None:
-        """Begin a round: no leaf is known."""
+    def begin(self, most: int | None = None) -> None:
+        """Begin a round: no leaf is known; there are at most so many, if that is known better."""
         xp, runtime, n = self._runtime.xp, self._runtime, self._most_rows
+        most = self._most if most is None else min(self._most, most)
         self._seated = zeros(runtime, 1, np.int64)
         counters = zeros(runtime, 2, np.int32)
-        most_pieces = n // constant("quantiles.cu", "QUANTILE_PIECE") + self._most
+        most_pieces = n // constant("quantiles.cu", "QUANTILE_PIECE") + most
         pieces = Pieces.room(xp, counters[1:], most_pieces)
         key = xp.empty(n, dtype=np.uint64)
         weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
-        self._groups = GroupedNumbers.room(xp, counters[:1], self._most, pieces, key, weight)
-        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (self._most,)))
+        self._groups = GroupedNumbers.room(xp, counters[:1], most, pieces, key, weight)
+        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (most,)))
         self._of_groups = tuple(allocate(xp, columns).values())
 
     def keep_level(
@@ -94,24 +96,64 @@ class LeafRefits:
         trees : uint64 (T,)
             Numbers of the trees.
         """
-        by_column = (trees, np.int32(len(self._rows.raw)))
-        pieces, own = frontier.pieces, self._groups
-        seat = self._runtime.xp.empty(frontier.most, dtype=np.int64)
-        args = (
-            *(frontier.size, accepted, frontier.tree, frontier.count, *by_column, self._level_of),
-            *(first, self._seated, own.size, own.pieces.size, seat, *self._of_groups),
-            *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
-        )
-        self._launch("seat_leaves", (blocks(frontier.most),), args)
-        given = self._rows
+        nodes = (frontier.size, accepted, frontier.tree, frontier.count)
+        seat, pieces = self._seats(nodes, trees, first), frontier.pieces
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        weights = optional(self._weights, own.below)
-        sizes = (np.int64(given.n), np.int32(len(given.y)))
         args = (
-            *(row, frontier.tree, accepted, frontier.start, seat, *work, *by_column),
-            *(given.y, given.raw, *sizes, *weights, own.key, optional(own.weight, own.below)[0]),
+            *(row, frontier.tree, accepted, frontier.start, seat, *work),
+            *(*self._by_column(trees), *self._residuals, *self._keys),
         )
         self._launch("key_residuals", self._over(pieces), args)
+
+    def _seats(self, nodes: tuple[Array, ...], trees: Array, first: Array) -> Array:
+        """Where the rows of the leaves of a level come: int64 (m,)."""
+        own, n = self._groups, len(nodes[1])
+        seat = self._runtime.xp.empty(n, dtype=np.int64)
+        args = (
+            *(*nodes, *self._by_column(trees), self._level_of, first, self._seated),
+            *(own.size, own.pieces.size, seat, *self._of_groups),
+            *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
+        )
+        self._launch("seat_leaves", (blocks(n),), args)
+        return seat
+
+    def _by_column(self, trees: Array) -> tuple[Any, ...]:
+        return trees, np.int32(len(self._rows.raw))
+
+    @property
+    def _residuals(self) -> tuple[Any, ...]:
+        """What residuals are made of, and weights, as kernels take it."""
+        rows = self._rows
+        sizes = (np.int64(rows.n), np.int32(len(rows.y)))
+        return (rows.y, rows.raw, *sizes, *optional(self._weights, self._groups.below))
+
+    @property
+    def _keys(self) -> tuple[Array, Array]:
+        """Where they go."""
+        own = self._groups
+        return own.key, optional(own.weight, own.below)[0]
+
+    def keep_walked(
+        self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
+    ) -> None:
+        """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
+        runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
+        kinds = {"accepted": np.uint8, "tree": np.int32, "count": np.int64, "taken": np.int64}
+        columns: Columns = {name: (kind, (n,)) for name, kind in kinds.items()}
+        nodes, size = allocate(xp, columns), xp.empty(1, dtype=np.int32)
+        left = finished.columns["left"]
+        args = (finished.table, np.int32(finished.n_trees), np.int64(n), left, size)
+        self._launch("mark_leaves", (blocks(n),), (*args, *nodes.values()))
+        leaf, codes = xp.empty(len(listed.row), dtype=np.int32), self._rows.data
+        grid = (striding_blocks(runtime, blocks(self._rows.n)), finished.n_trees)
+        rows = (listed.row, listed.start, listed.count)
+        given = (codes, np.int64(self._rows.n), np.int32(missing_code), *finished.walked)
+        self._launch("count_leaves", grid, (*rows, *given, leaf, nodes["count"]))
+        first = zeros(runtime, 1, np.int32)
+        own = (size, nodes["accepted"], nodes["tree"], nodes["count"])
+        seat = self._seats(own, trees, first)
+        by = (*self._by_column(trees), *self._residuals)
+        self._launch("key_walked", grid, (*rows, leaf, seat, *by, nodes["taken"], *self._keys))
 
     def finish(
         self,
@@ -142,10 +184,10 @@ class LeafRefits:
         node_of, tree_of = self._of_groups
         if places is not None and places.leaf is not None:
             node_of = self._joined(node_of, places.leaf)
-        centre = xp.empty(self._most, dtype=np.float64)
+        centre = xp.empty(len(own.level), dtype=np.float64)
         own.find(runtime, centre)
         largest = zeros(runtime, len(trees), np.uint64)
-        sums = zeros(runtime, (self._most if self._clips else 1, 2), np.int64)
+        sums = zeros(runtime, (len(own.level) if self._clips else 1, 2), np.int64)
         if self._clips:
             by_column = (trees, np.int32(len(self._rows.raw)))
             terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
@@ -156,15 +198,15 @@ class LeafRefits:
             *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
             *(sums, largest, n_rows, rate, *told, value),
         )
-        self._launch("refit_leaves", (blocks(self._most),), args)
+        self._launch("refit_leaves", (blocks(len(own.level)),), args)
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
         """Let the first group of each leaf have all numbers; the nodes that groups are now."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
-        self._launch("first_groups", (blocks(self._most),), (own.size, node_of, leaf, first_of))
-        joined, pieces = self._runtime.xp.empty(self._most, dtype=np.int32), own.pieces
+        self._launch("first_groups", (blocks(len(own.level)),), (own.size, node_of, leaf, first_of))
+        joined, pieces = self._runtime.xp.empty(len(own.level), dtype=np.int32), own.pieces
         args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
-        self._launch("join_groups", (blocks(max(self._most, pieces.most)),), args)
+        self._launch("join_groups", (blocks(max(len(own.level), pieces.most)),), args)
         return joined
 
     def _over(self, pieces: Pieces) -> tuple[int]:
@@ -173,6 +215,22 @@ class LeafRefits:
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         launch(self._runtime, name, grid, args)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedRows:
+    """The rows of trees, one tree after the other.
+
+    Attributes
+    ----------
+    row : uint32 (r,)
+        Rows of the matrix.
+    start, count : int64 (T,)
+    """
+
+    row: Array
+    start: Array
+    count: Array
 
 
 @dataclass(frozen=True, eq=False)

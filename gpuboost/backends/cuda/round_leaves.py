@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.finishing import Finished
 from gpuboost.backends.cuda.level import allocate, room_of
 from gpuboost.backends.cuda.parcels import Parcel, read_all_later
-from gpuboost.backends.cuda.refits import LeafRefits, PlacedLeaves
+from gpuboost.backends.cuda.refits import LeafRefits, ListedRows, PlacedLeaves
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.stored import TreeRoom, most_stored, table_shape
 from gpuboost.engine.spec import NO_LIMIT
@@ -60,8 +60,7 @@ class RoundLeaves:
     ----------
     follows : bool
         Whether rows in the trees are followed by the partition, so that no node leaves the levels
-        (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees,
-        unless leaves want their rows side by side.
+        (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees.
     """
 
     def __init__(
@@ -78,8 +77,8 @@ class RoundLeaves:
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
         self._most = TreeRoom.of(task.options, sets[0].n).nodes(n_trees, n_trees * most_rows)
         options = task.options
-        shallow = options.deepest <= FOLLOWED_DEPTH or options.max_leaf_nodes != NO_LIMIT
-        self.follows = shallow or task.loss.refits_leaves
+        is_shallow = options.deepest <= FOLLOWED_DEPTH
+        self.follows = is_shallow or options.max_leaf_nodes != NO_LIMIT
         self._has_rows_outside = most_rows < sets[0].n
         shape = (n_trees, sets[0].n if self.follows else 0)
         self._place = runtime.xp.empty(shape, dtype=np.int32)
@@ -104,7 +103,8 @@ class RoundLeaves:
         self._parcel = Parcel(self._runtime.xp, {**others, **table, **self._of_parcel})
         if self.follows and self._has_rows_outside:
             fill(self._runtime, self._place, -1)
-        if self._refits is not None:
+        self._listed: ListedRows | None = None
+        if self._refits is not None and self.follows:
             self._refits.begin()
         return {name: self._parcel.arrays[name] for name in others}
 
@@ -114,10 +114,12 @@ class RoundLeaves:
         return self._parcel.arrays["table"]
 
     def keep_level(self, level: LevelLeaves) -> None:
-        """Keep which rows are in the leaves of a level, where they are followed."""
-        if not self.follows:
-            return
+        """Keep which rows are in the leaves of a level, or where they are not followed the rows."""
         rows, frontier, accepted = level.rows, level.frontier, level.accepted
+        if not self.follows:
+            if self._refits is not None and self._listed is None:
+                self._listed = ListedRows(rows.row, frontier.start, frontier.count)
+            return
         assert level.first is not None
         pieces, first = frontier.pieces, level.first
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
@@ -152,12 +154,24 @@ class RoundLeaves:
         columns = self._columns(store)
         self._finished = finished = Finished(store.numbers.table, columns, number_of)
         self._finisher.finish_into(finished, store, reading)
-        if self._refits is not None and number_of is not None:
-            places = PlacedLeaves(number_of, store.leaf)
+        if self._refits is not None:
+            places = self._keep_leaves(self._refits, finished, store, trees)
             self._refits.finish(trees, *own, reading.rate, columns["value"], places)
         if queue is not None and store.leaf is not None:
             queue.hand_numbers(store.leaf, number_of)
         return finished
+
+    def _keep_leaves(
+        self, refits: LeafRefits, finished: Finished, store: NodeStore, trees: Array
+    ) -> PlacedLeaves | None:
+        """Keep the residuals of leaves, if they are not kept; what is known of their places."""
+        if finished.number_of is not None:
+            return PlacedLeaves(finished.number_of, store.leaf)
+        assert self._listed is not None
+        refits.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
+        refits.keep_walked(self._listed, finished, self._task.matrix.missing_code, trees)
+        self._listed = None
+        return None
 
     def _columns(self, store: NodeStore) -> dict[str, Array]:
         """The arrays of the finished trees."""
