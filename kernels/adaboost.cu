@@ -2,7 +2,6 @@
 // rows drawn by them. The same numbers as gpuboost/engine/adaboost.py.
 //
 //   weights     float64 (n,)      they add up to 1; 0 of rows that never have any
-//   says        int32 or float64 (nodes,)    class or value of each leaf
 //   wrong       uint8 (n,)        whether the tree says another class than the row has
 //   loss        float64 (n,)      of a regression, from 0 to 1; -1 of rows that have no weight
 //   sums        int64 (2,)        fixed-point sums: of what is wrong or lost, and of all weights
@@ -16,8 +15,8 @@
 // the rows in turn; no dynamic shared memory.
 
 #include "rounds.cuh"
-#include "placed.cuh"
 #include "running_sum.cuh"
+#include "store.cuh"
 
 constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
 constexpr double LEAST_WEIGHT = 6.223015277861142e-61;  // 2**-200
@@ -28,6 +27,8 @@ __device__ __forceinline__ int64 fixed_point(double weight)
 {
     return (int64)rint(weight * FIXED_POINT);
 }
+
+constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;  // of the table of one tree
 
 __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * BOOST_THREADS; }
 
@@ -41,73 +42,87 @@ __device__ __forceinline__ void add_to(int64* sums, int64 first, int64 second)
     if (second != 0) atomicAdd((uint64*)sums + 1, (uint64)second);
 }
 
-// ---- What the leaves of a level say ------------------------------------------------------------
-//
-// Nodes of a level are numbered from `first_node` on; of those that were not split, left is 0.
-// Launch: one block of BOOST_THREADS threads for so many nodes.
+// ---- What a tree says --------------------------------------------------------------------------
 
-// Classes of the largest share, the first of equals. hessian int64 (m,), gradient int64 (m, K):
-// weight of the node, and of each class, or of two classes of the second.
+// Of a node, one record of four words: the left child, 0 in leaves; the feature; the code that goes
+// left, with what else there is to know above its bits; the row of masks of a categorical split, or
+// the class that a leaf says, the first of those of the largest share.
+constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
+
+// table, feature, ..., value: what finish.cu leaves of one tree; values are shares of classes if
+// `by_class`. told uint32 (m, 4), on addresses of 16 bytes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-say_classes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
-            const int64* __restrict__ hessian, const int64* __restrict__ gradient,
-            int32 n_channels, int32 n_classes, int32 first_node, int32* __restrict__ left,
-            int32* __restrict__ says)
+tell_nodes(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
+           const int32* __restrict__ feature, const uint8* __restrict__ code,
+           const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+           const int32* __restrict__ category, const double* __restrict__ value,
+           uint32* __restrict__ told)
 {
-    const int64 node = row_of_thread();
-    if (node >= *size || accepted[node] != 0) return;
-    const int64* own = gradient + node * n_channels;
-    double total = 0.0;
-    for (int32 k = 0; k < n_classes; ++k) {
-        const int64 sum = n_channels > 1 ? own[k] : k == 1 ? own[0] : hessian[node] - own[0];
-        total = total + (double)sum;
-    }
-    int32 best = 0;
-    double most = -1.0;
-    for (int32 k = 0; k < n_classes; ++k) {
-        const int64 sum = n_channels > 1 ? own[k] : k == 1 ? own[0] : hessian[node] - own[0];
-        const double share = (double)sum / total;
-        if (share > most) {
-            most = share;
-            best = k;
+    const int64 n_nodes = table[NODES];
+    for (int64 node = row_of_thread(); node < n_nodes; node += threads_of_grid()) {
+        const int32 child = left[node];
+        const int32 row = has_masks != 0 ? category[node] : -1;
+        uint32 split = code[node], says = (uint32)row;
+        if (missing_left[node] != 0) split |= MISSING_GOES_LEFT;
+        if (row >= 0) split |= BY_MASK;
+        if (child == 0) {
+            says = 0;
+            const double* own = value + node * n_values;
+            for (int32 k = 1; by_class != 0 && k < n_values; ++k) {
+                if (own[k] > own[says]) says = k;
+            }
         }
+        reinterpret_cast<uint4*>(told)[node] = make_uint4(child, feature[node], split, says);
     }
-    left[first_node + node] = 0;
-    says[first_node + node] = best;
 }
 
-// Means. sums int64 (m, n_sums): the first two are planes of what is added up, at 2**high and
-// 2**low; mean: what targets were centred on.
-extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-say_values(const int32* __restrict__ size, const uint8* __restrict__ accepted,
-           const int64* __restrict__ hessian, const int64* __restrict__ sums, int32 n_sums,
-           int32 high, int32 low, double mean, int32 first_node, int32* __restrict__ left,
-           double* __restrict__ says)
-{
-    const int64 node = row_of_thread();
-    if (node >= *size || accepted[node] != 0) return;
-    const int64* own = sums + node * n_sums;
-    const double total = ldexp((double)own[0], -high) + ldexp((double)own[1], -low);
-    left[first_node + node] = 0;
-    says[first_node + node] = mean + total / (double)hessian[node];
-}
+// Rows as codes uint8 (F, n), and what they are told.
+struct Told {
+    const uint8* __restrict__ codes;
+    int64 n;
+    uint32 missing_code;
+    const uint32* __restrict__ told;
+    const uint32* __restrict__ masks;  // (., CODE_WORDS)
+
+    __device__ __forceinline__ uint4 node(int64 at) const
+    {
+        return __ldg(reinterpret_cast<const uint4*>(told) + at);
+    }
+    __device__ __forceinline__ bool goes_left(const uint4& node, uint32 own) const
+    {
+        if (own == missing_code) return (node.z & MISSING_GOES_LEFT) != 0;
+        if ((node.z & BY_MASK) == 0) return own <= (node.z & CODE_OF_SPLIT);
+        return (__ldg(masks + (int64)node.w * CODE_WORDS + own / WARP) >> (own % WARP) & 1) != 0;
+    }
+    // The leaf of a row, and the class that it says.
+    __device__ __forceinline__ int64 leaf_of(int64 row, int32& says) const
+    {
+        int64 at = 0;
+        uint4 own = node(at);
+        while (own.x != 0) {
+            at = own.x + (goes_left(own, __ldg(codes + own.y * n + row)) ? 0 : 1);
+            own = node(at);
+        }
+        says = (int32)own.w;
+        return at;
+    }
+};
 
 // ---- Errors ------------------------------------------------------------------------------------
 
-// label int32 (n,): classes of the rows, of codes uint8 (F, n).
+// label int32 (n,): classes of the rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 has_masks,
-              const int32* __restrict__ feature, const int32* __restrict__ code,
-              const int32* __restrict__ left, const uint8* __restrict__ missing_left,
-              const uint32* __restrict__ mask, const int32* __restrict__ says,
+judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+              const uint32* __restrict__ told, const uint32* __restrict__ masks,
               const int32* __restrict__ label, const double* __restrict__ weights,
               uint8* __restrict__ wrong, int64* __restrict__ sums)
 {
-    const PlacedNodes nodes = {feature, code, left, missing_left, mask, has_masks != 0};
+    const Told tree = {codes, n, (uint32)missing_code, told, masks};
     int64 missed = 0, all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        const int64 leaf = nodes.leaf_of(codes, n, row, missing_code, 0);
-        const bool misses = says[leaf] != label[row];
+        int32 says;
+        tree.leaf_of(row, says);
+        const bool misses = says != label[row];
         const int64 fixed = fixed_point(weights[row]);
         wrong[row] = misses;
         missed += misses ? fixed : 0;
@@ -116,22 +131,23 @@ judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code, int3
     add_to(sums, missed, all);
 }
 
-// miss float64 (n,): absolute errors of rows that have weight, -1 of others.
+// value float64 (m,): of each node. miss float64 (n,): absolute errors of rows that have weight, -1
+// of others.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code, int32 has_masks,
-            const int32* __restrict__ feature, const int32* __restrict__ code,
-            const int32* __restrict__ left, const uint8* __restrict__ missing_left,
-            const uint32* __restrict__ mask, const double* __restrict__ says,
-            const double* __restrict__ y, const double* __restrict__ weights,
-            double* __restrict__ miss, uint64* __restrict__ largest)
+find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+            const uint32* __restrict__ told, const uint32* __restrict__ masks,
+            const double* __restrict__ value, const double* __restrict__ y,
+            const double* __restrict__ weights, double* __restrict__ miss,
+            uint64* __restrict__ largest)
 {
-    const PlacedNodes nodes = {feature, code, left, missing_left, mask, has_masks != 0};
+    const Told tree = {codes, n, (uint32)missing_code, told, masks};
     __shared__ uint64 of_warp[BOOST_WARPS];
     double most = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         double own = -1.0;
         if (weights[row] > 0.0) {
-            own = fabs(says[nodes.leaf_of(codes, n, row, missing_code, 0)] - y[row]);
+            int32 says;
+            own = fabs(value[tree.leaf_of(row, says)] - y[row]);
             most = max(most, own);
         }
         miss[row] = own;
@@ -162,6 +178,66 @@ judge_values(int32 kind, int64 n, const uint64* __restrict__ largest,
         all += fixed_point(weights[row]);
     }
     add_to(sums, lost, all);
+}
+
+// ---- What a round comes to ---------------------------------------------------------------------
+
+constexpr double LARGEST_VOTE = 700.0, LARGEST_STEP = 20.0;
+constexpr int32 QUOTIENT_BITS = 55;  // one for rounding, and one for all that is left
+
+// part / whole, rounded once: 0 <= part <= whole < 2**62.
+__device__ __forceinline__ double share_of(int64 part, int64 whole)
+{
+    if (part == 0) return 0.0;
+    int32 shift = 0;
+    for (; part < whole; ++shift) part *= 2;
+    int64 quotient = 0;
+    for (int32 bit = 0; bit < QUOTIENT_BITS; ++bit) {
+        const bool fits = part >= whole;
+        quotient = 2 * quotient + (fits ? 1 : 0);
+        part = 2 * (fits ? part - whole : part);
+    }
+    return scaled((double)(part != 0 ? quotient | 1 : quotient), 1 - QUOTIENT_BITS - shift);
+}
+
+// Of a round that no weights follow from, the weights stay as they are: a round that was launched
+// before anybody knew is one that can be launched.
+//
+//   chance       the error of guessing             n_classes    2 of a regression
+//   facts        float64 (6,): error, vote and Z_t, whether the tree is taken for its opposite;
+//                then the nodes and masks of the tree, of `table`
+//
+// Launch: one thread.
+extern "C" __global__ void __launch_bounds__(1)
+end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
+          const int64* __restrict__ sums, const int64* __restrict__ table,
+          double* __restrict__ factors, double* __restrict__ facts)
+{
+    const int64 lost = sums[0], whole = sums[1];
+    double error = share_of(lost, whole), vote = 0.0, bound = 1.0;
+    const bool is_reversed = may_reverse != 0 && error > chance;
+    if (is_reversed) error = share_of(whole - lost, whole);
+    double first = by_class != 0 ? 1.0 : 0.0, second = first;
+    if (error > 0.0 && error < chance) {
+        const double odds = natural_log((1.0 - error) / error);
+        vote = min(learning_rate * (odds + natural_log((double)max(n_classes - 1, 1))),
+                   LARGEST_VOTE);
+        first = min(vote, LARGEST_STEP);
+        if (by_class != 0) {
+            const double right = natural_exp(-0.5 * vote), wrong = natural_exp(0.5 * vote);
+            bound = (1.0 - error) * right + error * wrong;
+            first = (is_reversed ? wrong : right) / bound;
+            second = (is_reversed ? right : wrong) / bound;
+        }
+    }
+    factors[0] = first;
+    factors[1] = second;
+    facts[0] = error;
+    facts[1] = vote;
+    facts[2] = bound;
+    facts[3] = is_reversed ? 1.0 : 0.0;
+    facts[4] = (double)table[NODES];
+    facts[5] = (double)table[MASKS];
 }
 
 // ---- Weights of the next round -----------------------------------------------------------------

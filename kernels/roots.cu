@@ -83,12 +83,14 @@ limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
 // The power of two that brings the largest weight of each tree just below 2**bits, `most` at most.
 //
 //   largest   uint64 (T,)    bits of it, as floating point
+//   unit      float64 (T,)   what is to be multiplied by it to become 1
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 most,
-            int32* __restrict__ exponent)
+            int32* __restrict__ exponent, double* __restrict__ unit)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
         exponent[tree] = min(bits - exponent_above(largest[tree]), most);
+        unit[tree] = scaled(1.0, -exponent[tree]);
     }
 }
 

@@ -121,10 +121,13 @@ def test_limits(share: float, least: int, flavour: str) -> None:
 def test_scales_of_weights_of_any_size() -> None:
     weights = np.r_[0.0, 5e-324, 1e-310, 2.0**-1022, 2.0 ** np.arange(-1074, 1024), 1.5, 0.9, 1e308]
     for most in (NO_LIMIT, 30, -5):
-        found = np.empty(len(weights), dtype=np.int32)
+        found, unit = np.empty(len(weights), dtype=np.int32), np.empty(len(weights))
         sizes = (np.int32(len(weights)), np.int32(16), np.int32(most))
-        launch_for_roots(ShimRuntime(), "scale_trees", (weights.view(np.uint64), *sizes, found))
+        out = (found, unit)
+        launch_for_roots(ShimRuntime(), "scale_trees", (weights.view(np.uint64), *sizes, *out))
         np.testing.assert_array_equal(found, np.minimum(16 - np.frexp(weights)[1], most))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(unit, np.ldexp(1.0, -found))
 
 
 @needs_compiler

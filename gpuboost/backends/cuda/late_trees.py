@@ -17,7 +17,7 @@ from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.round_losses import MeanLosses
@@ -134,17 +134,22 @@ class CopiedTrees:
         self._nodes, self._masks, weights = parcel.part("table", 0, 3).tolist()
         self.weights = weights[:-1]
         self._names = [name for name in NAMES if name in parcel]
-        n_nodes, n_masks = self._nodes[-1], self._masks[-1]
-        sizes = {name: n_masks if name == "masks" else n_nodes for name in self._names}
-        # What there was room for is not kept as long as the trees, if that is much more.
-        used = parcel.bytes_of(sizes)
-        is_sparse = len(parcel) - used > max(used, _SPARE_BYTES)
-        self._parcel = parcel.shortened(sizes) if is_sparse else parcel
+        self._parcel = without_spare(parcel, self._names, self._nodes[-1], self._masks[-1])
 
     def tree(self, number: int) -> Tree:
         """One of the trees."""
         bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
         return cut_tree(self._parcel.part, self._names, *bounds)
+
+
+def without_spare(
+    parcel: HostParcel, names: Iterable[str], n_nodes: int, n_masks: int
+) -> HostParcel:
+    """A parcel to cut trees from: what there was room for is not kept, if that is much more."""
+    sizes = {name: n_masks if name == "masks" else n_nodes for name in names}
+    used = parcel.bytes_of(sizes)
+    is_sparse = len(parcel) - used > max(used, _SPARE_BYTES)
+    return parcel.shortened(sizes) if is_sparse else parcel
 
 
 class LateTree:

@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.policy import Policy, is_unasked, purity_of
 from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.slices import Slices
-from gpuboost.backends.cuda.small import SmallTrees, small_rows_for
+from gpuboost.backends.cuda.small import SUBTREES_WANTED, SmallTrees, small_rows_for
 from gpuboost.backends.cuda.split_search import (
     HistogramBuilder,
     Searched,
@@ -31,7 +31,7 @@ from gpuboost.backends.cuda.split_search import (
     plane_count,
     room_for_planes,
 )
-from gpuboost.backends.cuda.stored import NodeStore, has_places
+from gpuboost.backends.cuda.stored import DEEPEST, NodeStore, has_places
 from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.history import COLUMNS
@@ -154,11 +154,17 @@ class CudaLevelOps:
     def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
         small_rows, kept = 0, self.kept
-        if kept is None and (self.rounds is None or not self.rounds.follows):
+        if kept is None and self._may_leave(n_trees):
             small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
         purity = purity_of(self.task.target)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
         return Policy(*given, small_rows, kept)
+
+    def _may_leave(self, n_trees: int) -> bool:
+        """Whether small nodes may leave the loop: of rounds where there can be enough of them."""
+        wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
+        many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
+        return self.rounds is None or (many and not self.rounds.follows)
 
     @property
     def kept(self) -> KeptMemory | None:

@@ -55,11 +55,10 @@ class Reading:
 
     @classmethod
     def of_target(cls, runtime: Runtime, task: GrowTask) -> Reading:
-        """That of trees whose rows the sampler of a task makes."""
+        """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
         target, sampler = task.target, task.sampler
-        assert sampler is not None
-        brief = sampler.brief
-        exponents = target.exponents if brief.exponents is None else brief.exponents
+        own = None if sampler is None else sampler.brief.exponents
+        exponents = target.exponents if own is None else own
         arrays = {
             "exponents": exponents.astype(np.int32),
             "mean": np.zeros(1) if target.classes is not None else target.mean,
@@ -67,7 +66,7 @@ class Reading:
             "first_level": _first_levels(target),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
-            "unit": np.array([brief.unit]),
+            "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
             "unit_of_gain": np.array([gain_unit(task.options.score, target)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}

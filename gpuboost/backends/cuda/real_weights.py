@@ -52,8 +52,8 @@ class RealWeights:
         kept = zeros(launch.runtime, (n_trees, launch.parts), np.int64)
         largest = zeros(launch.runtime, n_trees, np.uint64)
         launch("count_weighted", kept.size, (*weights, *self._order, n_samples, kept, largest))
-        exponent = self._exponents(n_trees)
-        scale = (largest, np.int32(n_trees), *self._bits, exponent)
+        exponent = launch.xp.empty(n_trees, dtype=np.int32)
+        scale = (largest, np.int32(n_trees), *self._bits, exponent, self._units(n_trees))
         launch_for_roots(launch.runtime, "scale_trees", scale)
         first, count = launch.place(kept)
         wide, own = self._own_sums(n_trees)
@@ -65,9 +65,9 @@ class RealWeights:
         launch("list_weighted", kept.size, args)
         return count, wide
 
-    def _exponents(self, n_trees: int) -> Array:
-        """Room for the powers of two that make integers of the weights: int32 (trees,)."""
-        return self._launch.xp.empty(n_trees, dtype=np.int32)
+    def _units(self, n_trees: int) -> Array:
+        """Room for what the integer weights of each tree are multiplied by: float64 (trees,)."""
+        return self._launch.xp.empty(n_trees, dtype=np.float64)
 
     def _of(self, n_trees: int, drawn: Array) -> tuple[Any, ...]:
         """The arguments that say what rows weigh."""

@@ -6,6 +6,7 @@ back, so a round is the same launches as the one before, the first one apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,15 @@ import numpy as np
 from gpuboost.backends.cuda.draw_launches import DrawLauncher
 from gpuboost.backends.cuda.drawing import Guided, listing_order
 from gpuboost.backends.cuda.filling import launch_for_roots, zeros
+from gpuboost.backends.cuda.finishing import Finished, Finisher
+from gpuboost.backends.cuda.judging import FACTS, TreeJudge, is_judged_as_grown
+from gpuboost.backends.cuda.parcels import Parcel
+from gpuboost.backends.cuda.policy import is_unasked
+from gpuboost.backends.cuda.reading import Reading
 from gpuboost.backends.cuda.real_weights import RealWeights
 from gpuboost.backends.cuda.rounds import RowsOfRounds
 from gpuboost.backends.cuda.row_weights import RowWeights
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
-from gpuboost.backends.cuda.said_leaves import SaidLeaves, says_on_device
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.uploads import target_columns
 from gpuboost.engine.reweighting import RESAMPLING
@@ -27,8 +32,6 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.best_first import SplitQueue
     from gpuboost.backends.cuda.draw_launches import TreeKeys
     from gpuboost.backends.cuda.inputs import BatchInputs
-    from gpuboost.backends.cuda.level import DeviceFrontier
-    from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.adaboost import WeightBits
@@ -57,15 +60,15 @@ class ReweightedRows(RowsOfRounds):
     Attributes
     ----------
     weights : RowWeights
-    leaves : SaidLeaves or None
-        None where trees are finished on the host before anybody knows what they say.
-    exponent : int32 (1,)
-        Power of two of the integer weights, where rows are reweighted.
-    sums : int64 (2,)
-        Of the tree judged last; see adaboost.cu.
+    judge : TreeJudge
+    finished : Finished
+        The tree of the round launched last.
+    parcel : Parcel
+        Its arrays, and the facts of the round, where it was judged.
     """
 
-    leaves: SaidLeaves | None
+    finished: Finished
+    parcel: Parcel
 
     def __init__(
         self,
@@ -91,38 +94,29 @@ class ReweightedRows(RowsOfRounds):
         else:
             given = (self._launch, self._order, self.weights.values)
             self._rounding = RoundedWeights(*given, by_class, bits)
-        self.leaves = None
-        if says_on_device(task):
-            self.leaves = SaidLeaves(runtime, task, self._most_rows)
-        self.exponent = xp.empty(1, dtype=np.int32)
-        self.sums = xp.empty(2, dtype=np.int64)
-        self._whole: Array | None = None
+        self._finisher = Finisher(runtime, asked, asks=not is_unasked(task.options))
+        self._reading = Reading.of_target(runtime, asked)
+        self._judges = is_judged_as_grown(task)
+        self.judge = TreeJudge(runtime, task, self.weights)
+        self._whole: tuple[Array, Array] | None = None
         self._follows = True
 
-    def begin(self, factors: np.ndarray | None, whole: np.ndarray | None) -> None:
-        """Begin a round.
-
-        Parameters
-        ----------
-        factors : float64 (2,) or None
-            What the weights are to be multiplied by first; None: they are the first.
-        whole : int32 (n,) or None
-            Integer weights in place of them.
-        """
-        self._follows = factors is not None
-        self._whole = None
-        if whole is not None:
-            self._whole = self._runtime.asarray(whole).view(np.uint32)[None]
-        if factors is not None:
-            self._runtime.upload(np.ascontiguousarray(factors), self.weights.factors)
+    def begin(self, number: int) -> None:
+        """Begin a round: the weights of the first do not follow from anything."""
+        task, self._follows, self._whole = self._task, number > 0, None
+        if number > 0 or not task.starts_whole():
+            return
+        whole, unit = task.sampler.whole, np.array([task.sampler.brief.unit])
+        if whole is None:
+            whole = np.ones(task.sampler.n_samples, dtype=np.int32)
+        drawn = self._runtime.asarray(whole).view(np.uint32)[None]
+        self._whole = (drawn, self._runtime.asarray(unit))
 
     # ---- RowsOfRounds --------------------------------------------------------------------------
 
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Rows of the tree, how many, leaf columns, and what a row weighs."""
         xp = self._runtime.xp
-        if self.leaves is not None:
-            self.exponent, self.sums = self.leaves.begin()
         if self._follows:
             self.weights.reweigh()
         rows = DeviceRows.room(xp, self._most_rows, len(self._columns))
@@ -136,30 +130,28 @@ class ReweightedRows(RowsOfRounds):
     def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
         """List the rows; how many there are."""
         if self._rounding is not None and self._whole is None:
-            return self._rounding.list_into(rows, keys, self._columns, self.exponent)
-        drawn = self._whole
-        if drawn is None:
+            count, self._unit = self._rounding.list_into(rows, keys, self._columns)
+            return count
+        if self._whole is not None:
+            drawn, self._unit = self._whole
+        else:
             assert self._resampling is not None
-            drawn = self._resampling.draw(keys)
+            drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
         return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
-
-    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: uint8 (m,)."""
-        return accepted if self.leaves is None else self.leaves.not_heard(frontier, accepted)
-
-    def keep_level(self, level: LevelLeaves) -> None:
-        """Keep what the leaves of a level say."""
-        if self.leaves is not None:
-            self.leaves.keep_level(level.frontier, level.accepted, level.sums)
 
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
     ) -> None:
-        """Judge the tree."""
-        if self.leaves is not None:
-            if queue is not None:
-                queue.ends(self.leaves.nodes.left)
-            self.weights.judge(self.leaves.nodes, self.leaves.says, self.sums)
+        """Finish the tree, and judge it."""
+        assert store is not None
+        reading = replace(self._reading, unit=self._unit)
+        columns = self._finisher.columns(*self._finisher.sizes(store), reading.n_values)
+        self.parcel = Parcel(self._runtime.xp, FACTS | columns)
+        arrays = self.parcel.arrays
+        self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
+        self._finisher.finish_into(self.finished, store, reading)
+        if self._judges:
+            self.judge.judge(self.finished, arrays["facts"])
 
 
 class ClassFactors:
@@ -195,20 +187,28 @@ class RoundedWeights(RealWeights):
         self._bits = np.int32(bits.largest), np.int32(bits.total)
         self._once = launch.xp.ones((1, len(weights)), dtype=np.uint32)
 
-    def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array, exponent: Array) -> Array:
-        """List the rows of the tree, and how many: ``exponent`` is that of their weights."""
-        self._exponent = exponent
-        return self.list_rows(keys, self._once, columns, rows)[0]
+    def list_into(
+        self, rows: DeviceRows, keys: TreeKeys, columns: Array
+    ) -> tuple[Array, Array]:
+        """List the rows of the tree; how many, and the unit of their integer weights."""
+        self._unit = self._launch.xp.empty(1, dtype=np.float64)
+        return self.list_rows(keys, self._once, columns, rows)[0], self._unit
 
-    def _exponents(self, n_trees: int) -> Array:
-        return self._exponent
+    def _units(self, n_trees: int) -> Array:
+        return self._unit
 
     def _class_weight(self, n_trees: int, drawn: Array) -> Array:
         return self._of_class
 
 
 class Resampling:
-    """Draws as many rows as there are, with replacement, in proportion to their weights."""
+    """Draws as many rows as there are, with replacement, in proportion to their weights.
+
+    Attributes
+    ----------
+    unit : float64 (1,)
+        What counts of draws are multiplied by.
+    """
 
     def __init__(
         self, launch: DrawLauncher, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
@@ -216,6 +216,7 @@ class Resampling:
         self._launch, self._weights, self._most = launch, weights, 2**bits.largest
         n = launch.sampler.n_samples
         self._n, self._bits = np.int64(n), np.int32(SUM_BITS - sum_bits(n))
+        self.unit = launch.runtime.asarray(np.array([1.0 / n]))
         self._given = (weights.values, *of_class.arguments, self._n)
 
     def draw(self, keys: TreeKeys) -> Array:

@@ -77,10 +77,10 @@ class RowsOfRounds(ABC):
     Attributes
     ----------
     leaves : KeptLeaves or None
-        None where the host finishes trees before anybody looks at their leaves.
+        None where the host finishes trees before anybody looks at their leaves, or the device.
     """
 
-    leaves: KeptLeaves | None
+    leaves: KeptLeaves | None = None
 
     @property
     def kept(self) -> KeptMemory | None:
@@ -110,9 +110,9 @@ class RowsOfRounds(ABC):
         """Nodes whose rows need not be summed: uint8 (m,), most often those that are split."""
         return accepted
 
-    @abstractmethod
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
+        del level
 
     def keep_nodes(self, level: LevelSplits) -> None:
         """Keep how the nodes of the level kept last were split."""

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.filling import fill, zeros
+from gpuboost.backends.cuda.filling import zeros
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.reweighting import ClassJudge
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.placed import PlacedNodes
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.reweighting import ReweightTask
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
 _BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
+
+
+@dataclass(frozen=True)
+class Told:
+    """What rows are told of a tree: see tell_nodes of adaboost.cu.
+
+    Attributes
+    ----------
+    nodes : uint32 (m, 4)
+    masks : uint32 (c, 8)
+        Anything where no feature is categorical.
+    value : float64 (m, V)
+    """
+
+    nodes: Array
+    masks: Array
+    value: Array
 
 
 class RowWeights:
@@ -58,23 +75,19 @@ class RowWeights:
         self.factors = xp.empty(2, dtype=np.float64)
         self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
 
-    def judge(self, nodes: PlacedNodes, says: Array, sums: Array) -> None:
-        """Find what a tree gets wrong, and the sums of it, int64 (2,).
-
-        Parameters
-        ----------
-        says : int32 (m,) or float64 (m,)
-            Class or value of each leaf.
-        """
-        fill(self._runtime, sums, 0)
-        tree = (self._codes, self._n, self._missing_code, *nodes.by_code, says, self.known)
+    def judge(self, tree: Told) -> Array:
+        """Find what a tree gets wrong, and the sums of it: int64 (2,)."""
+        sums = zeros(self._runtime, 2, np.int64)
+        rows = (self._codes, self._n, self._missing_code, tree.nodes, tree.masks)
         if self._by_class:
-            self.launch("judge_classes", (*tree, self.values, self._seen, sums))
-            return
+            self.launch("judge_classes", (*rows, self.known, self.values, self._seen, sums))
+            return sums
         largest = zeros(self._runtime, 1, np.uint64)
-        self.launch("find_misses", (*tree, self.values, self._seen, largest))
-        rows = (self._n, largest, self.values, self._seen)
-        self.launch("judge_values", (self._loss, *rows, sums))
+        seen = (self.known, self.values, self._seen)
+        self.launch("find_misses", (*rows, tree.value, *seen, largest))
+        found = (self._n, largest, self.values, self._seen)
+        self.launch("judge_values", (self._loss, *found, sums))
+        return sums
 
     def reweigh(self) -> None:
         """Make the weights that follow from the tree judged last, by `factors`."""
@@ -85,9 +98,13 @@ class RowWeights:
         self.launch("reweigh_values", (self._seen, self.factors, self._n, self.values, sums))
         self.launch("normalise", (self._seen, sums, self._n, self.values))
 
+    def blocks_over(self, n: int) -> int:
+        """Blocks that take so many items in turn."""
+        return min(-(-n // constant("rounds.cuh", "BOOST_THREADS")), self._all_blocks)
+
     def launch(self, name: str, args: tuple[Any, ...], n_blocks: int | None = None) -> None:
         """Launch a kernel of adaboost.cu; without ``n_blocks`` one that takes all rows in turn."""
         threads = constant("rounds.cuh", "BOOST_THREADS")
         if n_blocks is None:
-            n_blocks = min(-(-int(self._n) // threads), self._all_blocks)
+            n_blocks = self.blocks_over(int(self._n))
         self._runtime.kernel("adaboost.cu", name, {})((n_blocks,), (threads,), args)
