@@ -94,8 +94,11 @@ def category_goes_left(key, feature, code):
 
 
 def stream_key(seed, purpose, index):
-    """Key of one stream, ``index`` being most often the number of the tree; array of one word."""
+    """Key of one stream, ``index`` being most often the number of the tree; array of one word.
+
+    An array of indices has an array of keys.
+    """
     words = np.array([seed], dtype=np.uint64)
     for part in (purpose, index):
-        words = hash_index(words, np.array([part], dtype=np.uint64))
+        words = hash_index(words, np.array(part, dtype=np.uint64, ndmin=1))
     return words

@@ -360,3 +360,8 @@ def draw_features(seed: int, tree: int, n_features: int, count: int, replace: bo
 def root_key(seed: int, tree: int) -> int:
     """Key of a tree's root node, from which all its randomness comes."""
     return int(randomness.stream_key(seed, randomness.GROW, tree)[0])
+
+
+def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
+    """`root_key` of many trees: uint64, of the shape of ``trees``."""
+    return randomness.stream_key(seed, randomness.GROW, trees)

@@ -6,14 +6,15 @@ size are the same launches over other inputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.draw_launches import TreeKeys
-from gpuboost.backends.cuda.level import Columns, cut, one_piece
-from gpuboost.engine.sampling import root_key
+from gpuboost.backends.cuda.level import Columns, cut, one_piece, places_of, room_of
+from gpuboost.engine.sampling import root_keys
 from gpuboost.engine.tree import gain_unit
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import GrowTask
 
+ROUNDS_AT_ONCE = 32  # whose inputs are made together
+
 
 @dataclass(frozen=True)
 class HostInputs:
@@ -31,55 +34,97 @@ class HostInputs:
     Attributes
     ----------
     trees : sequence of int
-    seed : int
-        What rows are drawn by.
-    key : uint64 (trees,)
-        Of the roots.
-    allowed : uint8 (trees, F)
-        Features each tree may look at.
-    unit : float
-        `engine.tree.gain_unit`.
-    least_hessian : int
-        Smallest integer weight of a child.
-    regular : tuple of float
-        l1, l2 and the largest value, of the NEWTON score.
+    n_features : int
+        Of the table.
+    most_allowed : int
+        Features that one tree may look at, at most.
+    memory : uint8
+        The arrays of `BatchInputs.columns`, as they are copied.
     """
 
     trees: Sequence[int]
-    seed: int
-    key: np.ndarray
-    allowed: np.ndarray
-    unit: float
-    least_hessian: int
-    regular: tuple[float, float, float]
+    n_features: int
+    most_allowed: int
+    memory: np.ndarray
 
     @classmethod
     def of(cls, task: GrowTask, trees: Sequence[int]) -> HostInputs:
         """Those of some trees of a task."""
-        allowed = np.zeros((len(trees), task.matrix.n_features), dtype=np.uint8)
-        for position, tree in enumerate(trees):
-            allowed[position, task.tree_features(tree)] = 1
-        key = np.array([root_key(task.seed, tree) for tree in trees], dtype=np.uint64)
-        seed = task.seed if task.sampler is None else task.sampler.seed
-        unit = gain_unit(task.options.score, task.target)
-        regular = task.options.regularisation
-        held_to = (regular.l1, regular.l2, regular.max_value)
-        return cls(trees, seed, key, allowed, unit, task.options.min_hessian, held_to)
+        return cls.of_batches(task, [trees])[0]
 
-    @property
-    def most_allowed(self) -> int:
-        """Features that one tree may look at, at most."""
-        return int(self.allowed.sum(axis=1).max())
+    @classmethod
+    def of_batches(cls, task: GrowTask, batches: Sequence[Sequence[int]]) -> list[HostInputs]:
+        """Those of batches of as many trees of a task."""
+        numbers, n_features = np.array(batches, dtype=np.uint64), task.matrix.n_features
+        n_batches, n_trees = numbers.shape
+        columns = BatchInputs.columns(n_trees, n_features)
+        memory = np.zeros((n_batches, room_of(columns)), dtype=np.uint8)
+
+        def put(name: str, values: Any) -> None:
+            dtype, shape = columns[name]
+            at, n_bytes = places[name], math.prod(shape) * np.dtype(dtype).itemsize
+            of_batch = memory[:, at : at + n_bytes].view(dtype).reshape(n_batches, *shape)
+            of_batch[...] = values
+
+        places = dict(zip(columns, places_of(columns), strict=True))
+        put("seed", task.seed if task.sampler is None else task.sampler.seed)
+        put("number", numbers)
+        put("key", root_keys(task.seed, numbers))
+        allowed = allowed_features(task, numbers)
+        put("allowed", allowed)
+        put("unit", gain_unit(task.options.score, task.target))
+        put("least_hessian", task.options.min_hessian)
+        regular = task.options.regularisation
+        put("regular", (regular.l1, regular.l2, regular.max_value))
+        most = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
+        return [
+            cls(trees, n_features, *own)
+            for trees, *own in zip(batches, most, memory, strict=True)
+        ]
 
     def to_device(self, runtime: Runtime) -> BatchInputs:
         """A copy on the device."""
-        columns = BatchInputs.columns(*self.allowed.shape)
+        columns = BatchInputs.columns(len(self.trees), self.n_features)
         memory = one_piece(runtime.xp, columns)
         arrays = cut(memory, columns)
         keys = TreeKeys(arrays.pop("seed"), arrays.pop("number"))
         inputs = BatchInputs(keys, **arrays, memory=memory)
         inputs.replace_by(self, runtime)
         return inputs
+
+
+class InputsOfRounds:
+    """Inputs of rounds that grow as many trees each: made for many rounds at once.
+
+    Parameters
+    ----------
+    task : GrowTask
+    n_trees : int
+        Of a round.
+    """
+
+    def __init__(self, task: GrowTask, n_trees: int) -> None:
+        self._task, self._n_trees = task, n_trees
+        self._first, self._made = 0, list[HostInputs]()
+
+    def of(self, number: int) -> HostInputs:
+        """Those of a round."""
+        if not 0 <= number - self._first < len(self._made):
+            n = self._n_trees
+            batches = [range(i * n, (i + 1) * n) for i in range(number, number + ROUNDS_AT_ONCE)]
+            self._first, self._made = number, HostInputs.of_batches(self._task, batches)
+        return self._made[number - self._first]
+
+
+def allowed_features(task: GrowTask, numbers: np.ndarray) -> np.ndarray:
+    """Which features trees may look at: uint8 (batches, trees, F), or (1, 1, F) if all may."""
+    n_features = task.matrix.n_features
+    if task.features_of is None:
+        return np.ones((1, 1, n_features), dtype=np.uint8)
+    allowed = np.zeros((*numbers.shape, n_features), dtype=np.uint8)
+    for place, tree in np.ndenumerate(numbers):
+        allowed[*place, task.tree_features(int(tree))] = 1
+    return allowed
 
 
 @dataclass(frozen=True)
@@ -121,10 +166,4 @@ class BatchInputs:
 
     def replace_by(self, host: HostInputs, runtime: Runtime) -> None:
         """Copy the inputs of another batch of as many trees over these, by one transfer."""
-        memory = np.zeros(self.memory.nbytes, dtype=np.uint8)
-        arrays = cut(memory, self.columns(*host.allowed.shape))
-        arrays["seed"][:], arrays["unit"][:] = host.seed, host.unit
-        arrays["least_hessian"][:] = host.least_hessian
-        arrays["number"][:], arrays["regular"][:] = host.trees, host.regular
-        arrays["key"][:], arrays["allowed"][:] = host.key, host.allowed
-        runtime.upload(memory, self.memory)
+        runtime.upload(host.memory, self.memory)

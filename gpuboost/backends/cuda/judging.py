@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.finishing import NAMES, cut_tree
+from gpuboost.backends.cuda.finishing import cut_tree
 from gpuboost.backends.cuda.late_trees import without_spare
 from gpuboost.backends.cuda.row_weights import Told
 from gpuboost.engine.reweighting import ClassJudge, Round, goes_on, reversed_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuboost.backends.cuda.finishing import Finished
     from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.parcels import HostParcel
@@ -57,9 +59,8 @@ class Facts:
         error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
-    def tree(self, copied: HostParcel) -> Tree:
-        """The tree of a round, with its facts."""
-        names = [name for name in NAMES if name in copied]
+    def tree(self, copied: HostParcel, names: Iterable[str]) -> Tree:
+        """The tree of a round, of arrays of these names."""
         copied = without_spare(copied, names, self.n_nodes, self.n_masks)
         return cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
 

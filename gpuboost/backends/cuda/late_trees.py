@@ -146,6 +146,8 @@ def without_spare(
     parcel: HostParcel, names: Iterable[str], n_nodes: int, n_masks: int
 ) -> HostParcel:
     """A parcel to cut trees from: what there was room for is not kept, if that is much more."""
+    if len(parcel) <= _SPARE_BYTES:
+        return parcel
     sizes = {name: n_masks if name == "masks" else n_nodes for name in names}
     used = parcel.bytes_of(sizes)
     is_sparse = len(parcel) - used > max(used, _SPARE_BYTES)

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.finishing import Finished
 from gpuboost.backends.cuda.grower import TreeGrower
-from gpuboost.backends.cuda.inputs import HostInputs
+from gpuboost.backends.cuda.inputs import InputsOfRounds
 from gpuboost.backends.cuda.judging import N_FACTS, Facts, is_judged_as_grown
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
@@ -59,7 +59,8 @@ class CudaReweighter:
         start = adaboost.start_weights(sampler.weights, sampler.n_samples)
         asked = task.growing(0, _nobodys_rows)
         budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
-        asked = self._asked = replace(asked, memory_budget=budget)
+        asked = replace(asked, memory_budget=budget)
+        self._inputs = InputsOfRounds(asked, 1)
 
         def maker(own: Runtime, codes: Array) -> ReweightedRows:
             return ReweightedRows(own, task, asked, codes, start)
@@ -81,7 +82,7 @@ class CudaReweighter:
                 self._ahead = (number + 1, self._take(number + 1))
             copied = read()
             facts = Facts.of(copied.part("facts", 0, N_FACTS))
-            return facts.round(facts.tree(copied), self._task.judge.chance)
+            return facts.round(facts.tree(copied, self.rows.finished.columns), self._task.judge.chance)
 
     def _take(self, number: int) -> Callable[[], HostParcel]:
         """Waits for the copy of a round, which is launched if it is not yet."""
@@ -104,9 +105,8 @@ class CudaReweighter:
     def launch(self, number: int) -> None:
         """Launch a round: its weights, its tree, and what it comes to where none is pruned."""
         self.rows.begin(number)
-        host = HostInputs.of(self._asked, range(number, number + 1))
         # The first round has no weights to make; those after it are alike.
-        self._grower.launch(host, again=0 < number < self._task.n_rounds - 1)
+        self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
 
 
 def _nobodys_rows(tree: int) -> TreeRows:
