@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +19,6 @@ from gpuboost import (
     DecisionTreeRegressor,
     ExtraTreeClassifier,
 )
-from gpuboost.backends.cuda import reweighter
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
 from gpuboost.backends.cuda.reweighter import CudaReweighter
@@ -253,36 +254,54 @@ def test_rounds_of_bounded_depth_are_replayed(
 ) -> None:
     make = classifier if n_classes else regressor
     runtime = assert_same_fit(fit_on, make(boosting=boosting), *table(n_classes=n_classes))
-    (fit,) = made
-    assert fit._grower.recorded is not None
+    assert is_replayed(made[0])
     name = "classes" if n_classes else "values"
     counts = [runtime.launches.count(f"{verb}_{name}") for verb in ("judge", "reweigh")]
     assert counts == [5, 4]
-    assert runtime.launches.count(f"say_{name}") == 5 * (2 if n_classes else 4)
+    assert runtime.launches.count("tell_nodes") == runtime.launches.count("end_round") == 5
     assert runtime.launches.count("draw_weighted") == 5 * (boosting == "resampling")
 
 
-@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 7}, {"max_leaf_nodes": 90, "max_depth": 5}])
-@pytest.mark.parametrize("n_classes", [0, 3])
-def test_rounds_of_best_first_growth_are_replayed(
-    n_classes: int, limits: dict[str, int], fit_on: Fit, made: list[CudaReweighter]
+def is_replayed(fit: CudaReweighter) -> bool:
+    return fit._grower.recorded is not None
+
+
+LIMITS: list[dict[str, Any]] = [
+    {"max_leaf_nodes": 7},
+    {"max_leaf_nodes": 90, "max_depth": 5},
+    {"max_depth": 3, "monotonic_cst": [1, 0, 0, -1]},
+]
+
+
+@pytest.mark.parametrize("limits", range(len(LIMITS)))
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_rounds_of_all_trees_of_bounded_size_are_replayed(
+    n_classes: int, limits: int, fit_on: Fit, made: list[CudaReweighter]
 ) -> None:
     kind = DecisionTreeClassifier if n_classes else DecisionTreeRegressor
-    asked = (classifier if n_classes else regressor)(estimator=kind(**limits), n_estimators=4)
+    asked = (classifier if n_classes else regressor)(
+        estimator=kind(**LIMITS[limits]), n_estimators=4
+    )
     runtime = assert_same_fit(fit_on, asked, *table(n_classes=n_classes))
-    assert made[0]._grower.recorded is not None
+    assert is_replayed(made[0])
     judged = "judge_classes" if n_classes else "judge_values"
-    assert runtime.launches.count("find_ends") == runtime.launches.count(judged) == 4
+    best_first = "max_leaf_nodes" in LIMITS[limits]
+    assert runtime.launches.count(judged) == runtime.launches.count("end_round") == 4
+    assert runtime.launches.count("cut_nodes") == 4 * best_first
 
 
-def test_trees_that_are_finished_on_the_host_come_back(
-    fit_on: Fit, made: list[CudaReweighter]
-) -> None:
-    base = DecisionTreeClassifier(min_samples_leaf=9)
-    runtime = assert_same_fit(fit_on, classifier(estimator=base, n_estimators=2), *table())
-    assert made[0].rows.leaves is None
-    assert runtime.launches.count("judge_classes") == 2
-    assert "say_classes" not in runtime.launches
+@pytest.mark.parametrize("kind", ["medians", "deep", "pruned", "deep and pruned", "cut back"])
+def test_a_tree_is_judged_once(kind: str, fit_on: Fit, made: list[CudaReweighter]) -> None:
+    """As it is grown, or when it comes back from the host, which prunes it."""
+    depth = {"min_samples_leaf": 9} if "deep" in kind else {"max_depth": 2}
+    alpha = {"ccp_alpha": 0.002} if "pruned" in kind else {}
+    medians = {"criterion": "absolute_error"} if kind in ("medians", "cut back") else {}
+    least = {"min_impurity_decrease": 0.05} if kind == "cut back" else {}
+    base = DecisionTreeRegressor(**depth, **alpha, **medians, **least)
+    asked = regressor(estimator=base, n_estimators=3)
+    runtime = assert_same_fit(fit_on, asked, *table(n_classes=0))
+    assert runtime.launches.count("finish_nodes") == runtime.launches.count("judge_values") == 3
+    assert is_replayed(made[0]) == ("deep" not in kind)
 
 
 @pytest.mark.parametrize("budget", [1 << 12, 1 << 24])
@@ -372,25 +391,127 @@ def test_what_is_copied_to_the_host_does_not_grow_with_the_rows(
     assert model.fingerprint() == expected.fingerprint()
 
 
-def test_trees_are_finished_while_the_next_round_runs(
-    fit_on: Fit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[str] = []
-    launch, finish = CudaReweighter.launch, reweighter.finish_round
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_a_round_is_launched_before_the_one_before_is_read(n_classes: int, fit_on: Fit) -> None:
+    """Where it is one launch; and nothing is read but one piece of each."""
+    device, events = Watched(), []
+    device.events = events
+    make = classifier if n_classes else regressor
+    fit_on(CudaBackend(device), make(n_estimators=5)(), *table(n_classes=n_classes))
+    rounds = events[events.index("end_round") :]
+    first, second = ["end_round", "copy 0", "read 0"], ["end_round", "copy 1"]
+    later = ["end_round", "copy 2", "read 1", "end_round", "copy 3", "read 2"]
+    last = ["end_round", "copy 4", "read 3", "read 4"]
+    assert rounds == [*first, *second, *later, *last]
 
-    def launched(self: CudaReweighter, number: int) -> Any:
-        events.append(f"launch {number}")
-        return launch(self, number)
 
-    def finished(*given: Any) -> Any:
-        events.append("finish")
-        return finish(*given)
+@dataclass
+class Watched(ShimRuntime):
+    """Tells when rounds end, and what is copied to the host."""
 
-    monkeypatch.setattr(CudaReweighter, "launch", launched)
-    monkeypatch.setattr(reweighter, "finish_round", finished)
-    fit_on(CudaBackend(ShimRuntime()), classifier(n_estimators=4)(), *table())
-    launches = [f"launch {number}" for number in range(4)]
-    assert events == [
-        *(launches[0], "finish", launches[1], launches[2], "finish"),
-        *(launches[3], "finish", "finish"),
-    ]
+    events: list[str] = field(default_factory=list)
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
+        launch = super().kernel(file_name, name, constants)
+
+        def told(*given: Any, **words: Any) -> None:
+            if name == "end_round":
+                self.events.append(name)
+            launch(*given, **words)
+
+        return told
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        self.events.append("to host")
+        return super().to_host(array)
+
+    def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        read = super().read_later(array)
+        number = sum(event.startswith("copy") for event in self.events)
+        self.events.append(f"copy {number}")
+
+        def waited() -> np.ndarray:
+            self.events.append(f"read {number}")
+            return read()
+
+        return waited
+
+
+IN_VAIN: list[tuple[int, int, int, dict[str, Any]]] = [  # classes, seed, rows; the rest
+    (2, 4, 12, {"learning_rate": 2.0}),
+    (3, 9, 12, {"boosting": "resampling"}),
+    (0, 8, 40, {"learning_rate": 2.0, "boosting": "reweighting"}),
+    (0, 8, 40, {"learning_rate": 2.0, "boosting": "resampling"}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(IN_VAIN)))
+def test_a_round_launched_in_vain_does_no_harm(case: int, fit_on: Fit) -> None:
+    """A later round ends the fit: without error, or no better than chance."""
+    n_classes, seed, n, words = IN_VAIN[case]
+    X = np.random.default_rng(seed).integers(0, 3, (n, 2)).astype(float)
+    asked = (classifier if n_classes else regressor)(n_estimators=40, max_depth=2, **words)
+    device = ShimRuntime()
+    y = np.arange(n) % (n_classes or 5)
+    found = fit_on(CudaBackend(device), asked(), X, y)
+    expected = fit_on(NumpyBackend(), asked(), X, y)
+    assert found.fingerprint() == expected.fingerprint()
+    n_rounds = len(expected.estimators_)
+    assert 3 < n_rounds < 16
+    perfect = expected.estimator_errors_[-1] == 0.0  # else its last tree is not of the model
+    assert device.launches.count("end_round") == n_rounds + 2 - perfect
+
+
+# ---- what a round comes to -----------------------------------------------------------------------
+
+
+@cache
+def end_round() -> Any:
+    """The kernel."""
+    return ShimRuntime().kernel("adaboost.cu", "end_round", {})
+
+
+def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) -> list[float]:
+    """Factors, error, vote, bound, whether the tree is reversed: of the kernel."""
+    factors, facts = np.empty(2), np.empty(6)
+    chance = 1.0 - 1.0 / n_classes if by_class else 0.5
+    kinds = (np.int32(by_class), np.int32(n_classes), np.float64(rate), np.float64(chance))
+    given = (np.array(sums), np.array([[0, 5], [0, 2], [0, 0]]))
+    end_round()((1,), (1,), (*kinds, np.int32(by_class and n_classes == 2), *given, factors, facts))
+    assert facts[4:].tolist() == [5.0, 2.0]
+    return [*factors.tolist(), *facts[:4].tolist()]
+
+
+def test_what_a_round_comes_to_is_what_the_host_says() -> None:
+    rng = np.random.default_rng(0)
+    for number in range(200):
+        whole = int(rng.integers(1 << 60, 1 << 61))
+        share = rng.random() if number % 4 else 10.0 ** rng.uniform(-19, 0)
+        lost = min(whole, round(whole * share))
+        rate = float(rng.choice([1.0, 0.3, 1e6]))
+        for n_classes in (2, 3, 7):
+            found = ended(True, n_classes, rate, (lost, whole))
+            assert found == expected_classes(n_classes, rate, lost, whole)
+        error = lost / whole
+        vote = adaboost.class_vote(error, 2, rate) if 0.0 < error < 0.5 else 0.0
+        values = [adaboost.value_step(vote), adaboost.value_step(vote), error, vote, 1.0, 0.0]
+        assert ended(False, 2, rate, (lost, whole)) == [values[0], 0.0, *values[2:]]
+
+
+def expected_classes(n_classes: int, rate: float, lost: int, whole: int) -> list[float]:
+    error, chance = lost / whole, 1.0 - 1.0 / n_classes
+    is_reversed = n_classes == 2 and error > chance
+    if is_reversed:
+        error = (whole - lost) / whole
+    if not 0.0 < error < chance:
+        return [1.0, 1.0, error, 0.0, 1.0, float(is_reversed)]
+    vote = adaboost.class_vote(error, n_classes, rate)
+    factors, bound = adaboost.class_factors(error, vote)
+    own = factors[::-1] if is_reversed else factors
+    return [*own.tolist(), error, vote, bound, float(is_reversed)]
+
+
+def test_errors_that_lie_between_two_floats_are_rounded_once() -> None:
+    for part, whole in [(1, 3), ((1 << 53) + 1, 1 << 61), ((1 << 54) + 1, (1 << 61) - 1)]:
+        for lost in (part, whole - part, whole, 0):
+            assert ended(False, 2, 1.0, (lost, whole))[2] == lost / whole
