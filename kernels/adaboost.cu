@@ -21,6 +21,7 @@
 constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
 constexpr double LEAST_WEIGHT = 6.223015277861142e-61;  // 2**-200
 constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
+constexpr int32 SUMS = 3;  // both sums, and what is largest
 constexpr int32 WEIGHT_PART = 4096;  // rows that a block makes a running sum of
 
 __device__ __forceinline__ int64 fixed_point(double weight)
@@ -50,14 +51,15 @@ __device__ __forceinline__ void add_to(int64* sums, int64 first, int64 second)
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
 // table, feature, ..., value: what finish.cu leaves of one tree; values are shares of classes if
-// `by_class`. told uint32 (m, 4), on addresses of 16 bytes.
+// `by_class`. told uint32 (m, 4), on addresses of 16 bytes. The sums are cleared.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 tell_nodes(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
            const int32* __restrict__ feature, const uint8* __restrict__ code,
            const uint8* __restrict__ missing_left, const int32* __restrict__ left,
            const int32* __restrict__ category, const double* __restrict__ value,
-           uint32* __restrict__ told)
+           uint32* __restrict__ told, int64* __restrict__ sums)
 {
+    if (row_of_thread() < SUMS) sums[row_of_thread()] = 0;
     const int64 n_nodes = table[NODES];
     for (int64 node = row_of_thread(); node < n_nodes; node += threads_of_grid()) {
         const int32 child = left[node];
@@ -207,13 +209,16 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 //   facts        float64 (6,): error, vote and Z_t, whether the tree is taken for its opposite;
 //                then the nodes and masks of the tree, of `table`
 //
+// The sums are cleared.
+//
 // Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
-          const int64* __restrict__ sums, const int64* __restrict__ table,
+          const int64* __restrict__ table, int64* __restrict__ sums,
           double* __restrict__ factors, double* __restrict__ facts)
 {
     const int64 lost = sums[0], whole = sums[1];
+    for (int32 i = 0; i < SUMS; ++i) sums[i] = 0;
     double error = share_of(lost, whole), vote = 0.0, bound = 1.0;
     const bool is_reversed = may_reverse != 0 && error > chance;
     if (is_reversed) error = share_of(whole - lost, whole);

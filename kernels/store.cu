@@ -193,13 +193,15 @@ number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
     const Numbered found = number_below(warp_sums, stored, tree, own, category + room, ends);
     if (adds != 0) sum_children(stored, own, ends, found.levels);
     if (threadIdx.x != 0) return;
-    const int64 width = n_trees + 1;
-    table[NODE_ROW * width + tree] = found.nodes;
-    table[MASK_ROW * width + tree] = found.masks;
+    const int64 width = n_trees + 1, to = n_trees == 1 ? 1 : tree;
+    if (n_trees == 1) table[NODE_ROW * width] = table[MASK_ROW * width] = 0;
+    table[NODE_ROW * width + to] = found.nodes;
+    table[MASK_ROW * width + to] = found.masks;
     table[HESSIAN_ROW * width + tree] = hessian[tree];
 }
 
-// Where each tree is among those of all: the first two rows of the table become running sums.
+// Where each tree is among those of all: the first two rows of the table become running sums. Of one
+// tree they are already.
 // Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, int64* __restrict__ table)

@@ -476,9 +476,10 @@ def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) ->
     factors, facts = np.empty(2), np.empty(6)
     chance = 1.0 - 1.0 / n_classes if by_class else 0.5
     kinds = (np.int32(by_class), np.int32(n_classes), np.float64(rate), np.float64(chance))
-    given = (np.array(sums), np.array([[0, 5], [0, 2], [0, 0]]))
-    end_round()((1,), (1,), (*kinds, np.int32(by_class and n_classes == 2), *given, factors, facts))
-    assert facts[4:].tolist() == [5.0, 2.0]
+    table, own = np.array([[0, 5], [0, 2], [0, 0]]), np.array([*sums, 1])
+    may_reverse = np.int32(by_class and n_classes == 2)
+    end_round()((1,), (1,), (*kinds, may_reverse, table, own, factors, facts))
+    assert facts[4:].tolist() == [5.0, 2.0] and not own.any()
     return [*factors.tolist(), *facts[:4].tolist()]
 
 

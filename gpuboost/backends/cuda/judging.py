@@ -96,8 +96,9 @@ class TreeJudge:
 
     def judge(self, finished: Finished, facts: Array) -> None:
         """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
-        sums = self._weights.judge(self._tell(finished))
-        args = (*self._given, sums, finished.table, self._weights.factors, facts)
+        weights = self._weights
+        weights.judge(self._tell(finished))
+        args = (*self._given, finished.table, weights.sums, weights.factors, facts)
         self._runtime.kernel("adaboost.cu", "end_round", {})((1,), (1,), args)
 
     def _tell(self, finished: Finished) -> Told:
@@ -107,7 +108,8 @@ class TreeJudge:
         kinds = ("masks" in nodes, self._by_class, nodes["value"].shape[1])
         args = (
             *(finished.table, *map(np.int32, kinds), nodes["feature"], nodes["code"]),
-            *(nodes["missing_left"], left, nodes.get("category", left), nodes["value"], told),
+            *(nodes["missing_left"], left, nodes.get("category", left), nodes["value"]),
+            *(told, self._weights.sums),
         )
         self._weights.launch("tell_nodes", args, self._weights.blocks_over(len(left)))
         return Told(told, nodes.get("masks", told), nodes["value"])

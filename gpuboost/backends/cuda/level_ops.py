@@ -251,7 +251,8 @@ class CudaLevelOps:
         batch = self._batch
         has_values = self.task.target.values is not None
         ranges = self._kernels.ranges(rows, frontier) if has_values else None
-        if self._histogram is None and depth < self.task.options.deepest:
+        is_new = self._histogram is None and depth < self.task.options.deepest
+        if depth > 0 and is_new:  # roots have no parents anyway
             fill(self.runtime, frontier.parent, -1)
         per_piece = batch.builder.rows_per_block(len(rows))
         self._depth = depth

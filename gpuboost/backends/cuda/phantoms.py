@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNIT = 512  # bytes that allocations are rounded up to, as CuPy's pool does
 _LEVEL_KERNEL = "make_children"  # launched once for each level below the roots
-_LAST_KERNEL = "place_trees"  # launched when there are no more levels
+_LAST_KERNEL = "number_nodes"  # launched when there are no more levels
 
 
 class Meter:

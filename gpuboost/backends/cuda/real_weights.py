@@ -49,8 +49,7 @@ class RealWeights:
         launch, n_trees = self._launch, len(keys)
         n_samples = np.int64(launch.sampler.n_samples)
         weights = self._of(n_trees, drawn)
-        kept = zeros(launch.runtime, (n_trees, launch.parts), np.int64)
-        largest = zeros(launch.runtime, n_trees, np.uint64)
+        kept, largest = self._counts(n_trees)
         launch("count_weighted", kept.size, (*weights, *self._order, n_samples, kept, largest))
         exponent = launch.xp.empty(n_trees, dtype=np.int32)
         scale = (largest, np.int32(n_trees), *self._bits, exponent, self._units(n_trees))
@@ -64,6 +63,13 @@ class RealWeights:
         )
         launch("list_weighted", kept.size, args)
         return count, wide
+
+    def _counts(self, n_trees: int) -> tuple[Array, Array]:
+        """Zeros: of the rows of parts of trees, int64 (trees, parts), and uint64 (trees,)."""
+        launch, parts = self._launch, self._launch.parts
+        both = zeros(launch.runtime, n_trees * (parts + 1), np.int64)
+        at = n_trees * parts
+        return both[:at].reshape(n_trees, parts), both[at:].view(np.uint64)
 
     def _units(self, n_trees: int) -> Array:
         """Room for what the integer weights of each tree are multiplied by: float64 (trees,)."""

@@ -56,6 +56,8 @@ class RowWeights:
         Classes or targets of the rows.
     factors : float64 (2,)
         See adaboost.cu.
+    sums : int64 (3,)
+        Those of adaboost.cu and what is largest, zeros between rounds.
     """
 
     def __init__(
@@ -73,30 +75,30 @@ class RowWeights:
         n = len(self.values)
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
+        self.sums = zeros(runtime, 3, np.int64)
         self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
 
-    def judge(self, tree: Told) -> Array:
-        """Find what a tree gets wrong, and the sums of it: int64 (2,)."""
-        sums = zeros(self._runtime, 2, np.int64)
+    def judge(self, tree: Told) -> None:
+        """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
+        sums = self.sums
         rows = (self._codes, self._n, self._missing_code, tree.nodes, tree.masks)
         if self._by_class:
             self.launch("judge_classes", (*rows, self.known, self.values, self._seen, sums))
-            return sums
-        largest = zeros(self._runtime, 1, np.uint64)
+            return
+        largest = sums[2:].view(np.uint64)
         seen = (self.known, self.values, self._seen)
         self.launch("find_misses", (*rows, tree.value, *seen, largest))
         found = (self._n, largest, self.values, self._seen)
         self.launch("judge_values", (self._loss, *found, sums))
-        return sums
 
     def reweigh(self) -> None:
         """Make the weights that follow from the tree judged last, by `factors`."""
         if self._by_class:
             self.launch("reweigh_classes", (self._seen, self.factors, self._n, self.values))
             return
-        sums = zeros(self._runtime, 2, np.int64)
-        self.launch("reweigh_values", (self._seen, self.factors, self._n, self.values, sums))
-        self.launch("normalise", (self._seen, sums, self._n, self.values))
+        follows = (self._seen, self.factors, self._n, self.values, self.sums)
+        self.launch("reweigh_values", follows)
+        self.launch("normalise", (self._seen, self.sums, self._n, self.values))
 
     def blocks_over(self, n: int) -> int:
         """Blocks that take so many items in turn."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.chunks import blocks_for
-from gpuboost.backends.cuda.filling import full, zeros
+from gpuboost.backends.cuda.filling import full
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.policy import least_rows
 from gpuboost.backends.cuda.source import constant
@@ -206,7 +206,7 @@ class NodeStore:
         size = full(runtime, 1, self.n_trees, np.int32)
         given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
         self.nodes = Store.room(*given)
-        self.first = zeros(runtime, 1, np.int32)
+        self.first = roots.tree[:1]  # 0: that of the first root
         self.leaf: Array | None = None
         self._finished: Finished | None = None
 
@@ -293,8 +293,9 @@ class NodeStore:
         )
         threads = (constant("store.cu", "NUMBER_THREADS"),)
         runtime.kernel("store.cu", "number_nodes", {})((self.n_trees,), threads, args)
-        place = runtime.kernel("store.cu", "place_trees", {})
-        place((1,), threads, (np.int32(self.n_trees), table))
+        if self.n_trees > 1:
+            place = runtime.kernel("store.cu", "place_trees", {})
+            place((1,), threads, (np.int32(self.n_trees), table))
         return Numbers(order, category, level_end, table)
 
     # ---- on the host ---------------------------------------------------------------------------
