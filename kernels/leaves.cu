@@ -1,5 +1,4 @@
-// Leaves of the rows of a round of boosting, and what they add to raw predictions; `keep_nodes` is
-// for rounds of AdaBoost.
+// Leaves of the rows of a round of boosting, and what they add to raw predictions.
 //
 //   raw         float64 (K, n)      raw predictions
 //   place       int32 (T, n)        of each row in each tree the place of its leaf in the store of
@@ -11,8 +10,6 @@
 // row of blocks for each tree; no shared memory.
 
 #include "rounds.cuh"
-#include "placed.cuh"
-#include "thresholds.cuh"
 #include "trees.cuh"
 
 // ---- Leaves, as the partition leaves them ------------------------------------------------------
@@ -139,51 +136,4 @@ add_leaves_of_doubles(const double* __restrict__ values, int64 n, int64 row_stri
                                  left,  has_masks != 0, category, masks};
     const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
     add_by_value(values, n, row_stride, column_stride, nodes, threshold, sums);
-}
-
-// ---- Nodes of levels, for AdaBoost -------------------------------------------------------------
-
-// How the nodes of a level were split, by their numbers; those of the next level count from
-// `following` on. accepted, ..., mask: of pick.cu; n_left, rank: of children.cu. A block takes
-// BOOST_THREADS nodes.
-//
-//   feature_out, code_out, left   int32 (nodes,)   left is the number of the left child
-//   missing_left uint8 (nodes,)   mask_out uint32 (nodes, CODE_WORDS), of categorical splits
-//   threshold float64 (nodes,)    written only if `by_value`
-extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-keep_nodes(const int32* __restrict__ size, const uint8* __restrict__ accepted,
-           const int64* __restrict__ count, const int64* __restrict__ n_left,
-           const int32* __restrict__ rank, const int32* __restrict__ feature,
-           const int16* __restrict__ bin, const int16* __restrict__ next_bin,
-           const double* __restrict__ draw, const int8* __restrict__ missing,
-           const uint8* __restrict__ categorical, const uint32* __restrict__ mask,
-           int32 has_masks, const double* __restrict__ center, const double* __restrict__ low,
-           const double* __restrict__ high, int32 width, int32 first_node, int32 following,
-           int32* __restrict__ feature_out, int32* __restrict__ code_out,
-           int32* __restrict__ left, uint8* __restrict__ missing_left,
-           uint32* __restrict__ mask_out, double* __restrict__ threshold, int32 by_value)
-{
-    const int64 node = row_of_thread(), to = first_node + node;
-    if (node >= *size || accepted[node] == 0) return;
-    const bool by_mask = has_masks != 0 && categorical[node] != 0;
-    const bool larger_left = n_left[node] > count[node] - n_left[node];
-    const bool to_left = missing[node] == MISSING_UNSEEN ? larger_left
-                                                         : missing[node] == MISSING_LEFT;
-    const int32 f = feature[node];
-    const Bins bins = {center, low, high, width};
-    feature_out[to] = f;
-    left[to] = following + 2 * rank[node];
-    missing_left[to] = to_left;
-    if (by_mask) {
-        code_out[to] = -1;
-    } else {
-        const Threshold at = threshold_of(bins, f, bin[node], next_bin[node], draw[node]);
-        code_out[to] = at.code;
-        if (by_value != 0) threshold[to] = at.value;
-    }
-    for (int32 w = 0; has_masks != 0 && w < CODE_WORDS; ++w) {
-        const uint32 own = mask[node * MASK_WORDS + w];
-        const uint32 unknown = ~mask[node * MASK_WORDS + CODE_WORDS + w];
-        mask_out[to * CODE_WORDS + w] = to_left ? own | unknown : own;
-    }
 }

@@ -19,6 +19,7 @@ from gpuboost import (
     DecisionTreeRegressor,
     ExtraTreeClassifier,
 )
+from gpuboost.backends.cuda import reweighter
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
 from gpuboost.backends.cuda.reweighter import CudaReweighter
@@ -435,6 +436,35 @@ class Watched(ShimRuntime):
             return read()
 
         return waited
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_of_large_rounds_only_the_nodes_are_copied(
+    n_classes: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a round comes to is read first; then its tree, while the next one runs."""
+    monkeypatch.setattr(reweighter, "MOST_COPIED", 0)
+    device, events = Watched(), []
+    device.events = events
+    X, y = table(n_classes=n_classes)
+    if n_classes == 2:  # some trees are reversed
+        y = y & (np.arange(len(y)) % 3 == 0)
+    weight = {0: 1.0, 1: 60.0} if n_classes == 2 else None
+    words = {"class_weight": weight} if n_classes else {}
+    kind = DecisionTreeClassifier if n_classes else DecisionTreeRegressor
+    base = kind(max_depth=3 if n_classes != 2 else 1, **words)
+    asked = (classifier if n_classes else regressor)(
+        estimator=base, n_estimators=4, categorical_features=[1]
+    )
+    found = fit_on(CudaBackend(device), asked(), X, y)
+    assert found.fingerprint() == fit_on(NumpyBackend(), asked(), X, y).fingerprint()
+    ends = [place for place, event in enumerate(events) if event == "end_round"]
+    for number in range(1, len(ends) - 1):
+        own, first = events[ends[number] : ends[number + 1]], 13 * number
+        late = [f"read {copy}" for copy in range(first - 12, first)]
+        facts = [f"copy {first}", f"read {first}"]
+        assert own == ["end_round", *late, *facts, *(f"copy {first + i}" for i in range(1, 13))]
+    assert len(ends) > 2
 
 
 IN_VAIN: list[tuple[int, int, int, dict[str, Any]]] = [  # classes, seed, rows; the rest

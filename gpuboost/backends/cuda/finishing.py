@@ -84,6 +84,19 @@ class Finished:
         routes = (own["feature"], own["code"], own["missing_left"], left)
         return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
 
+    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], Tree]:
+        """Start to copy the only tree, of so many nodes and masks; the call waits for it."""
+        reads = {
+            name: runtime.read_later(column[: n_masks if name == "masks" else n])
+            for name, column in self.columns.items()
+        }
+
+        def tree() -> Tree:
+            found = {name: read() for name, read in reads.items()}
+            return cut_tree(lambda name, *_: found[name], found, (0, n), (0, n_masks))
+
+        return tree
+
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
         """Integer weights of the roots, and the trees: each array copied at once, and cut."""
         nodes, masks, weights = runtime.to_host(self.table).tolist()

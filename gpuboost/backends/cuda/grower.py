@@ -14,10 +14,6 @@ from gpuboost.backends.finishing import check_weight
 from gpuboost.engine.level_loop import run_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
     from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
     from gpuboost.backends.cuda.level_ops import RoundMaker
     from gpuboost.backends.cuda.runtime import Runtime
@@ -92,9 +88,7 @@ class TreeGrower:
         again : bool
             Whether more batches of as many trees will follow.
         """
-        history = self.launch(host, again)
-        read = self.read_later()
-        return self.trees(history, None if read is None else read())
+        return self.launch(host, again).trees(self._task.n_threads)
 
     @property
     def finishes(self) -> bool:
@@ -129,18 +123,6 @@ class TreeGrower:
             if history is None:
                 self._not_recorded.add(kind)
         return history or self._launch(host)
-
-    def read_later(self) -> Callable[[], np.ndarray] | None:
-        """Start to copy the nodes of the batch, where they lie in one piece."""
-        kept = self._ops.kept
-        return None if kept is None else kept.read_later(self._runtime)
-
-    def trees(self, history: Keeper, copied: np.ndarray | None) -> list[GrownTree]:
-        """The trees of a batch, from a copy of its nodes or those on the device."""
-        if copied is not None:
-            assert self._ops.kept is not None
-            self._ops.kept.show(copied)
-        return history.trees(self._task.n_threads)
 
     def _launch(self, host: HostInputs) -> Keeper:
         """Launch a batch kernel by kernel."""

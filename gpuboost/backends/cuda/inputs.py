@@ -78,8 +78,7 @@ class HostInputs:
         put("regular", (regular.l1, regular.l2, regular.max_value))
         most = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
         return [
-            cls(trees, n_features, *own)
-            for trees, *own in zip(batches, most, memory, strict=True)
+            cls(trees, n_features, *own) for trees, *own in zip(batches, most, memory, strict=True)
         ]
 
     def to_device(self, runtime: Runtime) -> BatchInputs:

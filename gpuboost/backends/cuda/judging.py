@@ -1,4 +1,4 @@
-"""Trees of AdaBoost judged on the device, and what their rounds come to: launches of adaboost.cu."""
+"""Trees of AdaBoost judged on the device, and what a round comes to: launches of adaboost.cu."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ class Facts:
     def tree(self, copied: HostParcel, names: Iterable[str]) -> Tree:
         """The tree of a round, of arrays of these names."""
         copied = without_spare(copied, names, self.n_nodes, self.n_masks)
-        return cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
+        return self.said(cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks)))
+
+    def said(self, tree: Tree) -> Tree:
+        """The tree, or its opposite."""
+        return reversed_tree(tree) if self.is_reversed else tree
 
     def round(self, tree: Tree, chance: float) -> Round:
         """The round of a tree."""
-        if self.is_reversed:
-            tree = reversed_tree(tree)
         if not goes_on(self.error, chance):
             return Round.last(tree, self.error)
         return Round(tree, self.error, self.vote, self.bound)

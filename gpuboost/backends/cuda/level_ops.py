@@ -18,7 +18,7 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.medians import MedianKernels
 from gpuboost.backends.cuda.policy import Policy, is_unasked, purity_of
-from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
+from gpuboost.backends.cuda.rounds import LevelLeaves
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns, RowKernels
 from gpuboost.backends.cuda.slices import Slices
 from gpuboost.backends.cuda.small import SUBTREES_WANTED, SmallTrees, small_rows_for
@@ -40,7 +40,6 @@ from gpuboost.engine.policy import class_sums
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.rounds import RowsOfRounds
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
@@ -122,8 +121,8 @@ class CudaLevelOps:
         rows, count, leaf, largest = self._make_rows(host, inputs)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
         policy = self._policy(count, n, len(rows), largest)
-        pieces, room = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n), policy.room
-        frontier = DeviceFrontier.room(room, room.empty(1, np.int32), n, n_channels, pieces)
+        pieces = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n)
+        frontier = DeviceFrontier.room(xp, xp.empty(1, np.int32), n, n_channels, pieces)
         nodes = (frontier.size, frontier.tree, frontier.key, frontier.start, frontier.count)
         args = (count, inputs.key, np.int32(n), *nodes, frontier.parent)
         launch_for_roots(self.runtime, "make_roots", args)
@@ -153,23 +152,18 @@ class CudaLevelOps:
 
     def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         n_channels, options = self.task.target.n_channels, self.task.options
-        small_rows, kept = 0, self.kept
-        if kept is None and self._may_leave(n_trees):
+        small_rows = 0
+        if self._may_leave(n_trees):
             small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
         purity = purity_of(self.task.target)
         given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
-        return Policy(*given, small_rows, kept)
+        return Policy(*given, small_rows)
 
     def _may_leave(self, n_trees: int) -> bool:
         """Whether small nodes may leave the loop: of rounds where there can be enough of them."""
         wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
         return self.rounds is None or (many and not self.rounds.follows)
-
-    @property
-    def kept(self) -> KeptMemory | None:
-        """What the host reads of the batch, where that lies in one piece."""
-        return None if self.rounds is None else self.rounds.kept
 
     def _least_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
         """Smallest integer weight of a child and of a category that is not rare in each tree.
@@ -220,7 +214,7 @@ class CudaLevelOps:
         )
         store = small = None
         # Else the host reads levels.
-        if self.kept is None and has_places(self.task, n_trees, policy.n_rows):
+        if has_places(self.task, n_trees, policy.n_rows):
             given = (self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
             store = NodeStore(*given)
         if policy.small_rows and store is not None:
@@ -272,7 +266,7 @@ class CudaLevelOps:
         by_parents = self._histogram is not None
         n_slots = max(1, batch.policy.most_slots(most, self._depth, by_parents))
         n_channels = self.task.target.n_channels
-        splits = DeviceSplits.room(batch.policy.room, most, n_channels, self.matrix.mask_words)
+        splits = DeviceSplits.room(xp, most, n_channels, self.matrix.mask_words)
         at_once = min(n_slots, batch.slices.at_once)
         shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
@@ -327,9 +321,9 @@ class CudaLevelOps:
         if leaf is None:
             return None
         if self._medians is not None:
-            return self._medians.sums(rows, frontier, self._bounds, leaf, policy.room)
+            return self._medians.sums(rows, frontier, self._bounds, leaf, self.xp)
         summed = accepted if self.rounds is None else self.rounds.summed(frontier, accepted)
-        sums = policy.room.empty((frontier.most, leaf.n_sums), dtype=np.int64)
+        sums = self.xp.empty((frontier.most, leaf.n_sums), dtype=np.int64)
         fill(self.runtime, sums, 0)
         given = (leaf, policy.small_rows_at(self._depth), sums)
         self._kernels.leaf_sums(rows, frontier, summed, *given)
@@ -361,8 +355,6 @@ class CudaLevelOps:
         children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
-        if self.rounds is not None:
-            self.rounds.keep_nodes(LevelSplits(frontier, splits, left.of_node, places.rank))
         self._asked = self._ask(children)
         return moved, children
 
@@ -370,11 +362,10 @@ class CudaLevelOps:
         """How many nodes there are, where the next level must not have room for too many.
 
         The answer is asked for a level before it is needed, so that the device need not be waited
-        for. Trees of bounded depth do without, and so do rounds that keep all their levels anyway,
-        unless levels would take many more slices than they have rows for.
+        for. Trees of bounded depth do without, unless levels would take many more slices than they
+        have rows for.
         """
-        unasked = self._unasked or self.kept is not None
-        if unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
+        if self._unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])
@@ -383,7 +374,7 @@ class CudaLevelOps:
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """Copy what `History` keeps of a level to the host."""
-        host = self.runtime.to_host if self.kept is None else self.kept.on_host
+        host = self.runtime.to_host
         n = int(host(level.frontier.size)[0])
         parts = level.frontier.to_host(host) | level.splits.to_host(host)
         found = {name: parts[name][:n] for name in COLUMNS if name != "sums"}

@@ -32,11 +32,14 @@ class Parcel:
     Attributes
     ----------
     arrays : dict of str to array
+    n_bytes : int
+        Of all of them.
     """
 
     def __init__(self, xp: Any, columns: Columns) -> None:
         self.arrays, self._memory = allocate_with_memory(xp, columns)
         self._columns, self._fields = columns, fields_of(columns)
+        self.n_bytes = room_of(columns)
 
     def read_later(self, runtime: Runtime) -> Callable[[], HostParcel]:
         """Start to copy them, after what was launched; the call waits for the copy."""

@@ -13,7 +13,6 @@ from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces, S
 from gpuboost.backends.cuda.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.kept import KeptMemory
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import Target, TreeOptions
@@ -46,8 +45,6 @@ class Policy:
         How it is known that a node is pure, as policy.cu has it.
     small_rows : int
         Nodes of so many rows are left to small.cu; 0: none are.
-    kept : KeptMemory or None
-        Where what the host reads of levels is made; None: where all else is.
     """
 
     runtime: Runtime
@@ -58,12 +55,6 @@ class Policy:
     n_channels: int
     purity: int
     small_rows: int = 0
-    kept: KeptMemory | None = None
-
-    @property
-    def room(self) -> Any:
-        """Makes the arrays that the host reads."""
-        return self.runtime.xp if self.kept is None else self.kept
 
     def most_nodes(self, before: int, depth: int) -> int:
         """Nodes there can be below a level at ``depth`` that has at most ``before``."""
@@ -133,7 +124,7 @@ class Policy:
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
         """Where the rows of accepted nodes go."""
-        places = Places.room(self.runtime.xp, frontier, self.room.empty(1, dtype=np.int32))
+        places = Places.room(self.runtime.xp, frontier, self.runtime.xp.empty(1, dtype=np.int32))
         pieces, of_nodes = frontier.pieces, places.of_nodes
         given = (
             *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
@@ -171,7 +162,7 @@ class Policy:
     ) -> DeviceFrontier:
         """The next level, with room for ``most`` nodes."""
         pieces = self.room_for_pieces(places.next_pieces, most)
-        made = DeviceFrontier.room(self.room, places.next_size, most, self.n_channels, pieces)
+        made = DeviceFrontier.room(self.runtime.xp, places.next_size, most, self.n_channels, pieces)
         args = (
             *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
             *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, places.cut),

@@ -24,6 +24,7 @@ from gpuboost.backends.cuda.rounds import RowsOfRounds
 from gpuboost.backends.cuda.row_weights import RowWeights
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
+from gpuboost.backends.cuda.stored import MOST_PLACES
 from gpuboost.backends.cuda.uploads import target_columns
 from gpuboost.engine.reweighting import RESAMPLING
 from gpuboost.engine.statistics import SUM_BITS, sum_bits
@@ -78,7 +79,7 @@ class ReweightedRows(RowsOfRounds):
         codes: Array,
         start: np.ndarray,
     ) -> None:
-        xp, target, bits = runtime.xp, task.judge.target, task.judge.bits
+        target, bits = task.judge.target, task.judge.bits
         self._runtime, self._task = runtime, task
         self.weights = RowWeights(runtime, task, codes, start)
         self._columns = target_columns(runtime, asked)
@@ -143,7 +144,11 @@ class ReweightedRows(RowsOfRounds):
         self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
     ) -> None:
         """Finish the tree, and judge it."""
-        assert store is not None
+        if store is None:
+            raise ValueError(
+                f"AdaBoost on {self._runtime.name} grows trees of {MOST_PLACES:,} nodes at most; "
+                "with so many rows bound them: give max_depth, or a larger min_samples_leaf"
+            )
         reading = replace(self._reading, unit=self._unit)
         columns = self._finisher.columns(*self._finisher.sizes(store), reading.n_values)
         self.parcel = Parcel(self._runtime.xp, FACTS | columns)
@@ -187,9 +192,7 @@ class RoundedWeights(RealWeights):
         self._bits = np.int32(bits.largest), np.int32(bits.total)
         self._once = launch.xp.ones((1, len(weights)), dtype=np.uint32)
 
-    def list_into(
-        self, rows: DeviceRows, keys: TreeKeys, columns: Array
-    ) -> tuple[Array, Array]:
+    def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array) -> tuple[Array, Array]:
         """List the rows of the tree; how many, and the unit of their integer weights."""
         self._unit = self._launch.xp.empty(1, dtype=np.float64)
         return self.list_rows(keys, self._once, columns, rows)[0], self._unit

@@ -17,6 +17,7 @@ from gpuboost.backends.cuda.finishing import Finished
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import InputsOfRounds
 from gpuboost.backends.cuda.judging import N_FACTS, Facts, is_judged_as_grown
+from gpuboost.backends.cuda.late_trees import LateTree
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
 from gpuboost.engine import adaboost
@@ -26,10 +27,14 @@ from gpuboost.engine.spec import TreeRows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.reweighting import ReweightTask, Round
+    from gpuboost.engine.tree import Tree
+
+# Of a round that is copied at once, in bytes. Of a larger one the host asks how many nodes there
+# are, which takes less time than to copy the room of those that are not.
+MOST_COPIED = 4 << 20
 
 
 class CudaReweighter:
@@ -50,7 +55,8 @@ class CudaReweighter:
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
         self._judges = is_judged_as_grown(task)
-        self._ahead: tuple[int, Callable[[], HostParcel]] | None = None  # launched, and not read
+        self._ahead: Callable[[], tuple[Facts, Tree]] | None = None  # of a round that is launched
+        self._late: LateTree | None = None  # of the last round, if it is not here
         with runtime.active():
             self._begin_fit()
 
@@ -77,20 +83,43 @@ class CudaReweighter:
         with self._runtime.active():
             if not self._judges:
                 return self._boost_pruned(number)
-            read = self._take(number)
-            if self._grower.recorded is not None and number + 1 < self._task.n_rounds:
-                self._ahead = (number + 1, self._take(number + 1))
+            read, self._ahead = self._ahead or self._launched(number), None
+            is_last = number + 1 == self._task.n_rounds
+            if self._grower.recorded is not None and self._is_small and not is_last:
+                self._ahead = self._launched(number + 1)
+            if self._late is not None:
+                self._late.finished()  # while the device is busy
+                self._late = None
+            facts, tree = read()
+            return facts.round(tree, self._task.judge.chance)
+
+    def _launched(self, number: int) -> Callable[[], tuple[Facts, Tree]]:
+        """Launch a round; what waits for it."""
+        self.launch(number)
+        parcel, names = self.rows.parcel, self.rows.finished.columns
+        if not self._is_small:
+            return self._by_parts
+        read = parcel.read_later(self._runtime)
+
+        def whole() -> tuple[Facts, Tree]:
             copied = read()
             facts = Facts.of(copied.part("facts", 0, N_FACTS))
-            return facts.round(facts.tree(copied, self.rows.finished.columns), self._task.judge.chance)
+            return facts, facts.tree(copied, names)
 
-    def _take(self, number: int) -> Callable[[], HostParcel]:
-        """Waits for the copy of a round, which is launched if it is not yet."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == number:
-            return ahead[1]
-        self.launch(number)
-        return self.rows.parcel.read_later(self._runtime)
+        return whole
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether a round is copied as a whole, with the room that its nodes do not take."""
+        return self.rows.parcel.n_bytes <= MOST_COPIED
+
+    def _by_parts(self) -> tuple[Facts, Tree]:
+        """What the round launched last comes to, and its tree, which is on its way."""
+        runtime, rows = self._runtime, self.rows
+        facts = Facts.of(runtime.read_later(rows.parcel.arrays["facts"])())
+        read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
+        self._late = LateTree(lambda: facts.said(read()))
+        return facts, cast("Tree", self._late)
 
     def _boost_pruned(self, number: int) -> Round:
         """A round whose tree is pruned before it is judged."""
@@ -100,7 +129,8 @@ class CudaReweighter:
         tree = pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
         rows.judge.judge(Finished.of(runtime, [tree]), facts)
-        return Facts.of(runtime.to_host(facts)).round(tree, self._task.judge.chance)
+        found = Facts.of(runtime.to_host(facts))
+        return found.round(found.said(tree), self._task.judge.chance)
 
     def launch(self, number: int) -> None:
         """Launch a round: its weights, its tree, and what it comes to where none is pruned."""

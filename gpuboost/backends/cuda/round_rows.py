@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.finishing import Finisher
     from gpuboost.backends.cuda.inputs import BatchInputs
     from gpuboost.backends.cuda.level import Columns
-    from gpuboost.backends.cuda.rounds import LevelLeaves, LevelSplits
+    from gpuboost.backends.cuda.rounds import LevelLeaves
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.frontier import Array
@@ -303,16 +303,6 @@ class RoundRows(RowsOfRounds):
     # ---- what the trees say --------------------------------------------------------------------
 
     @property
-    def kept(self) -> None:
-        """Nothing is read of levels."""
-        return None
-
-    @property
-    def n_numbers(self) -> int:
-        """Nodes are known by their places."""
-        return 0
-
-    @property
     def follows(self) -> bool:
         """Whether rows are followed by the partition to their leaves."""
         return self.leaves is not None and self.leaves.follows
@@ -326,9 +316,6 @@ class RoundRows(RowsOfRounds):
         """Keep the leaves of a level."""
         if self.leaves is not None:
             self.leaves.keep_level(level)
-
-    def keep_nodes(self, level: LevelSplits) -> None:
-        """Nodes are kept in a store."""
 
     def add_leaves(
         self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
