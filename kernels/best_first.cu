@@ -273,34 +273,6 @@ cut_nodes(int32 n_places, const int32* __restrict__ parent, const uint8* __restr
     }
 }
 
-// The same where nodes are not in a store, but known by numbers of their own.
-//
-//   leaf    int32 (numbers,)    see `leaf_above`
-//   inner   uint8 (numbers,)    0 of leaves, 1 of all others
-//   left    int32 (numbers,)    0 of leaves; written only if `cuts`
-//   sums    int64 (numbers, n_sums)   of rows that stopped in each node; on return leaves have all
-//
-// Launch: over numbers.
-extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-find_ends(int32 n_numbers, const int32* __restrict__ parent, const uint8* __restrict__ is_split,
-          int32 cuts, int32 n_sums, int32* __restrict__ leaf, uint8* __restrict__ inner,
-          int32* __restrict__ left, int64* sums)
-{
-    const int32 number = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
-    if (number >= n_numbers) return;
-    leaf[number] = number;
-    inner[number] = 1;
-    if (parent[number] == NO_NODE) return;
-    const int32 found = leaf_above(number, parent, is_split);
-    leaf[number] = found;
-    if (found == number) {
-        inner[number] = is_split[number];
-        if (cuts != 0 && is_split[number] == 0) left[number] = 0;
-        return;
-    }
-    add_to_leaf(sums, n_sums, number, found);
-}
-
 // number_of int32 (places,): places get those of the leaves that they lie in. Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 hand_numbers(int32 n_places, const int32* __restrict__ parent, const int32* __restrict__ leaf,

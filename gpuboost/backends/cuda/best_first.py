@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,22 +17,6 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.stored import NodeStore, Store
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import GrowTask, TreeOptions
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What became of the nodes of all levels, by their numbers.
-
-    Attributes
-    ----------
-    leaf : int32 (m,)
-        The leaf that a node lies in, most often itself.
-    inner : uint8 (m,)
-        0 of leaves.
-    """
-
-    leaf: Array
-    inner: Array
 
 
 class SplitQueue:
@@ -75,20 +58,19 @@ class SplitQueue:
         store: NodeStore | None,
         n_trees: int,
         n_rows: int,
-        n_numbers: int,
     ) -> SplitQueue | None:
         """Those of a batch; None where trees do not grow best first.
 
         Parameters
         ----------
         store : NodeStore or None
-            Where nodes have places; None: they have so many numbers.
+            Where nodes have places; None: nobody will ask what became of them.
         n_trees, n_rows : int
             Of the batch.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
-        n_places = n_numbers if store is None else store.most
+        n_places = 0 if store is None else store.most
         most_rows = min(n_rows, task.matrix.n_samples)
         return cls(runtime, task.options, n_trees, most_rows, n_places)
 
@@ -136,25 +118,6 @@ class SplitQueue:
             "cut_nodes", (*given, leaf, nodes.left, nodes.rise, nodes.feature, nodes.sums)
         )
         return leaf
-
-    def ends(self, left: Array | None = None, sums: Array | None = None) -> Ends:
-        """What became of all nodes that have numbers, when the last level is grown.
-
-        Parameters
-        ----------
-        left : int32 (m,), optional
-            Left children, by numbers: 0 is written for leaves.
-        sums : int64 (m, P), optional
-            Of the rows that stopped in each node: those of leaves get all.
-        """
-        runtime, n = self._runtime, self._n_places
-        found = Ends(runtime.xp.empty(n, dtype=np.int32), runtime.xp.empty(n, dtype=np.uint8))
-        n_sums = np.int32(0 if sums is None else sums.shape[1])
-        out = (found.leaf, found.inner, self._parent if left is None else left)
-        args = (np.int32(n), self._parent, self._is_split(), np.int32(left is not None), n_sums)
-        added = self._before["key"].view(np.int64) if sums is None else sums
-        self._over_places("find_ends", (*args, *out, added))
-        return found
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
         """Give places the numbers of the leaves that they lie in: int32 (m,), by places."""

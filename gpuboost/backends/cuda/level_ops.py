@@ -134,9 +134,8 @@ class CudaLevelOps:
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
         self._histogram: Array = None  # of the level searched last, while the next may use it
         self._asked: Callable[[], int] = lambda: n
-        n_numbers = 0 if self.rounds is None else self.rounds.n_numbers
         given = (self.runtime, self.task, self._batch.store)
-        self._queue = SplitQueue.of(*given, n, len(rows), n_numbers)
+        self._queue = SplitQueue.of(*given, n, len(rows))
         return rows, self._constraints.hold_roots(frontier, inputs)
 
     def _make_rows(

@@ -218,11 +218,6 @@ def is_unasked(options: TreeOptions) -> bool:
     return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
 
 
-def rounds_are_unasked(options: TreeOptions) -> bool:
-    """The same of rounds of AdaBoost."""
-    return options.deepest <= SAID_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
-
-
 def purity_of(target: Target) -> int:
     """How it is known that a node is pure: a constant of policy.cu."""
     name = "RANGES"
