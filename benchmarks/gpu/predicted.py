@@ -49,9 +49,7 @@ MOVED_BYTES = 4 + SECTOR + 2 / 8 + 6 * 4
 # its sums added up, sectors of its children among them; and as a finished tree has it.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
 FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
-NUMBERING_LAUNCHES = 3  # nodes numbered, trees placed, nodes finished
-# Bytes of a node that a round of AdaBoost copies, to be finished on the host.
-LEVEL_BYTES = 64.0
+NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
 GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
@@ -230,7 +228,8 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
     """Work of AdaBoost with stumps: one node a round, and its two leaves judge all rows.
 
     A row's weight is read and written, its integer and its place in the list of rows written; then
-    its code, its class and its weight tell the error.
+    its code, its class and its weight tell the error. The host launches and reads rounds while the
+    device is busy with others, and is done before it.
     """
     cells = features * WIDTH
     of_round = {
@@ -244,10 +243,10 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
         ),
         "partition": Work(bytes=rows * MOVED_BYTES, launches=4),
         "policy": policy_of_level(1, rows / PIECE_ROWS)
-        + Work(launches=ADABOOST_LAUNCHES.of(1) - 21),
-        "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=2),
-        "copy to the host": Work(host_bytes=3 * LEVEL_BYTES),
-        "trees on the host": Work(host_nodes=3.0),
+        + Work(launches=ADABOOST_LAUNCHES.of(1) - 24),
+        "finished trees": Work(nodes=2.0 * 3, launches=NUMBERING_LAUNCHES),
+        "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=3),
+        "copy to the host": Work(host_bytes=3.0 * FINISHED_BYTES),
     }
     whole = {name: work.times(rounds) for name, work in of_round.items()}
     return {"binning": binning(rows, features), **whole}

@@ -35,8 +35,6 @@ class Rates:
         Kernels of a recorded round, one after the other: 1.5 microseconds each, of the device.
     host_bytes : float
         Copies to pageable memory of the host.
-    host_nodes : float
-        Nodes made into trees on one core: 155 nanoseconds each, measured.
     """
 
     bytes: float = 4.3e12
@@ -51,7 +49,6 @@ class Rates:
     launches: float = 1.25e5
     replays: float = 6.7e5
     host_bytes: float = 1e10
-    host_nodes: float = 6.5e6
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,6 @@ class Work:
     launches: float = 0.0
     replays: float = 0.0
     host_bytes: float = 0.0
-    host_nodes: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)}

@@ -77,9 +77,9 @@ class Launches:
         return self.start + self.level * levels
 
 
-TREE_LAUNCHES = Launches(19, 14)
-FOREST_LAUNCHES = Launches(18, 22)  # nodes look at few features, and there are many of them
-BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(30, 14), Launches(19, 12)  # of a round
+TREE_LAUNCHES = Launches(16, 14)
+FOREST_LAUNCHES = Launches(16, 22)  # nodes look at few features, and there are many of them
+BOOSTING_LAUNCHES, ADABOOST_LAUNCHES = Launches(27, 14), Launches(21, 11)  # of a round
 
 
 @dataclass(frozen=True)

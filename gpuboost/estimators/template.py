@@ -156,7 +156,7 @@ class FitTemplate(TreeModel):
         options, n_trees = plan.options, len(plan.batch.trees)
         n_rounds, at_once = (n_trees, 1) if self._in_turn else (1, n_trees)
         limits = options.max_depth, options.max_leaf_nodes, options.ccp_alpha
-        replayed = self._in_turn and rounds_are_replayed(*limits) and not plan.target.by_median
+        replayed = self._in_turn and rounds_are_replayed(*limits)
         return Growth(
             *table.shape,
             n_looked_at=min(options.max_features, seen),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.spec import Target, TreeOptions
 
-SAID_DEPTH = 12  # of trees of AdaBoost whose levels keep all nodes that there could be
 PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
 
 
