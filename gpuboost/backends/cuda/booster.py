@@ -17,7 +17,7 @@ import numpy as np
 from gpuboost.backends.boosting import no_row_error
 from gpuboost.backends.cuda.finishing import Finished, Finisher
 from gpuboost.backends.cuda.grower import TreeGrower
-from gpuboost.backends.cuda.inputs import HostInputs
+from gpuboost.backends.cuda.inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.policy import is_unasked
@@ -65,6 +65,7 @@ class CudaBooster:
     def _start(self) -> None:
         runtime, task = self._runtime, self._task
         asked = self._grow_task = grow_task(task)
+        self._inputs = InputsOfRounds(asked, task.trees_per_round)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
         adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
 
@@ -140,10 +141,12 @@ class CudaBooster:
     def launch(self, number: int) -> Keeper:
         """Launch a round, or of its trees as many as grow together."""
         n_trees = self._task.trees_per_round
+        again = n_trees % self._at_once == 0
+        if self._at_once >= n_trees:
+            return self._grower.launch(self._inputs.of(number), again)
         first = number * n_trees
-        trees = range(first, first + min(n_trees, self._at_once))
-        host = HostInputs.of(self._grow_task, trees)
-        return self._grower.launch(host, again=n_trees % self._at_once == 0)
+        trees = range(first, first + self._at_once)
+        return self._grower.launch(HostInputs.of(self._grow_task, trees), again)
 
     def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
         """Launch a round that is read when it is asked for."""
