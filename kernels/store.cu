@@ -200,8 +200,8 @@ number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
     table[HESSIAN_ROW * width + tree] = hessian[tree];
 }
 
-// Where each tree is among those of all: the first two rows of the table become running sums. Of one
-// tree they are already.
+// Where each tree is among those of all: the first two rows of the table become running sums. One
+// tree has them already.
 // Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, int64* __restrict__ table)
