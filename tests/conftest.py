@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuboost.backends import choice, cost, cuda, devices
-from gpuboost.estimators import boosting_reading
+from gpuboost.estimators import boosting_reading, template
 from tests import fake_cupy, finished
 from tests.gpu_arrays import Tensor
 from tests.gpu_runs import for_sanitizer, give_back, kernel_folder, show_every_array
@@ -80,11 +80,12 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 
 @pytest.fixture
 def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Fits a model of boosting on a backend."""
+    """Fits a model on a backend."""
 
-    def fit(backend: Any, model: Any, X: Any, y: Any, **words: Any) -> Any:
-        monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
-        return model.fit(X, y, **words)
+    def fit(backend: Any, model: Any, *data: Any, **words: Any) -> Any:
+        for module in (template, boosting_reading):
+            monkeypatch.setattr(module, "choose_backend", lambda device, work: backend)
+        return model.fit(*data, **words)
 
     return fit
 
