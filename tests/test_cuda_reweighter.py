@@ -90,11 +90,15 @@ def test_rounds_of_all_trees_of_bounded_size_are_replayed(
 @pytest.mark.parametrize("kind", ["medians", "deep", "pruned", "deep and pruned", "cut back"])
 def test_a_tree_is_judged_once(kind: str, fit_on: Fit, made: list[CudaReweighter]) -> None:
     """As it is grown, or when it comes back from the host, which prunes it."""
-    depth = {"min_samples_leaf": 9} if "deep" in kind else {"max_depth": 2}
-    alpha = {"ccp_alpha": 0.002} if "pruned" in kind else {}
-    medians = {"criterion": "absolute_error"} if kind in ("medians", "cut back") else {}
-    least = {"min_impurity_decrease": 0.05} if kind == "cut back" else {}
-    base = DecisionTreeRegressor(**depth, **alpha, **medians, **least)
+    base = DecisionTreeRegressor(max_depth=2)
+    if "deep" in kind:
+        base.set_params(max_depth=None, min_samples_leaf=9)
+    if "pruned" in kind:
+        base.set_params(ccp_alpha=0.002)
+    if kind in ("medians", "cut back"):
+        base.set_params(criterion="absolute_error")
+    if kind == "cut back":
+        base.set_params(min_impurity_decrease=0.05)
     asked = regressor(estimator=base, n_estimators=3)
     runtime = assert_same_fit(fit_on, asked, *table(n_classes=0))
     assert runtime.launches.count("finish_nodes") == runtime.launches.count("judge_values") == 3
@@ -192,13 +196,13 @@ def test_of_large_rounds_only_the_nodes_are_copied(
     X, y = table(n_classes=n_classes)
     if n_classes == 2:  # some trees are reversed
         y = y & (np.arange(len(y)) % 3 == 0)
-    weight = {0: 1.0, 1: 60.0} if n_classes == 2 else None
-    words = {"class_weight": weight} if n_classes else {}
-    kind = DecisionTreeClassifier if n_classes else DecisionTreeRegressor
-    base = kind(max_depth=3 if n_classes != 2 else 1, **words)
-    asked = (classifier if n_classes else regressor)(
-        estimator=base, n_estimators=4, categorical_features=[1]
-    )
+    base: Any = DecisionTreeClassifier(max_depth=3)
+    if n_classes == 2:
+        base.set_params(max_depth=1, class_weight={0: 1.0, 1: 60.0})
+    elif n_classes == 0:
+        base = DecisionTreeRegressor(max_depth=3)
+    make = classifier if n_classes else regressor
+    asked = make(estimator=base, n_estimators=4, categorical_features=[1])
     found = fit_on(CudaBackend(device), asked(), X, y)
     assert found.fingerprint() == fit_on(NumpyBackend(), asked(), X, y).fingerprint()
     ends = [place for place, event in enumerate(events) if event == "end_round"]
