@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,10 +14,18 @@ import pytest
 from gpuboost import DecisionTreeClassifier, DecisionTreeRegressor
 from gpuboost.backends.cuda import reweighter
 from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.cuda.inputs import ROUNDS_AT_ONCE, InputsOfRounds
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
 from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import adaboost
+from gpuboost.engine.medians import regression_target
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.scores import SQUARES
+from gpuboost.engine.spec import GrowTask, TreeOptions
+from gpuboost.engine.statistics import WeightFacts
+from gpuboost.engine.tree import gain_unit
 from tests import cuda_shim
 from tests.fake_cupy import WAIT
 from tests.fake_streams import GRAPH
@@ -237,6 +245,31 @@ def test_a_round_launched_in_vain_does_no_harm(case: int, fit_on: Fit) -> None:
     assert 3 < n_rounds < 16
     perfect = expected.estimator_errors_[-1] == 0.0  # else its last tree is not of the model
     assert device.launches.count("end_round") == n_rounds + 2 - perfect
+
+
+def test_inputs_of_many_rounds_are_those_of_each() -> None:
+    """Also of features drawn for each tree, and beyond those that are made together."""
+    X, y = np.random.default_rng(0).normal(size=(30, 9)), np.zeros(30)
+    matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(9, dtype=bool)))
+    target = regression_target(y[:, None], WeightFacts(30.0, 1.0), SQUARES)
+
+    def features(tree: int) -> np.ndarray:
+        return np.arange(tree % 4, 9, 2, dtype=np.int32)
+
+    task = GrowTask(matrix, target, TreeOptions(SQUARES), lambda tree: None, range(2), seed=7)  # type: ignore[arg-type, return-value]
+    for asked in (task, replace(task, features_of=features)):
+        inputs = InputsOfRounds(asked, 2)
+        for number in (0, 1, ROUNDS_AT_ONCE, ROUNDS_AT_ONCE + 3, 2):
+            found, trees = inputs.of(number), range(2 * number, 2 * number + 2)
+            assert list(found.trees) == list(trees)
+            on_device = found.to_device(ShimRuntime())
+            assert on_device.keys.number.tolist() == list(trees)
+            assert on_device.key.tolist() == [root_key(7, tree) for tree in trees]
+            drawn = [np.flatnonzero(row).tolist() for row in on_device.allowed]
+            assert drawn == [asked.tree_features(tree).tolist() for tree in trees]
+            assert found.most_allowed == max(map(len, drawn))
+            assert on_device.unit[0] == gain_unit(SQUARES, target)
+            assert on_device.least_hessian[0] == asked.options.min_hessian
 
 
 # ---- what a round comes to -----------------------------------------------------------------------
