@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.level import Columns
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
+
+_BETWEEN = bytes(8)  # arrays begin at multiples of as many
 
 
 class Parcel:
@@ -69,8 +70,7 @@ def read_all_later(
     return read_all
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """Where an array begins, in bytes, what the items of its first axis are, and how many."""
 
     at: int
@@ -138,8 +138,11 @@ class HostParcel:
 
     def shortened(self, length: Mapping[str, int]) -> HostParcel:
         """The first items of some arrays, in memory of their own."""
-        columns: Columns = {
-            name: (self._fields[name].dtype, (n, *self._fields[name].shape))
-            for name, n in length.items()
-        }
-        return HostParcel.of({name: self.part(name, 0, n) for name, n in length.items()}, columns)
+        view, parts, fields, at = self._memory.data, list[Any](), {}, 0
+        for name, n in length.items():
+            own = self._fields[name]
+            n_bytes = n * own.n_bytes
+            parts += [view[own.at : own.at + n_bytes], _BETWEEN[: -n_bytes % len(_BETWEEN)]]
+            fields[name] = own._replace(at=at, length=n)
+            at += n_bytes + len(parts[-1])
+        return HostParcel(np.frombuffer(bytearray().join(parts), dtype=np.uint8), fields)
