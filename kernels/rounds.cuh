@@ -1,4 +1,4 @@
-// What the kernels of a round share: for boosting.cu, leaves.cu, quantiles.cu and adaboost.cu.
+// What the kernels of a round share: boosting.cu, leaves.cu, quantiles.cu, refits.cu, adaboost.cu.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 

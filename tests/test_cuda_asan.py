@@ -95,7 +95,7 @@ with pytest.MonkeyPatch.context() as patch:
     test_cuda_links.test_logarithms_of_shares("asan")
 print(sorted(launched))
 """
-FILES_OF_ROUNDS = "adaboost best_first boosting constraints leaves links median quantiles"
+FILES_OF_ROUNDS = "adaboost best_first boosting constraints leaves links median quantiles refits"
 
 
 def kernels_of(names: str) -> set[str]:

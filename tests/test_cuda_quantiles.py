@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-PIECE = constant("quantiles.cu", "QUANTILE_PIECE")
+PIECE = constant("quantiles.cuh", "QUANTILE_PIECE")
 
 
 def keys_of(values: np.ndarray) -> np.ndarray:

@@ -127,7 +127,7 @@ class SizesQuantile:
             each[...] = weights
             weights = each
         key = xp.empty((n_columns, n), dtype=np.uint64)
-        first, step = np.arange(n_columns) * n, constant("quantiles.cu", "QUANTILE_PIECE")
+        first, step = np.arange(n_columns) * n, constant("quantiles.cuh", "QUANTILE_PIECE")
         pieces = pieces_of(runtime, first, np.full(n_columns, n), step)
         self._groups = GroupedNumbers.room(xp, size, n_columns, pieces, key, weights)
         runtime.upload(np.full(n_columns, level), self._groups.level)

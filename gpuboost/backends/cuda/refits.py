@@ -1,4 +1,4 @@
-"""Leaves that take quantiles of the residuals of their rows: launches of quantiles.cu.
+"""Leaves that take quantiles of the residuals of their rows: launches of refits.cu.
 
 The numbers are those of `gpuboost.engine.order_statistics`.
 """
@@ -14,7 +14,7 @@ from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.filling import full, zeros
 from gpuboost.backends.cuda.level import Columns, Pieces, allocate
 from gpuboost.backends.cuda.policy import PIECE_ROWS
-from gpuboost.backends.cuda.quantiles import GroupedNumbers, blocks, launch, pieces_of
+from gpuboost.backends.cuda.quantiles import GroupedNumbers, blocks, pieces_of
 from gpuboost.backends.cuda.row_sets import optional
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine import gradients
@@ -69,7 +69,7 @@ class LeafRefits:
         most = self._most if most is None else min(self._most, most)
         self._seated = zeros(runtime, 1, np.int64)
         counters = zeros(runtime, 2, np.int32)
-        most_pieces = n // constant("quantiles.cu", "QUANTILE_PIECE") + most
+        most_pieces = n // constant("quantiles.cuh", "QUANTILE_PIECE") + most
         pieces = Pieces.room(xp, counters[1:], most_pieces)
         key = xp.empty(n, dtype=np.uint64)
         weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
@@ -214,7 +214,8 @@ class LeafRefits:
         return (striding_blocks(self._runtime, pieces.most),)
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        launch(self._runtime, name, grid, args)
+        threads = constant("rounds.cuh", "BOOST_THREADS")
+        self._runtime.kernel("refits.cu", name, {})(grid, (threads,), args)
 
 
 @dataclass(frozen=True, eq=False)
