@@ -8,6 +8,7 @@ import sklearn.ensemble
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
 
 from gpuboost import (
     DecisionTreeRegressor,
@@ -167,6 +168,17 @@ def test_early_stopping_by_rows_set_aside():
     assert model.n_estimators_ == model.best_iteration_ + 4
     assert len(model.validation_score_) == model.n_estimators_
     assert model.validation_score_.argmin() == model.best_iteration_
+
+
+@pytest.mark.parametrize("what", ["for early stopping", "to be fitted"])
+def test_rows_set_apart_have_weight(what):
+    X, y = table(10)
+    model = regressor(n_estimators=2, n_iter_no_change=1, validation_fraction=0.9, random_state=0)
+    held_out = train_test_split(np.arange(10), test_size=0.9, random_state=0)[1]
+    weights = np.zeros(10)
+    weights[np.setdiff1d(np.arange(10), held_out) if what == "for early stopping" else held_out] = 1
+    with pytest.raises(ValueError, match=f"validation_fraction=0.9 sets apart {what}.*drop rows"):
+        model.fit(X, y, weights)
 
 
 def test_early_stopping_by_an_evaluation_set_and_a_metric():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpuboost import AdaBoostRegressor, DecisionTreeRegressor, estimate_memory
 from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
 
 
@@ -45,3 +46,11 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
     assert meter.now == 0 and meter.peak >= 2 * UNIT
     with pytest.raises(AttributeError, match="phantoms have no sort"):
         xp.sort(xp.ones(3))
+
+
+def test_rounds_whose_levels_are_asked_for_come_to_an_end() -> None:
+    """Every batch begins at its roots again."""
+    boosted = AdaBoostRegressor(DecisionTreeRegressor(), n_estimators=2)
+    two = estimate_memory(boosted, 5000, 4)
+    one = estimate_memory(boosted.set_params(n_estimators=1), 5000, 4)
+    assert one <= two < 2 * one

@@ -112,7 +112,19 @@ class BoostingFit:
         )[1]
         mask = np.zeros(n, dtype=bool)
         mask[chosen] = True
+        self._check_parts(mask)
         return mask
+
+    def _check_parts(self, held_out: np.ndarray) -> None:
+        """Both the rows to grow trees on and those held out have weight."""
+        for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
+            if not (self._given_weights[part] > 0.0).any():
+                raise ValueError(
+                    f"of the rows that validation_fraction={self.estimator.validation_fraction} "
+                    f"sets apart {what}, {np.count_nonzero(part)}, none has a positive "
+                    "sample_weight; drop rows of weight 0 before the fit, choose another "
+                    "validation_fraction or random_state, or give an eval_set"
+                )
 
     @cached_property
     def weights(self) -> np.ndarray | None:

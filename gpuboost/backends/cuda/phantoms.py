@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime import Launchable
 
 UNIT = 512  # bytes that allocations are rounded up to, as CuPy's pool does
+_FIRST_KERNEL = "make_roots"  # launched once for each batch
 _LEVEL_KERNEL = "make_children"  # launched once for each level below the roots
 _LAST_KERNEL = "number_nodes"  # launched when there are no more levels
 
@@ -261,6 +262,8 @@ class PhantomRuntime:
         def launch(
             grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
         ) -> None:
+            if name == _FIRST_KERNEL:
+                self._depth, self._all_known = 0, False
             self._depth += name == _LEVEL_KERNEL
             self._all_known |= name == _LAST_KERNEL
 
