@@ -41,6 +41,16 @@ class Counting(ShimRuntime):
         return super().read_later(array)
 
 
+class Pinned(ShimRuntime):
+    """Hands out the memory itself that it copies to, as a GPU does."""
+
+    memory: np.ndarray
+
+    def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        self.memory = array.copy()
+        return lambda: self.memory
+
+
 @pytest.mark.parametrize("xp", [np, Apart])
 def test_arrays_are_copied_as_they_were(xp: Any) -> None:
     runtime, rng = Counting(), np.random.default_rng(0)
@@ -57,8 +67,8 @@ def test_arrays_are_copied_as_they_were(xp: Any) -> None:
         np.testing.assert_array_equal(found.part(name, 0, len(array)), array)
         half = len(array) // 2
         np.testing.assert_array_equal(found.part(name, half, len(array)), array[half:])
-    few = found.shortened({"value": 2, "flags": 3})
-    assert "value" in few and "losses" not in few and len(few) < len(found)
+    few = found.kept({"value": 2, "flags": 3})
+    assert "value" in few and few.kept({}) is few
     np.testing.assert_array_equal(few.part("value", 0, 2), before["value"][:2])
     np.testing.assert_array_equal(few.part("flags", 0, 3), before["flags"][:3])
 
@@ -78,12 +88,12 @@ def stumps(rng: np.random.Generator, categorical: bool) -> list[Tree]:
     return trees
 
 
-@pytest.mark.parametrize("room", [0, 1000])
+@pytest.mark.parametrize("room", [0, 1, 1000])
 @pytest.mark.parametrize("categorical", [False, True])
 def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> None:
-    """Where there is much more room than nodes, it is not kept."""
+    """What there is is copied, and of the memory that was read nothing kept."""
     trees = stumps(np.random.default_rng(1), categorical)
-    whole, columns, arrays = Ensemble.of(trees), {}, {}
+    whole, columns, arrays = Ensemble.of(trees), dict[str, Any](), {}
     kinds = {**TREE_TYPES, "code": np.uint8, "missing_left": np.uint8, "count": np.uint32}
     if not categorical:
         del kinds["category"], kinds["masks"]
@@ -92,8 +102,15 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
         own = np.concatenate([own, np.zeros((room, *own.shape[1:]), kind)])
         arrays[name], columns[name] = own, (kind, own.shape)
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [7, 9, 0]])
-    parcel = HostParcel.of(arrays, {"table": (np.int64, (3, 3)), **columns})
-    found = CopiedTrees(parcel)
+    parcel, used = Parcel(np, {"table": (np.int64, (3, 3)), **columns}), 0
+    for name, array in parcel.arrays.items():
+        array[...] = arrays[name]
+    runtime = Pinned()
+    found = CopiedTrees(parcel.read_later(runtime)())
+    runtime.memory.fill(0xA5)  # others have it now
+    for name in kinds:
+        n_bytes = getattr(whole, name).astype(kinds[name]).nbytes
+        used += -(-n_bytes // 8) * 8
     assert found.weights == [7, 9]
     for number, tree in enumerate(trees):
         asked = found.tree(number)
@@ -101,25 +118,24 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
         held: Any = asked.value
         while getattr(held, "base", None) is not None:
             held = held.base
-        assert (len(memoryview(held).cast("B")) < len(parcel)) == (room > 0)
+        assert len(held) == (used if room == 1000 else parcel.n_bytes)
 
 
-def test_a_cut_is_a_few_calls() -> None:
+def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the copy itself nothing is touched: a view of each array, and what no array says."""
     calls: list[str] = []
     whole = Ensemble.of(stumps(np.random.default_rng(2), categorical=True))
 
-    class Told(HostParcel):
-        """Tells what is asked of it."""
+    part = HostParcel.part
 
-        def part(self, name: str, first: int, end: int) -> np.ndarray:
-            calls.append(name)
-            return super().part(name, first, end)
+    def told(self: HostParcel, name: str, first: int, end: int) -> np.ndarray:
+        calls.append(name)
+        return part(self, name, first, end)
 
+    monkeypatch.setattr(HostParcel, "part", told)
     arrays = {name: getattr(whole, name) for name in TREE_TYPES}
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [1, 1, 0]])
-    columns: Any = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    found = CopiedTrees(Told.of(arrays, columns))
+    found = CopiedTrees(HostParcel.of(arrays))
     assert calls == ["table"]
     found.tree(0)
     assert sorted(calls[1:]) == sorted(TREE_TYPES)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpuboost import DecisionTreeClassifier, DecisionTreeRegressor
-from gpuboost.backends.cuda import reweighter
+from gpuboost.backends.cuda import parcels
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.inputs import ROUNDS_AT_ONCE, InputsOfRounds
 from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
@@ -200,7 +200,7 @@ def test_of_large_rounds_only_the_nodes_are_copied(
     n_classes: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a round comes to is read first; then its tree, while the next one runs."""
-    monkeypatch.setattr(reweighter, "MOST_COPIED", 0)
+    monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
     device, events = Watched(), []
     device.events = events
     X, y = table(n_classes=n_classes)

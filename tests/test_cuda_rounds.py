@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda import booster as cuda_booster
-from gpuboost.backends.cuda import policy, round_leaves
+from gpuboost.backends.cuda import parcels, policy
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.late_trees import LateRound
 from gpuboost.backends.cuda.parcels import HostParcel
+from gpuboost.backends.cuda.round_leaves import RoundLeaves
 from gpuboost.backends.cuda.round_rows import RoundRows
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine import boosting, gradients, tree
@@ -63,8 +65,7 @@ class Copies:
         arrays = {name: np.zeros(1, kind) for name, kind in kinds.items()}
         arrays |= {"table": np.array([[0, 1], [0, 0], [weight, 0]]), "value": np.array([[1.5]])}
         arrays["losses"] = np.full((1, 12), 7)
-        columns = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-        self._parcel, self.waits = HostParcel.of(arrays, columns), 0
+        self._parcel, self.waits = HostParcel.of(arrays), 0
 
     def __call__(self) -> HostParcel:
         self.waits += 1
@@ -187,7 +188,7 @@ def test_rounds_of_deep_trees(
     """Nodes of few rows leave the levels, where that can be, and all rows walk."""
     made, runtime, (X, y) = boosters(monkeypatch), ShimRuntime(order_seed=3), table(120)
     if "subsample" in options:  # trees are read by the length that their table says
-        monkeypatch.setattr(round_leaves, "PARCEL_BYTES", 0)
+        monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
     asked = regressor(n_estimators=2, **options)
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=[(X[:30], y[:30])])
     (booster,), used = made, set(runtime.launches)
@@ -198,6 +199,44 @@ def test_rounds_of_deep_trees(
     assert ("key_walked" in used) == (options.get("loss") in ("huber", "quantile"))
     small = bool({"grow_small", "grow_tiny"} & used)
     assert small == (not {"max_leaf_nodes", "monotonic_cst"} & set(options))
+
+
+@pytest.mark.parametrize(("depth", "waits"), [(None, 0), (4, 1)])
+def test_which_rounds_are_waited_for(
+    depth: int | None, waits: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with room for more than is read; where sizes were asked for there is none too much."""
+    runtime, found = Waiting(), list[int]()
+    start = RoundLeaves.read_later
+
+    def counted(self: RoundLeaves) -> Any:
+        before = runtime.waits
+        read = start(self)
+        found.append(runtime.waits - before)
+        return read
+
+    monkeypatch.setattr(RoundLeaves, "read_later", counted)
+    monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+    asked = regressor(max_depth=depth, n_estimators=2, categorical_features=[1])
+    X, y = table(120)
+    X[:, 1] = np.arange(120) % 7
+    assert_same_fit(fit_on, asked, X, y, runtime=runtime)
+    assert found == [waits, waits]
+
+
+class Waiting(ShimRuntime):
+    """Counts how often the host waits for a copy."""
+
+    waits = 0
+
+    def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        read = super().read_later(array)
+
+        def waited() -> np.ndarray:
+            self.waits += 1
+            return read()
+
+        return waited
 
 
 @pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -151,6 +152,32 @@ def test_read_later_has_what_was_there_then(runtime, machine):
         assert machine.waits == 1
         np.testing.assert_array_equal(read(), [0, 1, 2, 3])
         assert runtime.read_later(runtime.asarray(np.zeros((0, 3))))().shape == (0, 3)
+
+
+def test_pinned_memory_is_kept_as_long_as_what_lies_there(runtime, monkeypatch):
+    """And no longer; the host copies nothing of it."""
+
+    from gpuboost.backends.cuda import cupy_runtime
+
+    class Pinned(bytearray):
+        pass
+
+    made = []
+
+    def alloc(size):
+        memory = Pinned(size)
+        made.append(weakref.ref(memory))
+        return memory
+
+    monkeypatch.setattr(cupy_runtime.cupy.cuda, "alloc_pinned_memory", alloc)
+    with runtime.active():
+        read = runtime.read_later(runtime.asarray(np.arange(4)))
+        some = read()[1:3]
+    del read
+    assert made[0]() is not None and np.may_share_memory(some, np.frombuffer(made[0](), np.uint8))
+    np.testing.assert_array_equal(some, [1, 2])
+    del some
+    assert made[0]() is None
 
 
 def test_a_late_read_that_nobody_wants_is_waited_for(runtime, machine):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.level import allocate
+from gpuboost.backends.cuda.parcels import read_later
 from gpuboost.backends.cuda.reading import Reading
 from gpuboost.backends.cuda.source import constant
 from gpuboost.engine.ensemble import Ensemble
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuboost.backends.cuda.level import Columns
+    from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.frontier import Array
@@ -84,24 +86,16 @@ class Finished:
         routes = (own["feature"], own["code"], own["missing_left"], left)
         return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
 
-    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], Tree]:
-        """Start to copy the only tree, of so many nodes and masks; the call waits for it."""
-        reads = {
-            name: runtime.read_later(column[: n_masks if name == "masks" else n])
-            for name, column in self.columns.items()
-        }
-
-        def tree() -> Tree:
-            found = {name: read() for name, read in reads.items()}
-            return cut_tree(lambda name, *_: found[name], found, (0, n), (0, n_masks))
-
-        return tree
+    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostParcel]:
+        """Start to copy the trees, of so many nodes and masks in all; the call waits for them."""
+        used = lengths(self.columns, n, n_masks).items()
+        return read_later(runtime, {name: self.columns[name][:length] for name, length in used})
 
     def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
         """Integer weights of the roots, and the trees: each array copied at once, and cut."""
         nodes, masks, weights = runtime.to_host(self.table).tolist()
-        n = {name: masks[-1] if name == "masks" else nodes[-1] for name in self.columns}
-        whole = {name: runtime.to_host(column[: n[name]]) for name, column in self.columns.items()}
+        used = lengths(self.columns, nodes[-1], masks[-1]).items()
+        whole = {name: runtime.to_host(self.columns[name][:length]) for name, length in used}
 
         def part(name: str, first: int, end: int) -> np.ndarray:
             return whole[name][first:end]
@@ -109,6 +103,11 @@ class Finished:
         cuts = zip(pairwise(nodes), pairwise(masks), strict=True)
         trees = [cut_tree(part, whole, *bounds) for bounds in cuts]
         return weights[:-1], trees
+
+
+def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
+    """Items of the arrays of trees that have so many nodes and masks in all."""
+    return {name: n_masks if name == "masks" else n_nodes for name in names}
 
 
 def cut_tree(

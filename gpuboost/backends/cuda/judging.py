@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.finishing import cut_tree
-from gpuboost.backends.cuda.late_trees import without_spare
+from gpuboost.backends.cuda.finishing import cut_tree, lengths
 from gpuboost.backends.cuda.row_weights import Told
 from gpuboost.engine.reweighting import ClassJudge, Round, goes_on, reversed_tree
 
@@ -60,8 +59,8 @@ class Facts:
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
     def tree(self, copied: HostParcel, names: Iterable[str]) -> Tree:
-        """The tree of a round, of arrays of these names."""
-        copied = without_spare(copied, names, self.n_nodes, self.n_masks)
+        """The tree of a round, of arrays of these names, in memory of its own."""
+        copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
         return self.said(cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks)))
 
     def said(self, tree: Tree) -> Tree:

@@ -11,21 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuboost.backends.boosting import no_row_error
-from gpuboost.backends.cuda.finishing import NAMES, cut_tree
+from gpuboost.backends.cuda.finishing import NAMES, cut_tree, lengths
 from gpuboost.engine.boosting import LeafRule, finish_boosted
 from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.round_losses import MeanLosses
     from gpuboost.backends.cuda.round_rows import RoundRows
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
-
-_SPARE_BYTES = 1 << 14  # of a round, that may be kept as long as its trees
 
 
 class TreeFinisher:
@@ -134,24 +132,13 @@ class CopiedTrees:
         self._nodes, self._masks, weights = parcel.part("table", 0, 3).tolist()
         self.weights = weights[:-1]
         self._names = [name for name in NAMES if name in parcel]
-        self._parcel = without_spare(parcel, self._names, self._nodes[-1], self._masks[-1])
+        used = lengths(self._names, self._nodes[-1], self._masks[-1])
+        self._parcel = parcel.kept(used)  # and neither pinned memory is kept nor spare room
 
     def tree(self, number: int) -> Tree:
         """One of the trees."""
         bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
         return cut_tree(self._parcel.part, self._names, *bounds)
-
-
-def without_spare(
-    parcel: HostParcel, names: Iterable[str], n_nodes: int, n_masks: int
-) -> HostParcel:
-    """A parcel to cut trees from: what there was room for is not kept, if that is much more."""
-    if len(parcel) <= _SPARE_BYTES:
-        return parcel
-    sizes = {name: n_masks if name == "masks" else n_nodes for name in names}
-    used = parcel.bytes_of(sizes)
-    is_sparse = len(parcel) - used > max(used, _SPARE_BYTES)
-    return parcel.shortened(sizes) if is_sparse else parcel
 
 
 class LateTree:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from gpuboost.backends.cuda import parcels
 from gpuboost.backends.cuda.finishing import Finished
 from gpuboost.backends.cuda.grower import TreeGrower
 from gpuboost.backends.cuda.inputs import InputsOfRounds
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
     from gpuboost.engine.reweighting import ReweightTask, Round
     from gpuboost.engine.tree import Tree
-
-# Of a round that is copied at once, in bytes. Of a larger one the host asks how many nodes there
-# are, which takes less time than to copy the room of those that are not.
-MOST_COPIED = 4 << 20
 
 
 class CudaReweighter:
@@ -111,14 +108,15 @@ class CudaReweighter:
     @property
     def _is_small(self) -> bool:
         """Whether a round is copied as a whole, with the room that its nodes do not take."""
-        return self.rows.parcel.n_bytes <= MOST_COPIED
+        return self.rows.parcel.n_bytes <= parcels.MOST_WHOLE
 
     def _by_parts(self) -> tuple[Facts, Tree]:
         """What the round launched last comes to, and its tree, which is on its way."""
         runtime, rows = self._runtime, self.rows
         facts = Facts.of(runtime.read_later(rows.parcel.arrays["facts"])())
         read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
-        self._late = LateTree(lambda: facts.said(read()))
+        names = tuple(rows.finished.columns)
+        self._late = LateTree(lambda: facts.tree(read(), names))
         return facts, cast("Tree", self._late)
 
     def _boost_pruned(self, number: int) -> Round:

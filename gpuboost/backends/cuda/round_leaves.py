@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda import parcels
 from gpuboost.backends.cuda.chunks import striding_blocks
 from gpuboost.backends.cuda.features import DeviceFeatures
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.finishing import Finished
 from gpuboost.backends.cuda.level import allocate, room_of
-from gpuboost.backends.cuda.parcels import Parcel, read_all_later
+from gpuboost.backends.cuda.parcels import Parcel
 from gpuboost.backends.cuda.refits import LeafRefits, ListedRows, PlacedLeaves
 from gpuboost.backends.cuda.source import constant
 from gpuboost.backends.cuda.stored import TreeRoom, most_stored, table_shape
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 # Of trees of so many levels rows are followed: deeper ones had better let go of nodes of few rows.
 FOLLOWED_DEPTH = 12
-# Room for finished trees that is read whole, though few of them be there: 0.2 ms of a copy.
-PARCEL_BYTES = 1 << 22
 
 
 class RoundLeaves:
@@ -85,7 +84,9 @@ class RoundLeaves:
         self._refits: LeafRefits | None = None
         trees = finisher.columns(self._most, self._most // 2, self._n_outputs)
         # Trees are read with the rest where nobody asks for their size and it is not too much.
-        self._of_parcel = trees if not finisher.asks and room_of(trees) <= PARCEL_BYTES else {}
+        self._of_parcel = (
+            trees if not finisher.asks and room_of(trees) <= parcels.MOST_WHOLE else {}
+        )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
@@ -192,12 +193,13 @@ class RoundLeaves:
         read = self._parcel.read_later(self._runtime)
         if self._of_parcel:
             return read
+        if self._finisher.asks:  # for as many nodes as there are the arrays have room
+            exact = parcels.read_later(self._runtime, self._finished.columns)
+            return lambda: read().beside(exact())
         told = read()
         (n, *_), (n_masks, *_), _ = told.part("table", 0, 3)[:, ::-1].tolist()
-        arrays = self._finished.columns
-        length = {name: n_masks if name == "masks" else n for name in arrays}
-        parcel = {name: array[: length[name]] for name, array in arrays.items()}
-        return read_all_later(self._runtime, parcel, told)
+        trees = self._finished.read_later(self._runtime, n, n_masks)
+        return lambda: told.beside(trees())
 
 
 def add_leaves(

@@ -82,4 +82,8 @@ class Runtime(Protocol):
         """Copy to a NumPy array (the array itself where it is one)."""
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
-        """Start to copy a small array to the host; the call waits for it and returns it."""
+        """Start to copy to the host; the call waits for the copy and returns it.
+
+        It lies in memory that is dear (pinned), and is there as long as somebody has it or a view
+        of it: who wants to keep something copies that.
+        """
