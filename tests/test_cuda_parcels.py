@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.late_trees import CopiedTrees
+from gpuboost.backends.cuda.late_trees import CopiedTrees, LateRound
 from gpuboost.backends.cuda.parcels import HostParcel, Parcel
 from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import TREE_TYPES, Tree
 from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimRuntime
@@ -139,3 +140,14 @@ def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == ["table"]
     found.tree(0)
     assert sorted(calls[1:]) == sorted(TREE_TYPES)
+
+
+def test_a_round_without_rows_stays_one() -> None:
+    arrays = {"losses": np.zeros((1, 2), np.int64), "table": np.zeros((3, 2), np.int64)}
+    losses = RoundLosses(0.0, None, ())
+    late = LateRound(1, lambda: HostParcel.of(arrays), losses, lambda: ValueError("no weight"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no weight"):
+            late.copied()
+        with pytest.raises(ValueError, match="no weight"):
+            assert late.trees[0].value

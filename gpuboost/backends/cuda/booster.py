@@ -151,13 +151,13 @@ class CudaBooster:
     def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
         """Launch a round that is read when it is asked for."""
         self.launch(number)
+        if self._late is not None:
+            self._late.copied()  # while the device is busy with the round launched now
         read = leaves.read_later()
         found = user.after() if user else self.rounds.losses
         assert found is not None
         error = partial(no_row_error, self._task.sampler, number)
-        last, self._late = self._late, LateRound(self._task.trees_per_round, read, found, error)
-        if last is not None:
-            last.copied()  # while the device is busy with the round launched now
+        self._late = LateRound(self._task.trees_per_round, read, found, error)
         return self._late
 
     def _refitted(self, trees: list[Tree], leaf: Array) -> list[Tree]:

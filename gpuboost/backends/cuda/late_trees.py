@@ -109,8 +109,8 @@ class LateRound:
             del self._read
             self._sums = parcel.part("losses", 0, parcel.length("losses")).copy()
             self._copied = CopiedTrees(parcel)
-            if self._copied.weights[0] == 0:
-                raise self._error()
+        if self._copied.weights[0] == 0:
+            raise self._error()
         return self._copied
 
 
