@@ -148,7 +148,7 @@ __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sor
 //                                    its place in the new order
 //   sorted, other   int32 (nodes,)   room for `sort_nodes`
 //
-// parent is written only if `keeps`. Launch: over trees.
+// Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
             const uint64* __restrict__ key, const double* __restrict__ rise,
@@ -157,7 +157,7 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
             const uint64* __restrict__ key_before, const int32* __restrict__ node_before,
             double* __restrict__ rise_after, uint64* __restrict__ key_after,
             int32* __restrict__ node_after, int32* turn, int32* worst, int32* slot, int32* place,
-            int32* sorted, int32* other, int32 keeps, int32* __restrict__ parent)
+            int32* sorted, int32* other, int32* __restrict__ parent)
 {
     __shared__ int64 warp_sums[QUEUE_WARPS];
     const int64 own = (int64)blockIdx.x * most, n_taken = length[blockIdx.x];
@@ -171,7 +171,7 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
     __syncthreads();
     for (int64 node = begin + threadIdx.x; node < end; node += QUEUE_THREADS) {
         const int64 above = *first == 0 ? -1 : turn[own + (node - begin) / 2];
-        if (keeps != 0) parent[*first + node] = above < 0 ? NO_PARENT : node_before[own + above];
+        parent[*first + node] = above < 0 ? NO_PARENT : node_before[own + above];
         slot[node] = accepted[node] == 0
             ? NEVER : (int32)find_slot(nodes, node, taken, n_taken, worst, above + 1);
     }

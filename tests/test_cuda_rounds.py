@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+from gpuboost import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    DecisionTreeClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from gpuboost.backends.cuda import booster as cuda_booster
-from gpuboost.backends.cuda import parcels, policy
+from gpuboost.backends.cuda import parcels, policy, stored
+from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.late_trees import LateRound
 from gpuboost.backends.cuda.parcels import HostParcel
@@ -40,6 +48,16 @@ pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
+
+
+TOO_LARGE: list[Any] = [
+    DecisionTreeClassifier(),
+    RandomForestClassifier(2),
+    BaggingClassifier(DecisionTreeClassifier(), 2),
+    AdaBoostClassifier(DecisionTreeClassifier(), n_estimators=2),
+    GradientBoostingClassifier(max_depth=None, n_estimators=2),
+    GradientBoostingClassifier(max_depth=None, n_estimators=2, ccp_alpha=0.1),
+]
 
 
 # Parts of it --------------------------------------------------------------------------------
@@ -157,17 +175,28 @@ def test_levels_that_take_too_much_memory_are_asked_for(
     assert "finish_nodes" in runtime.launches
 
 
-@pytest.mark.parametrize("n_rows", [1 << 28, 1 << 31])
-def test_which_rounds_are_finished_on_the_device(n_rows: int) -> None:
-    """All whose nodes have places, but for those that are pruned."""
-    options = TreeOptions(SQUARES, min_samples_leaf=2)
-    matrix = SimpleNamespace(n_samples=n_rows)
-    task: Any = SimpleNamespace(options=options, trees_per_round=3, matrix=matrix, sampler=None)
-    assert cuda_booster.adds_on_device(task, task) == (n_rows == 1 << 28)
-    task.options = replace(options, ccp_alpha=1.0)
-    assert not cuda_booster.adds_on_device(task, task)
-    task.options = replace(options, max_leaf_nodes=64)
-    assert cuda_booster.adds_on_device(task, task)
+def test_trees_of_a_round_without_places_together_grow_apart(
+    fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are finished on the host."""
+    made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=1)
+    asked, most = classifier(max_depth=2, n_estimators=2), 7  # nodes of a tree
+    for places in (3 * most, 3 * most - 1):
+        monkeypatch.setattr(stored, "MOST_PLACES", places)
+        assert_same_fit(fit_on, asked, *table(n_classes=3), runtime=runtime)
+    assert [booster.rounds.leaves is None for booster in made] == [False, True]
+
+
+@pytest.mark.parametrize("make", TOO_LARGE, ids=lambda make: type(make).__name__)
+def test_trees_that_could_have_no_places_are_refused(
+    make: Any, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything of them is launched."""
+    runtime, (X, y) = ShimRuntime(), table(60, n_classes=2)
+    monkeypatch.setattr(stored, "MOST_PLACES", 20)
+    with pytest.raises(ValueError, match=r"^a tree of 60 rows .* Give max_depth, a larger min"):
+        fit_on(CudaBackend(runtime), clone(make), X, y)
+    assert not {"make_roots", "draw_rows", "differentiate"} & set(runtime.launches)
 
 
 DEEP: list[dict[str, Any]] = [

@@ -12,18 +12,19 @@ import pytest
 
 import gpuboost
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor, estimate_memory
+from gpuboost.backends import cost
 from gpuboost.backends.cuda import CudaLevelOps, stored
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.binning import fit_bins
 from gpuboost.backends.cuda.memory import (
     DeviceShape,
     binning_peak,
+    fit_peak,
     foretell,
     nodes_at,
     trees_at_once,
 )
 from gpuboost.backends.cuda.phantoms import Meter
-from gpuboost.backends.cuda.small import small_rows_for
 from gpuboost.backends.cuda.stored import has_places
 from gpuboost.data.bins import BinRule
 from gpuboost.engine.level_loop import grow_levels
@@ -187,13 +188,43 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
     deep, budget = forest(), 1 << 62
     assert [has_places(deep, n, n * 10**8) for n in (10, 11)] == [True, False]
-    for n_rows, is_small in ((2**30 - 1, True), (2**30, False)):  # of one tree
-        assert bool(small_rows_for(ShimRuntime(), deep, 1, n_rows, 1)) == is_small
+    assert [has_places(deep, 1, n_rows) for n_rows in (2**30 - 1, 2**30)] == [True, False]
     assert trees_at_once(deep, budget, SHAPE) == 40
     monkeypatch.setattr(stored, "MOST_PLACES", 2**21 - 1)
     assert trees_at_once(deep, budget, SHAPE) == 10
     assert trees_at_once(forest(min_samples_leaf=3), budget, SHAPE) == 20  # of 31 that have places
     assert trees_at_once(forest(max_depth=8), budget, SHAPE) == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ({}, "max_depth=None, max_leaf_nodes=None, min_samples_leaf=1 could have 200,001 nodes"),
+        ({"max_depth": 17}, "max_depth=17, max_leaf_nodes=None, min_samples_leaf=1 could have"),
+        ({"max_depth": 16}, ""),
+        ({"min_samples_leaf": 2}, ""),
+        ({"max_leaf_nodes": 64}, ""),
+    ],
+)
+def test_a_tree_that_could_have_too_many_nodes_is_refused(
+    words: dict[str, Any], given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the fit would be; device="auto" takes no GPU for it."""
+    assert cost.CUDA_NODES == stored.MOST_PLACES
+    monkeypatch.setattr(stored, "MOST_PLACES", 200_000)
+    monkeypatch.setattr(cost, "CUDA_NODES", 200_000)
+    n = 100_000
+    table = ForetoldTable(n, 2, 2, 1, 0, False, np.dtype(np.float32))
+    task = ForetoldTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    names = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
+    limits = {name: getattr(task.options, name) for name in names}
+    growth = cost.Growth(*(n, 2, 2, 1), **limits, n_channels=1)
+    assert (cost.growth_work(growth).cuda < np.inf) == (not given) == has_places(task, 1, n)
+    if given:
+        with pytest.raises(ValueError, match=f"^a tree of 100,000 rows with {given}"):
+            fit_peak(task, 1 << 40, SHAPE)
+    else:
+        fit_peak(task, 1 << 40, SHAPE)
 
 
 def test_nodes_of_a_tree_to_purity() -> None:

@@ -46,6 +46,7 @@ CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its me
 # there are. Few go deeper than 1.5 log2(n), of two million rows 32 levels; a level without nodes
 # costs its launches. So a deeper limit is taken for none, of which the host asks.
 UNASKED_DEPTH, UNASKED_LEAVES = 32, 64
+CUDA_NODES = 2**31 - 1  # of a tree: their places are int32
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
 PREDICTION_LAUNCHES = 4
@@ -169,7 +170,7 @@ class Growth:
         Features that a node looks at.
     n_trees : int
         That grow together.
-    max_depth, n_channels, max_leaf_nodes : int
+    max_depth, n_channels, max_leaf_nodes, min_samples_leaf : int
     value_bytes : int
         Of a value of the table, 4 or 8; 1 if it is binned already.
     n_rounds : int
@@ -188,6 +189,7 @@ class Growth:
     n_rounds: int = 1
     replayed: bool = False
     max_leaf_nodes: int = NO_LIMIT
+    min_samples_leaf: int = 1
 
     @property
     def depth(self) -> float:
@@ -218,6 +220,13 @@ class Growth:
         """Nodes of a tree: all of its levels, or of a deep one a quarter of its rows."""
         most = min(2.0 ** min(self.max_depth + 1, 32), 2.0 * self.max_leaf_nodes)
         return min(most, max(1.0, self.n_samples / 4))
+
+    @property
+    def suits_cuda(self) -> bool:
+        """Whether a GPU takes such trees: of any number of nodes that there can be."""
+        by_rows = 1 + 2 * (self.n_samples // max(1, self.min_samples_leaf))
+        by_depth = 2.0 ** min(self.max_depth + 1, 64) - 1
+        return min(by_rows, by_depth) <= CUDA_NODES or self.max_leaf_nodes <= UNASKED_LEAVES
 
     @property
     def rows(self) -> float:
@@ -277,7 +286,7 @@ def growth_work(growth: Growth) -> Work:
         GROW_ONE if growth.n_channels == 1 else GROW_MANY,
         numpy=0.001 + host + _numpy_seconds(growth),
         numba=0.001 + host + speed.numba_visit * amount.visits,
-        cuda=0.005 + amount.on_cuda(speed),
+        cuda=0.005 + amount.on_cuda(speed) if growth.suits_cuda else math.inf,
     )
 
 

@@ -15,7 +15,7 @@ from gpuboost.engine.tree import sum_children
 
 if TYPE_CHECKING:
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.level_loop import LevelOps
+    from gpuboost.engine.level_loop import OpenOps
 
 # What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``rise``, which is
 # negative where a node was not split, and ``sums``, which counts only there.
@@ -37,14 +37,14 @@ class Keeper(Protocol):
 
 @runtime_checkable
 class KeepingOps(Protocol):
-    """`LevelOps` that may keep the nodes of levels themselves.
+    """Operations that keep the nodes of levels themselves.
 
     They may grow some nodes to their leaves outside the level loop, to which such a node is one
     that is not split.
     """
 
-    def keeper(self) -> Keeper | None:
-        """What keeps them of the batch whose roots were made last; None: a `History` does."""
+    def keeper(self) -> Keeper:
+        """What keeps them of the batch whose roots were made last."""
 
     def end_batch(self) -> None:
         """Do what is left to do when all levels are grown."""
@@ -67,9 +67,7 @@ class History:
     split nodes are the next level, in order.
     """
 
-    def __init__(
-        self, ops: LevelOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool
-    ) -> None:
+    def __init__(self, ops: OpenOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool) -> None:
         self._ops = ops
         self._has_all_sums = has_all_sums  # not only those of leaves, which add up to the others
         self._n_trees = n_trees

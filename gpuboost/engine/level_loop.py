@@ -9,12 +9,12 @@
         partition the rows           children become the next frontier
 
 The loop knows neither rows nor how many nodes there are: both live in what `LevelOps` returns and
-takes back. So a device need not be waited for: its levels are copied to the host at the end.
+takes back. So a device need not be waited for: it keeps the nodes of levels itself (`KeepingOps`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpuboost.engine.history import History, KeepingOps
 from gpuboost.engine.spec import NO_LIMIT
@@ -61,11 +61,15 @@ class LevelOps(Protocol):
     def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Array) -> tuple[Any, Any]:
         """Rows of the accepted nodes moved to their children, stably, and the children."""
 
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """Copy what `History` keeps of a level to NumPy arrays, those of `history.COLUMNS`."""
-
     def narrow(self, frontier: Any, splits: Any, accepted: Array) -> Array:
         """The accepted nodes that best-first growth has reached too, as far as nodes are known."""
+
+
+class OpenOps(LevelOps, Protocol):
+    """`LevelOps` whose levels are kept by a `History`."""
+
+    def to_host(self, level: Level) -> dict[str, np.ndarray]:
+        """Copy what `History` keeps of a level to NumPy arrays, those of `history.COLUMNS`."""
 
 
 def grow_levels(
@@ -82,10 +86,10 @@ def run_levels(
     ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
 ) -> Keeper:
     """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
-    history = _all_levels(ops, task, n_trees, roots)
+    keeper = _all_levels(ops, task, n_trees, roots)
     if isinstance(ops, KeepingOps):
         ops.end_batch()  # when nothing is held of rows and levels
-    return history
+    return keeper
 
 
 def _all_levels(
@@ -94,9 +98,7 @@ def _all_levels(
     rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    history: Any = ops.keeper() if isinstance(ops, KeepingOps) else None
-    if history is None:
-        history = History(ops, n_trees, task.options.max_leaf_nodes, has_all_sums=by_median)
+    keeper = ops.keeper() if isinstance(ops, KeepingOps) else _history(ops, task, n_trees)
     depth = 0
     while not ops.finished(frontier, depth):
         if by_median:
@@ -107,7 +109,12 @@ def _all_levels(
         if best_first:
             accepted = ops.narrow(frontier, splits, accepted)
         sums = ops.leaf_sums(rows, frontier, accepted)
-        history.add(frontier, splits, accepted, sums)
+        keeper.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)
         depth += 1
-    return history
+    return keeper
+
+
+def _history(ops: LevelOps, task: GrowTask, n_trees: int) -> History:
+    limit, has_all_sums = task.options.max_leaf_nodes, task.target.by_median
+    return History(cast("OpenOps", ops), n_trees, limit, has_all_sums)

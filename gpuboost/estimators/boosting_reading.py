@@ -107,6 +107,7 @@ def work_of(estimator: Any, table: Table, loss: Loss) -> Work:
         n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
         replayed=rounds_are_replayed(*of_replay),
         max_leaf_nodes=limits["max_leaf_nodes"],
+        min_samples_leaf=limits["min_samples_leaf"],
     )
     return growth_work(growth)
 

@@ -167,4 +167,5 @@ class FitTemplate(TreeModel):
             n_rounds=n_rounds,
             replayed=replayed,
             max_leaf_nodes=options.max_leaf_nodes,
+            min_samples_leaf=options.min_samples_leaf,
         )

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.best_first import SplitQueue
-    from gpuboost.backends.cuda.finishing import Finisher
     from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Search
     from gpuboost.backends.cuda.policy import Places, Policy
     from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of trees. ``small`` and ``store`` are None where nodes do not go there."""
+    """One batch of trees. ``small`` is None where no node goes there."""
 
     n_trees: int
     policy: Policy
@@ -28,7 +26,7 @@ class Batch:
     slices: Slices
     search: SplitSearch
     leaf: LeafColumns | None
-    store: NodeStore | None
+    store: NodeStore
     small: SmallTrees | None
 
     def grow_small(
@@ -49,11 +47,5 @@ class Batch:
         sums: Array | None,
         depth: int,
     ) -> None:
-        """Store the nodes of a level, where that is done; see `NodeStore.keep`."""
-        if self.store is not None:
-            self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))
-
-    def end(self, queue: SplitQueue | None, finisher: Finisher | None, table: Array | None) -> None:
-        """Cut, number and finish the nodes that are stored; see `NodeStore.end`."""
-        if self.store is not None:
-            self.store.end(queue, finisher, table)
+        """Store the nodes of a level, see `NodeStore.keep`."""
+        self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))

@@ -29,7 +29,7 @@ class SplitQueue:
     n_trees, most_rows : int
         Trees of the batch, and rows that one of them has at most.
     n_places : int
-        Places that nodes have, if it will be asked what became of them; else 0.
+        Places that nodes have.
     """
 
     def __init__(
@@ -47,15 +47,14 @@ class SplitQueue:
         self._worst = runtime.xp.empty((n_trees, n_groups), dtype=np.int32)
         self._length = zeros(runtime, n_trees, np.int32)
         none = constant("best_first.cu", "NO_NODE")
-        self._parent = full(runtime, max(1, n_places), none, np.int32)
-        self._next = 0  # number of the first node of the next level, where nodes have no places
+        self._parent = full(runtime, n_places, none, np.int32)
 
     @classmethod
     def of(
         cls,
         runtime: Runtime,
         task: GrowTask,
-        store: NodeStore | None,
+        store: NodeStore,
         n_trees: int,
         n_rows: int,
     ) -> SplitQueue | None:
@@ -63,34 +62,27 @@ class SplitQueue:
 
         Parameters
         ----------
-        store : NodeStore or None
-            Where nodes have places; None: nobody will ask what became of them.
+        store : NodeStore
+            Where nodes have places.
         n_trees, n_rows : int
             Of the batch.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
-        n_places = 0 if store is None else store.most
         most_rows = min(n_rows, task.matrix.n_samples)
-        return cls(runtime, task.options, n_trees, most_rows, n_places)
+        return cls(runtime, task.options, n_trees, most_rows, store.most)
 
-    def narrow(
-        self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array | None = None
-    ) -> Array:
+    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array) -> Array:
         """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
 
-        ``first`` is the place of the first node, int32 (1,). None: nodes are numbered level by
-        level, with room for as many as a level has room for.
+        ``first`` is the place of the first node, int32 (1,).
         """
-        if first is None:
-            first = full(self._runtime, 1, self._next, np.int32)
-            self._next += frontier.most
         rooms = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(4))
         args = (
             *(frontier.size, frontier.tree, frontier.key, splits.rise, splits.accepted),
             *(first, np.int32(self._most), self._length),
             *(*self._before.values(), *self._after.values(), self._turn, self._worst, *rooms),
-            *(np.int32(self._n_places > 0), self._parent),
+            self._parent,
         )
         self._launch("take_splits", self._n_trees, args)
         self._before, self._after = self._after, self._before

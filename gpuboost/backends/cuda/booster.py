@@ -3,8 +3,9 @@
 Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
 A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
 the values of their leaves added to raw predictions, and mean losses. The host reads the trees and
-the losses, in one piece, when the next round is under way. Trees that are pruned are finished on
-the host and copied back, and their values added by walking them.
+the losses, in one piece, when the next round is under way. Trees that are pruned, or of a round
+that does not fit the memory as a whole, are finished on the host and copied back, and their values
+added by walking them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from gpuboost.backends.cuda.refits import RefitRound
 from gpuboost.backends.cuda.round_leaves import add_leaves, find_leaves
 from gpuboost.backends.cuda.round_losses import UserLosses
 from gpuboost.backends.cuda.round_rows import RoundRows
-from gpuboost.backends.cuda.stored import has_places
 from gpuboost.engine.boosting import with_leaf_values
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.rounds import DoneRound
@@ -34,9 +34,9 @@ from gpuboost.engine.spec import GrowTask, Target, TreeRows
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.round_leaves import RoundLeaves
     from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.backends.protocol import FittedRound
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.history import Keeper
     from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.spec import GrownTree
     from gpuboost.engine.tree import Tree
@@ -67,7 +67,8 @@ class CudaBooster:
         asked = self._grow_task = grow_task(task)
         self._inputs = InputsOfRounds(asked, task.trees_per_round)
         self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
-        adds = adds_on_device(task, asked) and self._at_once >= task.trees_per_round
+        # Pruning cuts one weakest link after another.
+        adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
             asks = not is_unasked(task.options)
@@ -138,7 +139,7 @@ class CudaBooster:
         """Begin a round."""
         self.rounds.begin(number, learning_rate)
 
-    def launch(self, number: int) -> Keeper:
+    def launch(self, number: int) -> NodeStore:
         """Launch a round, or of its trees as many as grow together."""
         n_trees = self._task.trees_per_round
         again = n_trees % self._at_once == 0
@@ -167,16 +168,6 @@ class CudaBooster:
         by = (rounds.leaf_weights, rounds.parameter, rounds.rate, rounds.inside())
         own = RefitRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
         return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
-
-
-def adds_on_device(task: BoostTask, grown: GrowTask) -> bool:
-    """Whether the device finishes the trees of a round, and adds their values.
-
-    Not where they are pruned, which cuts one weakest link after another, or where several would
-    have more nodes than there are places. ``grown`` is what `grow_task` makes of ``task``.
-    """
-    n_rows = task.trees_per_round * task.matrix.n_samples
-    return task.options.ccp_alpha == 0.0 and has_places(grown, task.trees_per_round, n_rows)
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.memory import DeviceShape, foretell_recorded
 from gpuboost.backends.cuda.recording import Recording, RecordingRuntime
-from gpuboost.backends.cuda.stored import NodeStore
 from gpuboost.backends.finishing import check_weight
 from gpuboost.engine.level_loop import run_levels
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.inputs import BatchInputs, HostInputs
     from gpuboost.backends.cuda.level_ops import RoundMaker
     from gpuboost.backends.cuda.runtime import Runtime
-    from gpuboost.engine.history import Keeper
+    from gpuboost.backends.cuda.stored import NodeStore
     from gpuboost.engine.spec import GrownTree, GrowTask
     from gpuboost.engine.tree import Tree
 
@@ -31,7 +30,7 @@ class RecordedBatch:
     launches : Recording
     inputs : BatchInputs
         What the launches begin with.
-    history : Keeper
+    nodes : NodeStore
         Reads what they leave behind.
     kind : tuple of int
         `CudaLevelOps.kind_of` the batch: others of this kind are the same launches.
@@ -39,7 +38,7 @@ class RecordedBatch:
 
     launches: Recording
     inputs: BatchInputs
-    history: Keeper
+    nodes: NodeStore
     kind: tuple[int, ...]
 
 
@@ -103,32 +102,32 @@ class TreeGrower:
         ValueError
             None of the rows drawn for a tree has weight.
         """
-        history = self.launch(host, again)
-        assert isinstance(history, NodeStore) and self._task.sampler is not None
-        root_weights, trees = history.finished().copy_to_host(self._runtime)
+        assert self._task.sampler is not None
+        nodes = self.launch(host, again)
+        root_weights, trees = nodes.finished().copy_to_host(self._runtime)
         for tree, weight in zip(host.trees, root_weights, strict=True):
             check_weight(self._task.sampler, tree, weight > 0)
         return trees
 
-    def launch(self, host: HostInputs, again: bool) -> Keeper:
+    def launch(self, host: HostInputs, again: bool) -> NodeStore:
         """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
         kind = self._ops.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
             return self._replay(self.recorded, host)
         self.recorded = None
         self._ops.forget_batch()
-        history = None
+        nodes = None
         if again and kind not in self._not_recorded:
-            history = self._record(host)
-            if history is None:
+            nodes = self._record(host)
+            if nodes is None:
                 self._not_recorded.add(kind)
-        return history or self._launch(host)
+        return nodes or self._launch(host)
 
-    def _launch(self, host: HostInputs) -> Keeper:
+    def _launch(self, host: HostInputs) -> NodeStore:
         """Launch a batch kernel by kernel."""
         return self._levels(host, host.to_device(self._runtime))
 
-    def _record(self, host: HostInputs) -> Keeper | None:
+    def _record(self, host: HostInputs) -> NodeStore | None:
         """Launch a batch and keep the launches; None where it cannot be replayed, or not fit."""
         shape = DeviceShape.of(self._runtime)
         recorded = foretell_recorded(self._task, host, shape, self._maker)
@@ -136,16 +135,17 @@ class TreeGrower:
             return None
         inputs = host.to_device(self._runtime)
         with self._runtime.recording(recorded.plan) as launches:
-            history = self._levels(host, inputs)
-        self.recorded = RecordedBatch(launches, inputs, history, self._ops.kind_of(host))
-        return history
+            nodes = self._levels(host, inputs)
+        self.recorded = RecordedBatch(launches, inputs, nodes, self._ops.kind_of(host))
+        return nodes
 
-    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> Keeper:
+    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeStore:
         """Launch the recorded batch over other inputs."""
         recorded.inputs.replace_by(host, self._runtime)
         recorded.launches.replay()
-        return recorded.history
+        return recorded.nodes
 
-    def _levels(self, host: HostInputs, inputs: BatchInputs) -> Keeper:
+    def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeStore:
         roots = partial(self._ops.roots_of, host, inputs)
-        return run_levels(self._ops, self._task, len(host.trees), roots)
+        run_levels(self._ops, self._task, len(host.trees), roots)
+        return self._ops.keeper()

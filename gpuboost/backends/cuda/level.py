@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gpuboost.backends.cuda.constraints import NodeBounds
     from gpuboost.engine.frontier import Array
 
@@ -68,15 +66,6 @@ def cut(memory: Array, columns: Columns) -> dict[str, Array]:
         array = memory[at : at + _bytes(dtype, shape)].view(dtype)
         arrays[name] = array if len(shape) == 1 else array.reshape(shape)
     return arrays
-
-
-def copy_of(
-    arrays: Any, memory: Array | None, columns: Columns, copy: Callable[[Array], np.ndarray]
-) -> dict[str, np.ndarray]:
-    """The fields ``columns`` of ``arrays`` on the host, by one ``copy`` if they are one piece."""
-    if memory is None:
-        return {name: copy(getattr(arrays, name)) for name in columns}
-    return cut(copy(memory), columns)
 
 
 @lru_cache(4096)  # the host cuts a round again for every tree it finishes
@@ -137,8 +126,6 @@ class DeviceFrontier:
         Slot of the parent's histogram in the level before, -1 if it is not known.
     pieces : Pieces
         By number of the node.
-    memory : uint8, or None
-        What the arrays of nodes are cut from; None where they are separate.
     bounds : NodeBounds or None
         None where nodes are held to nothing of their own.
     """
@@ -152,7 +139,6 @@ class DeviceFrontier:
     gradient: Array
     parent: Array
     pieces: Pieces
-    memory: Array | None
     bounds: NodeBounds | None = None
 
     @property
@@ -167,8 +153,7 @@ class DeviceFrontier:
     @classmethod
     def room(cls, xp: Any, size: Array, n: int, n_channels: int, pieces: Pieces) -> DeviceFrontier:
         """Room for n nodes."""
-        arrays, memory = allocate_with_memory(xp, cls.columns(n, n_channels))
-        return cls(size, **arrays, pieces=pieces, memory=memory)
+        return cls(size, **allocate(xp, cls.columns(n, n_channels)), pieces=pieces)
 
     @staticmethod
     def columns(n: int, n_channels: int) -> Columns:
@@ -182,11 +167,6 @@ class DeviceFrontier:
             "gradient": (np.int64, (n, n_channels)),
             "parent": (np.int32, (n,)),
         }
-
-    def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays of nodes on the host, by one ``copy`` where they lie in one piece."""
-        n, n_channels = self.gradient.shape
-        return copy_of(self, self.memory, self.columns(n, n_channels), copy)
 
 
 @dataclass(frozen=True)
@@ -245,8 +225,6 @@ class DeviceSplits:
         -1 where the node is not split.
     accepted : uint8 (m,)
         Whether it is.
-    memory : uint8, or None
-        What the arrays are cut from; None where they are separate.
     """
 
     rise: Array
@@ -260,13 +238,11 @@ class DeviceSplits:
     left_hessian: Array
     left_gradient: Array
     accepted: Array
-    memory: Array | None
 
     @classmethod
     def room(cls, xp: Any, n: int, n_channels: int, mask_words: int) -> DeviceSplits:
         """Room for the splits of n nodes."""
-        arrays, memory = allocate_with_memory(xp, cls.columns(n, n_channels, mask_words))
-        return cls(**arrays, memory=memory)
+        return cls(**allocate(xp, cls.columns(n, n_channels, mask_words)))
 
     @staticmethod
     def columns(n: int, n_channels: int, mask_words: int) -> Columns:
@@ -286,15 +262,6 @@ class DeviceSplits:
         }
 
     @property
-    def _columns(self) -> Columns:
-        n, n_channels = self.left_gradient.shape
-        return self.columns(n, n_channels, self.mask.shape[1])
-
-    @property
     def arguments(self) -> tuple[Array, ...]:
         """The arrays as kernels take them."""
-        return tuple(getattr(self, name) for name in self._columns)
-
-    def to_host(self, copy: Callable[[Array], np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays on the host, by one ``copy`` where they lie in one piece."""
-        return copy_of(self, self.memory, self._columns, copy)
+        return tuple(vars(self).values())

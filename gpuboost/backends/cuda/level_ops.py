@@ -31,11 +31,9 @@ from gpuboost.backends.cuda.split_search import (
     plane_count,
     room_for_planes,
 )
-from gpuboost.backends.cuda.stored import DEEPEST, NodeStore, has_places
+from gpuboost.backends.cuda.stored import DEEPEST, NodeStore, check_places
 from gpuboost.backends.cuda.uploads import RowUploads
 from gpuboost.backends.cuda.variants import Variant
-from gpuboost.engine.history import COLUMNS
-from gpuboost.engine.policy import class_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.rounds import RowsOfRounds
     from gpuboost.backends.cuda.runtime import Runtime
     from gpuboost.engine.frontier import Array
-    from gpuboost.engine.history import Level
     from gpuboost.engine.spec import GrowTask
 
     RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
@@ -68,9 +65,15 @@ class CudaLevelOps:
     sums_all : bool
         Whether levels were summed from all of their rows because histograms of the level before
         and of their own did not fit the memory budget.
+
+    Raises
+    ------
+    ValueError
+        A tree of the task could have more nodes than there are places.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
+        check_places(task)
         self.runtime = runtime
         self.task = task
         self.xp: Any = runtime.xp
@@ -211,18 +214,13 @@ class CudaLevelOps:
             self._constraints,
             by_lists,
         )
-        store = small = None
-        # Else the host reads levels.
-        if has_places(self.task, n_trees, policy.n_rows):
-            given = (self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
-            store = NodeStore(*given)
-        if policy.small_rows and store is not None:
-            small = SmallTrees(search, leaf, store, policy.n_rows)
+        store = NodeStore(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
+        small = SmallTrees(search, leaf, store, policy.n_rows) if policy.small_rows else None
         slices = Slices.of(policy, self.task.memory_budget, builder.bytes_per_node())
         return Batch(n_trees, policy, builder, slices, search, leaf, store, small)
 
-    def keeper(self) -> NodeStore | None:
-        """What keeps the nodes of the batch begun last, if that is done here."""
+    def keeper(self) -> NodeStore:
+        """What keeps the nodes of the batch begun last."""
         return self._batch.store
 
     # ---- a level -------------------------------------------------------------------------------
@@ -298,17 +296,15 @@ class CudaLevelOps:
     def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array) -> Array:
         """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
         assert self._queue is not None
-        store = self._batch.store
-        return self._queue.narrow(frontier, splits, None if store is None else store.first)
+        return self._queue.narrow(frontier, splits, self._batch.store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
     ) -> Array | None:
-        """Leaf sums of nodes that are not split; None where `to_host` makes them of the classes."""
+        """Leaf sums of nodes that are not split; None where weights of classes are all there is."""
         sums = self._leaf_sums(rows, frontier, accepted)
         if self.rounds is not None:
-            store = self._batch.store
-            known = (accepted, sums, self._inputs, None if store is None else store.first)
+            known = (accepted, self._inputs, self._batch.store.first)
             self.rounds.keep_level(LevelLeaves(rows, frontier, *known))
         self._sums = sums
         return sums
@@ -321,18 +317,18 @@ class CudaLevelOps:
             return None
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, self.xp)
-        summed = accepted if self.rounds is None else self.rounds.summed(frontier, accepted)
         sums = self.xp.empty((frontier.most, leaf.n_sums), dtype=np.int64)
         fill(self.runtime, sums, 0)
         given = (leaf, policy.small_rows_at(self._depth), sums)
-        self._kernels.leaf_sums(rows, frontier, summed, *given)
+        self._kernels.leaf_sums(rows, frontier, accepted, *given)
         return sums
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
         rounds, batch = self.rounds, self._batch
         self._histogram = self._sums = None
-        batch.end(self._queue, self.finisher, None if rounds is None else rounds.table)
+        table = None if rounds is None else rounds.table
+        batch.store.end(self._queue, self.finisher, table)
         if rounds is not None:
             rounds.add_leaves(self._inputs, self._queue, batch.store)
         self._queue = None
@@ -368,24 +364,6 @@ class CudaLevelOps:
             return lambda: frontier.most
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])
-
-    # ---- results -------------------------------------------------------------------------------
-
-    def to_host(self, level: Level) -> dict[str, np.ndarray]:
-        """Copy what `History` keeps of a level to the host."""
-        host = self.runtime.to_host
-        n = int(host(level.frontier.size)[0])
-        parts = level.frontier.to_host(host) | level.splits.to_host(host)
-        found = {name: parts[name][:n] for name in COLUMNS if name != "sums"}
-        accepted = parts["accepted"][:n] != 0
-        found["rise"] = np.where(accepted, found["rise"], -1.0)
-        found["categorical"] = found["categorical"] != 0
-        if level.sums is not None:
-            found["sums"] = host(level.sums)[:n]
-        else:
-            gradient = parts["gradient"][:n]
-            found["sums"] = class_sums(found["hessian"], gradient, self.task.target)
-        return found
 
 
 def _counted(task: GrowTask) -> bool:

@@ -24,7 +24,6 @@ from gpuboost.backends.cuda.rounds import RowsOfRounds
 from gpuboost.backends.cuda.row_weights import RowWeights
 from gpuboost.backends.cuda.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.cuda.stored import MOST_PLACES
 from gpuboost.backends.cuda.uploads import target_columns
 from gpuboost.engine.reweighting import RESAMPLING
 from gpuboost.engine.statistics import SUM_BITS, sum_bits
@@ -140,15 +139,8 @@ class ReweightedRows(RowsOfRounds):
             drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
         return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
 
-    def add_leaves(
-        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
-    ) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
         """Finish the tree, and judge it."""
-        if store is None:
-            raise ValueError(
-                f"AdaBoost on {self._runtime.name} grows trees of {MOST_PLACES:,} nodes at most; "
-                "with so many rows bound them: give max_depth, or a larger min_samples_leaf"
-            )
         reading = replace(self._reading, unit=self._unit)
         columns = self._finisher.columns(*self._finisher.sizes(store), reading.n_values)
         self.parcel = Parcel(self._runtime.xp, FACTS | columns)

@@ -121,7 +121,6 @@ class RoundLeaves:
             if self._refits is not None and self._listed is None:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
             return
-        assert level.first is not None
         pieces, first = frontier.pieces, level.first
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         where = (np.int64(self._sets[0].n), first, self._place)

@@ -317,11 +317,9 @@ class RoundRows(RowsOfRounds):
         if self.leaves is not None:
             self.leaves.keep_level(level)
 
-    def add_leaves(
-        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
-    ) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
         """Add the values of leaves to raw predictions, and sum the losses that are left then."""
-        if self.leaves is None or store is None:
+        if self.leaves is None:
             return
         by = (self._exponents, self._given, self.rate, inputs.unit)
         reading = Reading.of_steps(*by, self._n_outputs)

@@ -25,19 +25,16 @@ class LevelLeaves:
     frontier : DeviceFrontier
     accepted : uint8 (m,)
         Nodes that are split; the others are leaves.
-    sums : int64 (m, P) or None
-        Leaf sums, where they are not made of the classes.
     inputs : BatchInputs
-    first : int32 (1,) or None
-        Place of the first node in the store of the batch, if it has one.
+    first : int32 (1,)
+        Place of the first node in the store of the batch.
     """
 
     rows: DeviceRows
     frontier: DeviceFrontier
     accepted: Array
-    sums: Array | None
     inputs: BatchInputs
-    first: Array | None
+    first: Array
 
 
 class RowsOfRounds(ABC):
@@ -57,16 +54,10 @@ class RowsOfRounds(ABC):
     def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
 
-    def summed(self, frontier: DeviceFrontier, accepted: Array) -> Array:
-        """Nodes whose rows need not be summed: uint8 (m,), most often those that are split."""
-        return accepted
-
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep the leaves of a level."""
         del level
 
     @abstractmethod
-    def add_leaves(
-        self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore | None
-    ) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
         """Make use of the leaves, when all levels are grown; ``queue`` of best-first growth."""

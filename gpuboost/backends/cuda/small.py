@@ -10,7 +10,6 @@ import numpy as np
 from gpuboost.backends.cuda.filling import fill
 from gpuboost.backends.cuda.level import allocate
 from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.cuda.stored import has_places
 from gpuboost.backends.cuda.variants import Variant
 from gpuboost.engine.spec import NO_LIMIT
 
@@ -62,8 +61,7 @@ def small_rows_for(
     There is none where a histogram does not fit shared memory, as of many classes; under
     ``max_leaf_nodes``, which decides level by level what is grown at all; where nodes are held to
     what a block does not keep of them: bounds of values, groups of features, features of levels;
-    where each node has gradients of its own, about its median; and of so many rows that nodes would
-    have no places.
+    and where each node has gradients of its own, about its median.
 
     Parameters
     ----------
@@ -74,8 +72,6 @@ def small_rows_for(
     """
     variant = Variant.of(task)
     held = variant.monotonic or variant.by_node or variant.by_level
-    if not has_places(task, n_trees, n_rows):
-        return 0
     if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:

@@ -347,6 +347,28 @@ def rows_of_tree(task: GrowTask) -> int:
     return task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
 
 
+def check_places(task: GrowTask) -> None:
+    """Refuse to grow trees one of which could have more nodes than there are places.
+
+    Raises
+    ------
+    ValueError
+        It could.
+    """
+    rows, options = rows_of_tree(task), task.options
+    if has_places(task, 1, rows):
+        return
+    limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
+    given = ((name, getattr(options, name)) for name in limits)
+    told = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
+    most = most_stored(1, rows, options, rows)
+    raise ValueError(
+        f"a tree of {rows:,} rows with {told} could have {most:,} nodes; on a GPU it may have "
+        f"{MOST_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
+        'with device="cpu"'
+    )
+
+
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
     """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
     return most_stored(n_trees, n_rows, task.options, rows_of_tree(task)) <= MOST_PLACES
