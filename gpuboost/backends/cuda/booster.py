@@ -18,8 +18,9 @@ import numpy as np
 from gpuboost.backends.boosting import no_row_error
 from gpuboost.backends.cuda.finishing import Finished, Finisher
 from gpuboost.backends.cuda.grower import TreeGrower
+from gpuboost.backends.cuda.host_finisher import HostFinisher
 from gpuboost.backends.cuda.inputs import HostInputs, InputsOfRounds
-from gpuboost.backends.cuda.late_trees import LateRound, TreeFinisher
+from gpuboost.backends.cuda.late_trees import LateRound
 from gpuboost.backends.cuda.memory import HISTOGRAM_SHARE, DeviceShape, trees_at_once
 from gpuboost.backends.cuda.policy import is_unasked
 from gpuboost.backends.cuda.refits import RefitRound
@@ -78,7 +79,7 @@ class CudaBooster:
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = cast("RoundRows", self._grower.rounds)
         self._kernels = self.rounds.kernels
-        self._finisher = TreeFinisher(task, self.rounds)
+        self._finisher = HostFinisher(task, self.rounds)
         self._late: LateRound | None = None  # the last round, if it may not be finished
         self._sets = self.rounds.sets
 

@@ -10,9 +10,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from gpuboost.backends.boosting import no_row_error
 from gpuboost.backends.cuda.finishing import NAMES, cut_tree, lengths
-from gpuboost.engine.boosting import LeafRule, finish_boosted
 from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import Tree
 
@@ -21,38 +19,6 @@ if TYPE_CHECKING:
 
     from gpuboost.backends.cuda.parcels import HostParcel
     from gpuboost.backends.cuda.round_losses import MeanLosses
-    from gpuboost.backends.cuda.round_rows import RoundRows
-    from gpuboost.engine.rounds import BoostTask
-    from gpuboost.engine.spec import GrownTree
-
-
-class TreeFinisher:
-    """Makes the trees of a round of what was grown.
-
-    Parameters
-    ----------
-    task : BoostTask
-    rounds : RoundRows
-    """
-
-    def __init__(self, task: BoostTask, rounds: RoundRows) -> None:
-        self._task, self._rounds = task, rounds
-
-    def trees(self, grown: list[GrownTree], number: int, learning_rate: float) -> list[Tree]:
-        """Grown trees of a round with thresholds and Newton steps; those that were copied last.
-
-        Raises
-        ------
-        ValueError
-            The round has drawn no row with weight.
-        """
-        task, scale = self._task, self._rounds.scale()
-        if grown[0].count[0] == 0:
-            raise no_row_error(task.sampler, number)
-        n_outputs = task.loss.columns if task.sums_outputs else 1
-        rule = LeafRule.of(task.options, learning_rate)
-        mapper = task.matrix.mapper
-        return [finish_boosted(each, mapper, scale, n_outputs, rule) for each in grown]
 
 
 class LateRound:
