@@ -15,13 +15,15 @@ import gpuboost
 from gpuboost.backends import cuda
 from gpuboost.backends.cost import UNASKED_DEPTH
 from gpuboost.backends.cuda import HostInputs, TreeGrower, chunks, memory, policy, slices, small
+from gpuboost.backends.cuda.booster import CudaBooster
 from gpuboost.backends.cuda.memory import DeviceShape, foretell, trees_at_once
+from gpuboost.backends.cuda.phantoms import PhantomRuntime
 from gpuboost.backends.cuda.policy import Policy
 from gpuboost.backends.cuda.slices import Slices
 from gpuboost.backends.cuda.stored import TreeRoom, most_stored
 from gpuboost.engine.scores import SQUARES
 from gpuboost.engine.spec import GrowTask, TreeOptions
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
+from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
 from tests import cuda_shim
 from tests.device_cases import assert_same_model, table
 from tests.fake_cupy import UPLOAD, WAIT
@@ -99,12 +101,12 @@ def test_a_single_tree_of_other_depth_is_waited_for(depth, batches, machine):
 def test_levels_in_slices_are_replayed(
     changes: dict[str, Any], most_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where slices are few for the rows there are; else the host asks how many nodes there are."""
+    """Where slices are few; else the host asks how many nodes there are."""
     monkeypatch.setattr(small, "MOST_ROWS", most_small_rows)
     asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
     task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
-    for rows, is_recorded in ((1, True), (slices.ROWS_OF_SLICE, False)):
-        monkeypatch.setattr(slices, "ROWS_OF_SLICE", rows)
+    for n_empty, is_recorded in ((1 << 20, True), (0, False)):
+        monkeypatch.setattr(slices, "EMPTY_LAUNCHES", n_empty)
         runtime = ShimRuntime()
         grower = TreeGrower(runtime, task, GIB)
         for trees in (range(2), range(2, 4), range(4, 6)):
@@ -135,13 +137,61 @@ def test_slots_of_a_level() -> None:
         assert own.most_slots(7, 7, by_parents=True) == 0
 
 
-def test_slices_are_few_beside_the_rows() -> None:
-    for n_rows, most_nodes, few in (
-        *((1000, 100, True), (1000, 101, False)),
-        *((1 << 20, 200, True), (1 << 20, 201, False), (5 << 20, 600, True)),
+def test_slices_are_few_beside_a_question_and_the_rows() -> None:
+    """56 launches that may be in vain, and as many for each million rows; 4 or 8 a slice."""
+    for n_rows, by_lists, n_slices in (
+        *((10_000, False, 15), (10_000, True, 8)),
+        *((1 << 20, False, 29), (1 << 20, True, 15), (4 << 20, False, 71)),
     ):
-        assert Slices.of(policy_of(n_rows), 1600, 16).are_few(most_nodes, 5) == few
-    assert Slices.of(policy_of(9), 1, 16).at_once == 1
+        own = Slices.of(policy_of(n_rows), 1600, 16, by_lists)
+        assert own.are_few(100 * n_slices, 5) and not own.are_few(100 * n_slices + 1, 5)
+    assert Slices.of(policy_of(9), 1, 16, by_lists=False).at_once == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "n_features", "gib", "recorded"),
+    [
+        ({"max_depth": 20, "monotonic_cst": [1] + 27 * [0]}, 28, 111, True),
+        ({"max_depth": 12}, 500, 6, True),
+        ({"max_depth": 12}, 500, 6 / 30, False),  # 61 slices
+    ],
+)
+def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, recorded):
+    """A million rows are fewer than 2**20, and there are no small nodes."""
+    model = gpuboost.GradientBoostingRegressor(random_state=0, **words)
+    table = ForetoldTable(10**6, n_features, 2, 1, 0, False, np.dtype(np.float32))
+    task = replace(boost_task(model, table), memory_budget=int(gib * GIB))
+    runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2 ** min(depth, 12))
+    booster = CudaBooster(runtime, task)
+    booster.begin(0, 0.1)
+    booster.launch(0)
+    assert (booster._grower.recorded is not None) == recorded
+
+
+@pytest.mark.parametrize("by_lists", [False, True])
+def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
+    """Those of a level whose histograms are made in slices, over those of one that is not."""
+    names: list[str] = []
+    kernel = PhantomRuntime.kernel
+
+    def counting(self, *of_kernel):
+        launch = kernel(self, *of_kernel)
+        return lambda *args, **more: (names.append(of_kernel[1]), launch(*args, **more))
+
+    monkeypatch.setattr(PhantomRuntime, "kernel", counting)
+    words = {"max_features": 3 if by_lists else None, "max_depth": 6, "random_state": 0}
+    table = ForetoldTable(10**6, 28, 2, 1, 0, False, np.dtype(np.float32))
+    task = ForetoldTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    counts = []
+    for n_slots in (16, 8):  # of 32 nodes on the last level, in fewer slices or more
+        names.clear()
+        n_looked = 3 if by_lists else 28
+        foretell(replace(task, memory_budget=n_slots * n_looked * 256 * 24), 1, DeviceShape())
+        n_others = names.count("fill_words")  # of levels whose parents' histograms are not kept
+        counts.append((len(names) - n_others, names.count("zero_histograms")))
+    (few, few_slices), (many, many_slices) = counts
+    own = slices.LISTED_SLICE_LAUNCHES if by_lists else slices.SLICE_LAUNCHES
+    assert many - few == own * (many_slices - few_slices) > 0
 
 
 @needs_compiler
@@ -198,32 +248,41 @@ def test_room_of_deep_trees() -> None:
 # Trees at once ------------------------------------------------------------------------------
 
 
-def forest_of(n_rows: int, budget: int, **words: Any) -> GrowTask:
+def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:
     forest = gpuboost.RandomForestRegressor(100, max_depth=16, random_state=0, **words)
     asked = ForetoldTable(n_rows, 28, 2, 1, 0, False, np.dtype(np.float32))
+    budget = int(gib * GIB)
     share = int(memory.HISTOGRAM_SHARE * budget)
-    return replace(ForetoldTrees(forest, asked).grow_task(), memory_budget=share)
+    return replace(ForetoldTrees(forest, asked).grow_task(), memory_budget=share), budget
 
 
-@pytest.mark.parametrize(("n_rows", "gib"), [(10**5, 8), (10**6, 8), (10**6, 120)])
-def test_fewer_trees_grow_at_once_where_histograms_are_subtracted_then(n_rows, gib):
-    shape, budget = DeviceShape(), gib * GIB
-    task = forest_of(n_rows, budget)
-    n_trees = trees_at_once(task, budget, shape)
-    assert n_trees * n_rows >= memory.ROWS_IN_FLIGHT
-    assert not foretell(task, n_trees, shape).sums_all
-    n_batches = -(-100 // n_trees)
-    assert foretell(task, -(-100 // (n_batches - 1)), shape).sums_all
+@pytest.mark.parametrize(("gib", "n_foretold"), [(120, 1), (30, 2), (8, 4)])
+def test_batches_are_foretold_a_few_times(gib, n_foretold, monkeypatch):
+    """Each takes some 10 ms of the host, while the device has nothing to do."""
+    sizes = []
+    foretold = memory.foretell
+
+    def counted(task, n_trees, shape):
+        sizes.append(n_trees)
+        return foretold(task, n_trees, shape)
+
+    monkeypatch.setattr(memory, "foretell", counted)
+    task, budget = forest_of(10**6, gib)
+    n_trees = trees_at_once(task, budget, DeviceShape())
+    assert len(sizes) == len(set(sizes)) <= n_foretold
+    one_batch_less = -(-100 // (-(-100 // n_trees) - 1)) if n_trees < 100 else None
+    if one_batch_less:
+        found = foretold(task, one_batch_less, DeviceShape())
+        assert found.peak - found.lasting > budget
 
 
-def test_as_many_trees_grow_where_none_are_subtracted():
-    """Nodes look at few features, or not even the histograms of few trees fit."""
-    shape = DeviceShape()
-    assert trees_at_once(forest_of(10**6, 120 * GIB, max_features=5), 120 * GIB, shape) == 100
-    task = forest_of(10**6, GIB)
-    assert foretell(task, 2, shape).sums_all
-    n_trees = trees_at_once(task, GIB, shape)
-    assert n_trees == trees_at_once(replace(task, trees=range(n_trees)), GIB, shape) > 2
+def test_fewer_trees_grow_at_once_where_nothing_is_asked_then():
+    """Of absolute errors no node is small, so levels of many rows take too many slices."""
+    task, budget = forest_of(10**5, 6.4, criterion="absolute_error")
+    assert foretell(task, 100, DeviceShape()).peak < budget
+    assert foretell(task, 100, DeviceShape()).asks
+    n_trees = trees_at_once(task, budget, DeviceShape())
+    assert 1 < n_trees < 100 and not foretell(task, n_trees, DeviceShape()).asks
 
 
 # Blocks -------------------------------------------------------------------------------------

@@ -62,9 +62,6 @@ class CudaLevelOps:
     ----------
     rounds : RowsOfRounds or None
         What it has made.
-    sums_all : bool
-        Whether levels were summed from all of their rows because histograms of the level before
-        and of their own did not fit the memory budget.
 
     Raises
     ------
@@ -92,7 +89,6 @@ class CudaLevelOps:
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self._unasked = is_unasked(task.options)
         self.finisher = Finisher.of(runtime, task, asks=not self._unasked)
-        self.sums_all = False
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
@@ -216,7 +212,8 @@ class CudaLevelOps:
         )
         store = NodeStore(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
         small = SmallTrees(search, leaf, store, policy.n_rows) if policy.small_rows else None
-        slices = Slices.of(policy, self.task.memory_budget, builder.bytes_per_node())
+        per_node = builder.bytes_per_node()
+        slices = Slices.of(policy, self.task.memory_budget, per_node, by_lists)
         return Batch(n_trees, policy, builder, slices, search, leaf, store, small)
 
     def keeper(self) -> NodeStore:
@@ -285,9 +282,7 @@ class CudaLevelOps:
         batch, is_last = self._batch, self._depth + 1 >= self.task.options.deepest
         if is_last or batch.search.by_lists or self._medians is not None:
             return False
-        kept = batch.slices.keep(n_histograms, most, self._depth)
-        self.sums_all |= not kept
-        return kept
+        return batch.slices.keep(n_histograms, most, self._depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
         """Nodes whose splits are taken: uint8 (m,)."""
@@ -357,8 +352,8 @@ class CudaLevelOps:
         """How many nodes there are, where the next level must not have room for too many.
 
         The answer is asked for a level before it is needed, so that the device need not be waited
-        for. Trees of bounded depth do without, unless levels would take many more slices than they
-        have rows for.
+        for. Trees of bounded depth do without, unless the slices of a level, of nodes that may not
+        be, would take longer than to ask.
         """
         if self._unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
             return lambda: frontier.most

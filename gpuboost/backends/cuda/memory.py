@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.cuda.arena import plan_arena
 from gpuboost.backends.cuda.inputs import HostInputs
 from gpuboost.backends.cuda.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
+from gpuboost.backends.cuda.policy import is_unasked
 from gpuboost.backends.cuda.stored import has_places, rows_of_tree
 from gpuboost.engine.level_loop import run_levels
 
@@ -25,11 +26,6 @@ HISTOGRAM_SHARE = 0.5
 # What a column takes while its bins are learnt besides its keys, in bytes a row: counted.
 COLUMN_BYTES, WEIGHTED_COLUMN_BYTES = 17, 41
 ROWS_OF_FULL_LEVEL = 4  # of a node of the last level that is taken to be full
-# Rows of trees in flight that make it worth while to have fewer, if larger siblings' histograms are
-# then found by subtraction. To sum all rows, and not half of them, moves some 60 bytes of each more
-# on a level (`cost.VISIT_TRAFFIC` of 28 features, and 44 of a row, halved): 30 us of so many rows,
-# as much as the 14 launches of a level that is replayed.
-ROWS_IN_FLIGHT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,13 +58,13 @@ class Foretold:
         Of the binned matrix and the target, which all batches of trees share.
     peak : int
         Most that is held while a batch of trees grows, ``lasting`` included.
-    sums_all : bool
-        See `CudaLevelOps`.
+    asks : bool
+        Whether the host asks how many nodes there are.
     """
 
     lasting: int
     peak: int
-    sums_all: bool
+    asks: bool
 
 
 def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
@@ -82,7 +78,7 @@ def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
     lasting = runtime.meter.now
     roots = partial(ops.roots, task.trees[:n_trees])
     run_levels(ops, task, n_trees, roots)
-    return Foretold(lasting, runtime.meter.peak, ops.sums_all)
+    return Foretold(lasting, runtime.meter.peak, runtime.asked)
 
 
 @dataclass(frozen=True)
@@ -158,42 +154,53 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     """How many trees of a task can grow together in ``budget`` bytes, at least one.
 
     Several have no more rows together than their nodes have places for. What all batches share does
-    not count; ``task.memory_budget`` bytes for histograms do. Of a forest fewer are enough, with
-    `ROWS_IN_FLIGHT`, where the histograms of two levels fit that budget then.
+    not count; ``task.memory_budget`` bytes for histograms do. Batches have about one size. Of trees
+    of bounded depth fewer grow at once, if then the host need not ask how many nodes levels have:
+    but not of those of a round, which belong together.
+    """
+    known = cache(lambda n_trees: foretell(task, n_trees, shape))
+    taken = partial(_bytes_of_batch, task, known, budget, shape)
+    most = _most_that_fit(task, 1, taken, budget)
+    if task.sampler is None or not is_unasked(task.options):
+        return most
+    n_trees = most
+    while known(n_trees).asks:
+        if n_trees == 1:
+            return most
+        n_trees = _most_that_fit(task, 2 * -(-len(task.trees) // n_trees), taken, budget)
+    return n_trees
+
+
+def _most_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
+    """Trees of one of the fewest batches, ``n_batches`` at least, that fit ``budget``; or 1.
+
+    ``taken`` says how many bytes so many trees take.
+    A batch of a share of the trees takes at least that share of the bytes. So how many batches it
+    takes at least follows from the last one foretold.
     """
     rows = rows_of_tree(task)
-
-    def fits(n_trees: int) -> bool:
-        if not has_places(task, n_trees, n_trees * rows):
-            return False
-        found = foretell(task, n_trees, shape)
-        return found.peak - found.lasting <= budget
-
-    def subtracts(n_trees: int) -> bool:
-        return not foretell(task, n_trees, shape).sums_all
-
-    found = _most(fits, 1, len(task.trees))
-    enough = -(-ROWS_IN_FLIGHT // rows)
-    is_forest = task.sampler is not None  # else the trees of a round belong together
-    if is_forest and enough < found and not subtracts(found) and subtracts(enough):
-        found = _most(subtracts, enough, found)
-    found = -(-len(task.trees) // -(-len(task.trees) // found))  # batches of about one size
-    while found > 1 and _recorded_bytes(task, found, shape) > budget:
-        found -= max(1, found // 64)
-    return found
+    while (n_trees := -(-len(task.trees) // n_batches)) > 1:
+        enough = n_batches + 1
+        if has_places(task, n_trees, n_trees * rows):
+            n_bytes = taken(n_trees)
+            if n_bytes <= budget:
+                break
+            enough = max(enough, -(-n_batches * n_bytes // budget))
+        n_batches = enough
+    return n_trees
 
 
-def _most(holds: Callable[[int], bool], least: int, most: int) -> int:
-    """The largest number up to ``most`` of which something holds, as of all less from ``least``."""
-    if least == most or holds(most):
-        return most
-    while least < most - 1:
-        middle = (least + most) // 2
-        if holds(middle):
-            least = middle
-        else:
-            most = middle
-    return least
+def _bytes_of_batch(
+    task: GrowTask,
+    foretold: Callable[[int], Foretold],
+    budget: int,
+    shape: DeviceShape,
+    n_trees: int,
+) -> int:
+    """Bytes of so many trees; of those that fit, if they are recorded, as they are then."""
+    found = foretold(n_trees)
+    taken = found.peak - found.lasting
+    return taken if taken > budget else max(taken, _recorded_bytes(task, n_trees, shape))
 
 
 def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
