@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost import Amount, Growth, Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost import (
+    BOOSTING_LAUNCHES,
+    Amount,
+    Growth,
+    Speed,
+    growth_amount,
+    prediction_amount,
+)
 from gpuboost.data.dataset import Dataset
 from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.estimators.boosting import GradientBoostingClassifier
@@ -27,7 +34,8 @@ if TYPE_CHECKING:
 
 N_FEATURES, LOOKED_AT = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
-FEW_ROUNDS, MORE_ROUNDS, ROUND_DEPTH = 5, 25, 6  # the first rounds are not replayed
+FEW_ROUNDS, MORE_ROUNDS = 5, 25  # the first rounds are not replayed
+ROUND_DEPTHS = (2, 12)  # all levels are launched, whether there are nodes or not
 REPEATS = 3  # the fastest counts
 LEAST = 1e-13  # seconds; a difference within the noise is not below
 _FIRST_USE = """
@@ -66,12 +74,14 @@ def measure(usable: list[str], cpu_size: Size = CPU_SIZE, cuda_size: Size = CUDA
         speed = replace(speed, numba_visit=visit, numba_step=step)
     if "cuda" in usable:
         traffic, step = slopes("cuda", cuda_size)
+        of_round, of_kernel = seconds_of_a_round("cuda", cuda_size)
         speed = replace(
             speed,
             cuda_traffic=traffic,
             cuda_step=step,
             cuda_launch=seconds_of_a_launch("cuda", cuda_size),
-            cuda_round=seconds_of_a_round("cuda", cuda_size),
+            cuda_round=of_round,
+            cuda_kernel=of_kernel,
             cuda_byte=seconds_of_a_byte("cuda", cuda_size),
             cuda_start=seconds_of_the_start("cuda"),
         )
@@ -116,17 +126,24 @@ def seconds_of_a_launch(device: str, size: Size) -> float:
     return fastest(partial(model.fit, data, y)) / growth_of(len(X), FEW_TREES).launches
 
 
-def seconds_of_a_round(device: str, size: Size) -> float:
-    """Of boosting a table that is nearly no work: what more rounds take longer."""
+def seconds_of_a_round(device: str, size: Size) -> tuple[float, float]:
+    """Of boosting a table that is nearly no work: of a round beside its kernels, and of a kernel.
+
+    What more rounds take longer, and what it is more of deeper trees.
+    """
     X, y = table(size.small)
     data = Dataset(X)
-    seconds = []
+    of_rounds, n_kernels = [], [BOOSTING_LAUNCHES.of(depth) for depth in ROUND_DEPTHS]
     make: Any = GradientBoostingClassifier
-    for n_rounds in (FEW_ROUNDS, MORE_ROUNDS):
-        model = make(n_estimators=n_rounds, max_depth=ROUND_DEPTH, device=device)
-        model.fit(data, y)
-        seconds.append(fastest(partial(model.fit, data, y)))
-    return _slope(seconds, [FEW_ROUNDS, MORE_ROUNDS])
+    for depth in ROUND_DEPTHS:
+        seconds = []
+        for n_rounds in (FEW_ROUNDS, MORE_ROUNDS):
+            model = make(n_estimators=n_rounds, max_depth=depth, device=device)
+            model.fit(data, y)
+            seconds.append(fastest(partial(model.fit, data, y)))
+        of_rounds.append(_slope(seconds, [FEW_ROUNDS, MORE_ROUNDS]))
+    of_kernel = _slope(of_rounds, n_kernels)
+    return max(LEAST, of_rounds[0] - n_kernels[0] * of_kernel), of_kernel
 
 
 def seconds_of_a_byte(device: str, size: Size) -> float:

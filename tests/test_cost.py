@@ -101,13 +101,21 @@ def test_rounds_are_launches_or_replays():
     """The first two of a recording are launched; others of it cost no launch, all others do."""
     amounts = [growth_amount(replace(BOOSTING, n_rounds=n)) for n in (2, 3, 102)]
     assert [amount.rounds for amount in amounts] == [0, 1, 100]
+    of_round = cost.BOOSTING_LAUNCHES.of(BOOSTING.max_depth)
+    assert [amount.kernels for amount in amounts] == [0, of_round, 100 * of_round]
+    for levels, limits in (
+        (32, {"max_depth": 32}),
+        (63, {"max_depth": NO_LIMIT, "max_leaf_nodes": 64}),
+    ):
+        deep = growth_amount(replace(BOOSTING, n_rounds=3, **limits))
+        assert deep.kernels == cost.BOOSTING_LAUNCHES.of(levels)
     assert len({amount.launches for amount in amounts}) == 1
     few, many = (growth_amount(replace(BOOSTING, n_rounds=n, replayed=False)) for n in (10, 100))
     binning = (
         growth_amount(BOOSTING).launches - growth_amount(replace(BOOSTING, value_bytes=1)).launches
     )
     assert many.launches - binning == pytest.approx(10 * (few.launches - binning))
-    assert many.rounds == few.rounds == 0
+    assert many.rounds == few.rounds == many.kernels == few.kernels == 0
     assert growth_work(BOOSTING).cuda < growth_work(replace(BOOSTING, replayed=False)).cuda
 
 
@@ -293,11 +301,11 @@ def test_measured_speeds_are_kept(speed_file):
 
 WRONG_SPEEDS = {
     "": "Expecting value",
-    "[]": "format 2",
-    '{"format": 1}': "format 2",
-    '{"format": 2, "seconds": {"cuda_byte": 1}}': "its seconds are not cuda_byte, cuda_launch",
+    "[]": "format 3",
+    '{"format": 2}': "format 3",
+    '{"format": 3, "seconds": {"cuda_byte": 1}}': "its seconds are not cuda_byte, cuda_kernel",
     **{
-        json.dumps({"format": 2, "seconds": {**asdict(Speed()), "cuda_step": value}}): "cuda_step"
+        json.dumps({"format": 3, "seconds": {**asdict(Speed()), "cuda_step": value}}): "cuda_step"
         for value in (0.0, -1.0, float("nan"), float("inf"), "fast", True)
     },
 }
@@ -362,6 +370,8 @@ def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
     # On a busy machine few trees may take as long as many: the least there is.
     assert calibration.LEAST <= visit < 1e-6 and calibration.LEAST <= step < 1e-6
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
-    assert 1e-5 < seconds_of_a_round(device, Size(large=1, small=30)) < 1
+    of_round, of_kernel = seconds_of_a_round(device, Size(large=1, small=30))
+    of_two_levels = of_round + of_kernel * cost.BOOSTING_LAUNCHES.of(calibration.ROUND_DEPTHS[0])
+    assert calibration.LEAST <= min(of_round, of_kernel) and 1e-5 < of_two_levels < 1
     assert 1e-13 < seconds_of_a_byte(device, Size(large=rows)) < 1e-6
     assert 0 < seconds_of_the_start(device) < 60

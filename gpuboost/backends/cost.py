@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensemble import Ensemble
 
 FILE = "speed.json"
-FORMAT = 2
+FORMAT = 3
 
 # NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
 # it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a
@@ -98,8 +98,9 @@ class Speed:
     cuda_launch : float
         A launch: the time of the host, Python's included.
     cuda_round : float
-        A round that is replayed as one launch, beside its `cuda_traffic`: the gaps between the
-        kernels of the recording. The host is done before the device is.
+        A round that is replayed as one launch, beside its kernels and `cuda_traffic`.
+    cuda_kernel : float
+        A kernel of such a round: the gap before it. The host is done before the device is.
     cuda_byte : float
         A byte copied between host and device, from memory that is not pinned.
     cuda_start : float
@@ -111,7 +112,8 @@ class Speed:
     cuda_traffic: float = 5e-13
     cuda_step: float = 5e-12
     cuda_launch: float = 2e-5
-    cuda_round: float = 2e-4
+    cuda_round: float = 3e-5
+    cuda_kernel: float = 1.5e-6
     cuda_byte: float = 2e-10
     cuda_start: float = 1.5
 
@@ -125,6 +127,7 @@ class Amount:
     steps: float = 0.0
     launches: float = 0.0
     rounds: float = 0.0
+    kernels: float = 0.0
     bytes: float = 0.0
 
     def on_cuda(self, speed: Speed) -> float:
@@ -134,6 +137,7 @@ class Amount:
             + self.steps * speed.cuda_step
             + self.launches * speed.cuda_launch
             + self.rounds * speed.cuda_round
+            + self.kernels * speed.cuda_kernel
             + self.bytes * speed.cuda_byte
         )
 
@@ -245,7 +249,8 @@ def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -
     """Whether a GPU replays rounds of trees of these limits.
 
     Of deeper trees, unless they have few leaves, the host asks how many nodes there are. What is
-    pruned is finished by the host.
+    pruned is finished by the host. Not looked at is memory: of rounds whose levels take dozens of
+    slices (see cuda/slices.py) the host asks, too, but these launches are few beside the slices.
     """
     is_bounded = max_depth <= UNASKED_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
     return is_bounded and ccp_alpha == 0.0
@@ -271,6 +276,7 @@ def growth_amount(growth: Growth) -> Amount:
         traffic=traffic,
         launches=batches * of_batch + binned,
         rounds=replays,
+        kernels=replays * of_batch,
         bytes=n * (growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels))
         + NODE_BYTES * trees * growth.n_nodes,
     )
