@@ -47,8 +47,9 @@ def estimate_memory(
     """Most bytes that a fit of an estimator will hold on a CUDA device.
 
     X is taken to come from the host. Trees of bounded depth are taken to be full, others to have
-    about as many nodes as rows: more than most data ask for of trees of more than a dozen levels. Not counted is what CUDA itself takes, some hundred MB for each process; in boosting
-    neither are the rows of ``eval_set`` and what a loss of the user's own makes.
+    about as many nodes as rows: more than most data ask for of trees of more than a dozen levels.
+    Not counted is what CUDA itself takes, some hundred MB for each process; in boosting neither are
+    the rows of ``eval_set`` and what a loss of the user's own makes.
 
     Parameters
     ----------

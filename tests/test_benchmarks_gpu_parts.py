@@ -19,6 +19,7 @@ from benchmarks.gpu.counting import CountingRuntime, Counts
 from benchmarks.peers import OURS
 from benchmarks.settings import EXTRA_TREES, FOREST, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION
+from gpuboost.backends.cost import FOREST_LAUNCHES, TREE_LAUNCHES
 from tests.shim_runtime import ShimRuntime
 
 # ---- peers -------------------------------------------------------------------------------------
@@ -219,6 +220,26 @@ def test_what_was_foretold_is_what_is_counted(tmp_path: Path, capsys: Any) -> No
     assert predicted.main(path) == 0
     assert path.read_text() == predicted.RESULT.read_text(), "run benchmarks.gpu.predicted anew"
     assert "not measured" in capsys.readouterr().out
+
+
+def test_launches_that_are_predicted_are_those_that_are_counted():
+    """Each once, in whatever stage."""
+    for name, trees, launches in (
+        ("tree, depth 8", 1, TREE_LAUNCHES),
+        ("forest, depth 16", 100, FOREST_LAUNCHES),
+    ):
+        shape = tree_shapes.SHAPES[name]
+        stages = predicted.fit_stages(shape, trees, 1_000_000, 28)
+        counted = sum(work.launches for stage, work in stages.items() if stage != "binning")
+        assert counted == launches.of(len(shape.rows))
+
+
+def test_codes_of_many_rows_share_sectors():
+    """A row of a million in one node reads a byte of its column; one of few a sector."""
+    beside = predicted.MOVED_BYTES
+    for rows, nodes, of_row in ((1_000_000, 1, 1), (500_000, 4, 8), (1_000_000, 64, 32)):
+        assert predicted.moved_bytes(rows, nodes, 1_000_000) == rows * (beside + of_row)
+    assert predicted.moved_bytes(0.0, 0.0, 1_000_000) == 0
 
 
 def test_every_bounded_case_is_foretold() -> None:

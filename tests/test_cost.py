@@ -372,6 +372,6 @@ def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
     assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
     of_round, of_kernel = seconds_of_a_round(device, Size(large=1, small=30))
     of_two_levels = of_round + of_kernel * cost.BOOSTING_LAUNCHES.of(calibration.ROUND_DEPTHS[0])
-    assert calibration.LEAST <= min(of_round, of_kernel) and 1e-5 < of_two_levels < 1
+    assert min(of_round, of_kernel) >= calibration.LEAST and 1e-5 < of_two_levels < 1
     assert 1e-13 < seconds_of_a_byte(device, Size(large=rows)) < 1e-6
     assert 0 < seconds_of_the_start(device) < 60

@@ -42,20 +42,29 @@ FEW = 5  # features that a node of a classification forest looks at; its histogr
 MULTIPROCESSORS = 132
 STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item after item
 POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
-SECTOR = 32  # bytes that one code read alone costs
-# A row that is moved: its number twice and its code, a bit twice; then number, weight and target.
-MOVED_BYTES = 4 + SECTOR + 2 / 8 + 6 * 4
+SECTOR = 32  # bytes that are read together
+# A row that is moved, beside its code: its number twice, a bit twice; then number, weight, target.
+MOVED_BYTES = 4 + 2 / 8 + 6 * 4
 # A node of two classes: as it is stored, written and read; read again to be numbered and to have
 # its sums added up, sectors of its children among them; and as a finished tree has it.
 STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
 FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
-NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished
+NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished; of several trees also these placed
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
 GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
 
 
 Stages = dict[str, Work]
+
+
+def moved_bytes(rows: float, nodes: float, n_samples: int) -> float:
+    """Bytes of the rows of a tree that a level of so many nodes moves.
+
+    The rows of a node are in ascending order, so a sector of its column of codes is read once: for
+    a code alone only where rows are few among those of the table.
+    """
+    return rows * MOVED_BYTES + min(rows * SECTOR, nodes * n_samples)
 
 
 def histogram_of_level(
@@ -108,10 +117,13 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
     single = trees == 1
     looked, siblings = (features, 0.5) if single else (FEW, 1.0)
     launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
+    numbering = NUMBERING_LAUNCHES + (not single)
     stages: Stages = {
         "binning": binning(rows, features),
         "drawing": Work(
-            bytes=trees * rows * 40.0, atomics=trees * shape.rows[0], launches=launched.start
+            bytes=trees * rows * 40.0,
+            atomics=trees * shape.rows[0],
+            launches=launched.start - numbering,
         ),
         "histograms": Work(),
         "splits": Work(),
@@ -126,10 +138,12 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
         stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
         split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
         stages["splits"] += split + Work(blocks=min(room * looked, STRIDING_BLOCKS))
-        stages["partition"] += Work(trees * level_rows * MOVED_BYTES, launches=4)
+        moved = trees * moved_bytes(level_rows, searched, rows)
+        stages["partition"] += Work(moved, launches=4)
         pieces = trees * level_rows / PIECE_ROWS
         policy = policy_of_level(trees * searched, pieces)
-        stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES)
+        # All but that which stores the nodes; those of many pieces are among a forest's.
+        stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES - 1)
     nodes, searches = float(trees * shape.n_nodes), OPEN_SLOTS * trees * looked
     return stages | {
         "small nodes": Work(small_searches=shape.small * searches),
@@ -138,7 +152,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
             bytes=nodes * (STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES),
             operations=nodes * FINISHING_OPERATIONS,
             nodes=2.0 * shape.n_nodes * -(-trees // MULTIPROCESSORS),  # a block numbers a tree
-            launches=len(shape.rows) + 3.0,
+            launches=float(len(shape.rows) + numbering),
         ),
         "copy to the host": Work(host_bytes=nodes * FINISHED_BYTES),
     }
@@ -147,11 +161,15 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages
 def policy_of_level(nodes: float, pieces: float) -> Work:
     """What the longest blocks of policy.cu and children.cu decide about.
 
-    All take tiles of nodes and of pieces of rows side by side. Where there are more pieces than a
-    few tiles, sums of chunks are a launch of their own.
+    All take tiles of nodes and of pieces of rows side by side.
     """
     tiles = -(-(4.0 * nodes + pieces) // (POLICY_TILE * MULTIPROCESSORS))
-    return Work(nodes=tiles * POLICY_TILE, launches=float(pieces > FEW_TILES * POLICY_TILE))
+    return Work(nodes=tiles * POLICY_TILE)
+
+
+def sums_of_chunks(pieces: float) -> Work:
+    """A launch of their own where there are more pieces than a few tiles."""
+    return Work(launches=float(pieces > FEW_TILES * POLICY_TILE))
 
 
 def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
@@ -201,11 +219,12 @@ def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
                 launches=3,
             ),
             "partition": Work(
-                own * MOVED_BYTES,
+                moved_bytes(own, nodes, rows),
                 blocks=4.0 * min(rows / PIECE_ROWS, STRIDING_BLOCKS),
                 launches=4,
             ),
             "policy": policy_of_level(nodes, own / PIECE_ROWS)
+            + sums_of_chunks(own / PIECE_ROWS)
             + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
         }
         for name, work in of_round.items():
@@ -241,8 +260,9 @@ def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
             blocks=features,
             launches=3,
         ),
-        "partition": Work(bytes=rows * MOVED_BYTES, launches=4),
+        "partition": Work(bytes=moved_bytes(rows, 1, rows), launches=4),
         "policy": policy_of_level(1, rows / PIECE_ROWS)
+        + sums_of_chunks(rows / PIECE_ROWS)
         + Work(launches=ADABOOST_LAUNCHES.of(1) - 24),
         "finished trees": Work(nodes=2.0 * 3, launches=NUMBERING_LAUNCHES),
         "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=3),
