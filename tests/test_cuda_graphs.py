@@ -17,7 +17,7 @@ import pytest
 
 import gpuboost
 from gpuboost.backends import cuda
-from gpuboost.backends.cuda import HostInputs, TreeGrower, small
+from gpuboost.backends.cuda import HostInputs, TreeGrower, slices, small
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.memory import DeviceShape, fit_peak, foretell_recorded, trees_at_once
 from gpuboost.backends.cuda.phantoms import UNIT
@@ -156,15 +156,17 @@ def test_batches_of_other_seeds_features_and_limits(method: str) -> None:
 NOT_REPLAYED: dict[str, dict[str, Any]] = {
     "deep": {"options": {"max_depth": 33}},
     "best first": {"options": {"max_leaf_nodes": 65, "max_depth": 33}},
-    "slices": {"budget": 1 << 14},
+    "slices": {"budget": 1 << 14, "empty_launches": 0},
     "rows of the host": {"sampler": None},
 }
 
 
 @needs_compiler
 @pytest.mark.parametrize("case", NOT_REPLAYED)
-def test_what_cannot_be_replayed_is_launched(case: str) -> None:
+def test_what_cannot_be_replayed_is_launched(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = NOT_REPLAYED[case]
+    most_empty = given.get("empty_launches", slices.EMPTY_LAUNCHES)
+    monkeypatch.setattr(slices, "EMPTY_LAUNCHES", most_empty)
     asked = problem("two classes").with_options(**given.get("options", {}))
     task = task_of(asked, given.get("budget", BUDGET))
     if "sampler" in given:
