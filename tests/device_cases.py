@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.estimator_cases import make
+from tests.exact import assert_equal_models
 
 # Numbers beside the trees that a fit finds.
 FACTS = (
@@ -36,7 +37,7 @@ def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> N
     expected = make(name, **words).fit(X, y, weight)
     model = make(name, **words).set_params(device=device).fit(X, y, weight)
     assert model.device_.startswith("cuda:") and device in (model.device_, "cuda")
-    assert model.fingerprint() == expected.fingerprint()
+    assert_equal_models(model, expected)
     for method in ("predict", "predict_proba", "predict_log_proba", "apply"):
         if hasattr(expected, method):
             found = getattr(model, method)(X)

@@ -16,23 +16,8 @@ from gpuboost.engine.history import Level
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.policy import rises
 from gpuboost.engine.spec import GrownTree, GrowTask, Target
+from tests.exact import assert_same
 from tests.shim_runtime import ShimRuntime
-
-
-def assert_same(found: Any, expected: Any, where: str) -> None:
-    """Equal arrays of one dtype, to the last bit (NaN equals NaN)."""
-    assert found.dtype == expected.dtype, f"{where}: {found.dtype} is not {expected.dtype}"
-    np.testing.assert_array_equal(found, expected, err_msg=where)
-    if found.dtype == np.float64:
-        known = ~np.isnan(found)
-        bits = [np.ascontiguousarray(a[known]).view(np.uint64) for a in (found, expected)]
-        np.testing.assert_array_equal(*bits, err_msg=where)
-
-
-def assert_same_fields(found: Any, expected: Any, where: str) -> None:
-    """Equal arrays in every field of two dataclasses."""
-    for f in fields(expected):
-        assert_same(getattr(found, f.name), getattr(expected, f.name), f"{where}: {f.name}")
 
 
 def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) -> None:

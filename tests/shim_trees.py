@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
 from gpuboost.engine.spec import GrownTree, GrowTask
+from tests.exact import assert_same_fields
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
-from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimBackend, ShimRuntime
 
 PROPERTY = settings(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 
 from gpuboost.backends.numpy import NumpyBackend
+from tests.exact import assert_same_fields
 from tests.harness import Problem
-from tests.lock_step import assert_same_fields
 from tests.naive import NaiveBackend
 from tests.strategies import boosting_problems, median_problems, problems
 

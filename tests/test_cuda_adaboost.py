@@ -22,6 +22,7 @@ from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine import adaboost
 from gpuboost.engine.adaboost import WeightBits
 from tests import cuda_shim
+from tests.exact import assert_equal_models
 from tests.gpu_arrays import to_gpu
 from tests.shim_runtime import ShimRuntime
 from tests.test_cuda_row_weights import resampled
@@ -62,13 +63,10 @@ def assert_same_fit(
     device = ShimRuntime(**{"order_seed": 1, **runtime})
     expected = fit_on(NumpyBackend(), make(), *data)
     found = fit_on(CudaBackend(device), make(), *data)
-    assert found.fingerprint() == expected.fingerprint()
+    assert_equal_models(found, expected)
     for name in FACTS:
         if hasattr(expected, name):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    for own, other in zip(found.estimators_, expected.estimators_, strict=True):
-        for name in ("n_node_samples", "weighted_n_node_samples"):
-            np.testing.assert_array_equal(getattr(own.tree_, name), getattr(other.tree_, name))
     return device
 
 
@@ -244,7 +242,7 @@ def test_on_the_fake_of_cupy(make: Callable[..., Any], machine: Any) -> None:
     for words in ({"max_depth": 2}, {"max_depth": None, "n_estimators": 2}):
         expected = make(**words)().set_params(device="numpy").fit(X, y)
         found = make(**words)().set_params(device="cuda").fit(X, y)
-        assert found.fingerprint() == expected.fingerprint()
+        assert_equal_models(found, expected)
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
         del found
     assert machine.launches and machine.live == 0 and machine.current == 0
@@ -267,4 +265,4 @@ def test_what_is_copied_to_the_host_does_not_grow_with_the_rows(
         assert max(copied[len(sizes[-1]) :], default=0) < n / 2
     assert sizes[0] == sizes[1] != []
     expected = make(n_estimators=3, max_bins=16, device="numpy")().fit(*given)
-    assert model.fingerprint() == expected.fingerprint()
+    assert_equal_models(model, expected)

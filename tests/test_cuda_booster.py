@@ -16,6 +16,7 @@ from gpuboost.backends.cuda.source import file_text
 from gpuboost.backends.numpy import NumpyBackend
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
+from tests.exact import assert_equal_models
 from tests.shim_runtime import ShimRuntime, with_text
 
 pytestmark = pytest.mark.skipif(
@@ -46,7 +47,7 @@ def assert_same_fit(fit_on: Fit, make: Callable[[], Any], X: Any, y: Any, **word
     runtime = words.pop("runtime", None) or ShimRuntime(order_seed=1)
     expected = fit_on(NumpyBackend(), make(), X, y, **words)
     found = fit_on(CudaBackend(runtime), make(), X, y, **words)
-    assert found.fingerprint() == expected.fingerprint()
+    assert_equal_models(found, expected)
     for name in ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_"):
         if hasattr(expected, name):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -185,7 +186,7 @@ def test_a_loss_of_the_users(fit_on: Fit) -> None:
     X, y = table()
     expected = fit_on(NumpyBackend(), regressor(loss=Pseudo())(), X, y)
     found = fit_on(CudaBackend(ShimRuntime()), regressor(loss=Pseudo())(), X, y)
-    assert found.fingerprint() == expected.fingerprint()
+    assert_equal_models(found, expected)
     np.testing.assert_array_equal(found.train_score_, expected.train_score_)
 
 
@@ -300,7 +301,7 @@ def test_on_the_fake_of_cupy(name: str, machine: Any) -> None:
     for words in asked:
         expected = make(**words)().set_params(device="numpy").fit(X, y)
         found = make(**words)().set_params(device="cuda").fit(X, y)
-        assert found.fingerprint() == expected.fingerprint()
+        assert_equal_models(found, expected)
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
         if "loss" in words:  # whose sums are the library's there
             np.testing.assert_allclose(found.oob_scores_, expected.oob_scores_, rtol=1e-12)

@@ -26,8 +26,8 @@ from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.device_cases import table
 from tests.estimator_cases import make
+from tests.exact import assert_same_fields
 from tests.harness import Problem
-from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimRuntime, with_text
 from tests.shim_trees import PROPERTY, problem
 from tests.strategies import median_problems, problems

@@ -28,11 +28,11 @@ from gpuboost.engine.spec import GrownTree, GrowTask
 from tests import cuda_shim, shim_trees
 from tests.device_cases import assert_same_model, table
 from tests.estimator_cases import make
+from tests.exact import assert_same_fields
 from tests.fake_cupy import UPLOAD, WAIT
 from tests.fake_errors import CUDARuntimeError
 from tests.fake_streams import GRAPH
 from tests.harness import Problem
-from tests.lock_step import assert_same_fields
 from tests.shim_runtime import ShimRuntime
 from tests.test_memory_estimate import Tracked, TrackedRuntime, meter  # noqa: F401
 

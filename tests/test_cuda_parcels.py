@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.parcels import HostParcel, Parcel
 from gpuboost.engine.ensemble import Ensemble
 from gpuboost.engine.rounds import RoundLosses
 from gpuboost.engine.tree import TREE_TYPES, Tree
-from tests.lock_step import assert_same_fields
+from tests.exact import assert_same_fields
 from tests.shim_runtime import ShimRuntime
 
 COLUMNS: dict[str, Any] = {

@@ -27,6 +27,7 @@ from gpuboost.engine.spec import GrowTask, TreeOptions
 from gpuboost.engine.statistics import WeightFacts
 from gpuboost.engine.tree import gain_unit
 from tests import cuda_shim
+from tests.exact import assert_equal_models
 from tests.fake_cupy import WAIT
 from tests.fake_streams import GRAPH
 from tests.shim_runtime import ShimRuntime
@@ -214,7 +215,7 @@ def test_of_large_rounds_only_the_nodes_are_copied(
     make = classifier if n_classes else regressor
     asked = make(estimator=base, n_estimators=4, categorical_features=[1])
     found = fit_on(CudaBackend(device), asked(), X, y)
-    assert found.fingerprint() == fit_on(NumpyBackend(), asked(), X, y).fingerprint()
+    assert_equal_models(found, fit_on(NumpyBackend(), asked(), X, y))
     ends = [place for place, event in enumerate(events) if event == "end_round"]
     for number in range(1, len(ends) - 1):
         own, first = events[ends[number] : ends[number + 1]], 13 * number
@@ -242,7 +243,7 @@ def test_a_round_launched_in_vain_does_no_harm(case: int, fit_on: Fit) -> None:
     y = np.arange(n) % (n_classes or 5)
     found = fit_on(CudaBackend(device), asked(), X, y)
     expected = fit_on(NumpyBackend(), asked(), X, y)
-    assert found.fingerprint() == expected.fingerprint()
+    assert_equal_models(found, expected)
     n_rounds = len(expected.estimators_)
     assert 3 < n_rounds < 16
     perfect = expected.estimator_errors_[-1] == 0.0  # else its last tree is not of the model

@@ -21,6 +21,7 @@ from gpuboost.calibration import Size, measure
 from tests.device_cases import BOOSTED, CASES, Case, assert_same_model, table
 from tests.device_memory import FORETOLD, assert_foretold
 from tests.estimator_cases import NAMES, frame_of, make
+from tests.exact import assert_equal_models
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 GIB = 1 << 30
@@ -80,7 +81,7 @@ def test_arrays_of_the_device(name, kind):
         y = (y * 1e-39).astype(np.float32)
     there = [None if given is None else cupy.asarray(given) for given in (X, y, weight)]
     model, expected = make(name, device="auto").fit(*there), make(name).fit(X, y, weight)
-    assert model.fingerprint() == expected.fingerprint()
+    assert_equal_models(model, expected)
     for method in ("predict", "predict_proba", "predict_log_proba", "apply"):
         if hasattr(expected, method):
             found = getattr(model, method)(there[0])

@@ -27,7 +27,7 @@ from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.spec import GrowTask, TreeOptions
 from gpuboost.engine.statistics import class_target, value_target
 from gpuboost.engine.tree import find_routes, finish_tree
-from tests.lock_step import assert_same_fields
+from tests.exact import assert_same_fields
 
 PROPERTY = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpuboost import DecisionTreeRegressor
 from gpuboost.backends.numba import NumbaBackend
 from gpuboost.backends.numpy import NumpyBackend
+from tests.exact import assert_same_fields
 from tests.harness import Problem, grow
-from tests.lock_step import assert_same_fields
 from tests.strategies import boosting_problems, median_problems, problems
 
 PROPERTY = settings(

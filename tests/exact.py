@@ -1,0 +1,30 @@
+"""Equal to the last bit: arrays, what has fields of arrays, and models."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+
+def assert_same(found: Any, expected: Any, where: str) -> None:
+    """Equal arrays of one dtype, to the last bit (NaN equals NaN)."""
+    assert found.dtype == expected.dtype, f"{where}: {found.dtype} is not {expected.dtype}"
+    np.testing.assert_array_equal(found, expected, err_msg=where)
+    if found.dtype == np.float64:
+        known = ~np.isnan(found)
+        bits = [np.ascontiguousarray(a[known]).view(np.uint64) for a in (found, expected)]
+        np.testing.assert_array_equal(*bits, err_msg=where)
+
+
+def assert_same_fields(found: Any, expected: Any, where: str) -> None:
+    """Equal arrays in every field of two dataclasses."""
+    for f in fields(expected):
+        assert_same(getattr(found, f.name), getattr(expected, f.name), f"{where}: {f.name}")
+
+
+def assert_equal_models(found: Any, expected: Any) -> None:
+    """Equal fingerprints, and what these leave out: gains, impurities, weights and counts."""
+    assert found.fingerprint() == expected.fingerprint()
+    assert_same_fields(found._ensemble, expected._ensemble, "ensemble")
