@@ -75,6 +75,18 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
     return sizes
 
 
+@pytest.fixture
+def meter() -> Iterator[Any]:
+    """Counts the bytes of all arrays of `TrackedRuntime`."""
+    from gpuboost.backends.cuda.phantoms import Meter
+    from tests.metered_runtime import Tracked
+
+    gc.collect()
+    Tracked.meter = Meter()
+    yield Tracked.meter
+    Tracked.meter = None
+
+
 # ---- a real device -------------------------------------------------------------------------------
 
 

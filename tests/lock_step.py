@@ -16,7 +16,7 @@ from gpuboost.engine.history import Level
 from gpuboost.engine.level_loop import grow_levels
 from gpuboost.engine.policy import rises
 from gpuboost.engine.spec import GrownTree, GrowTask, Target
-from tests.exact import assert_same
+from tests.exact import assert_same, assert_same_fields
 from tests.shim_runtime import ShimRuntime
 
 

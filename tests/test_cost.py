@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from gpuboost import (
     AdaBoostClassifier,
     DecisionTreeClassifier,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     RandomForestClassifier,
     calibration,
 )
@@ -22,9 +24,8 @@ from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
 from gpuboost.backends.compiled import GROW_ONE
 from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, rounds_are_replayed
 from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.memory import DeviceShape, foretell
+from gpuboost.backends.cuda.memory import DeviceShape, foretell, nodes_at
 from gpuboost.backends.cuda.phantoms import PhantomRuntime
-from gpuboost.backends.cuda.policy import is_unasked
 from gpuboost.backends.cuda.reweighter import CudaReweighter
 from gpuboost.calibration import (
     Size,
@@ -35,6 +36,7 @@ from gpuboost.calibration import (
     seconds_of_the_start,
     slopes,
 )
+from gpuboost.engine.rounds import BoostTask
 from gpuboost.engine.spec import NO_LIMIT
 from gpuboost.estimators import boosting_reading, template
 from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
@@ -119,25 +121,40 @@ def test_rounds_are_launches_or_replays():
     assert growth_work(BOOSTING).cuda < growth_work(replace(BOOSTING, replayed=False)).cuda
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"max_depth": 6},
-        {"max_depth": 12},
-        {"max_depth": 32},
-        {"max_depth": 33},
-        {"max_depth": 6, "max_leaf_nodes": 31},
-        {"max_depth": 6, "ccp_alpha": 0.1},
-    ],
-)
-def test_rounds_are_replayed_where_values_are_added_on_the_device(limits):
-    """And where no size of a level is asked for."""
-    estimator = GradientBoostingClassifier(random_state=0, **limits)
-    task = replace(boost_task(estimator, TABLE), memory_budget=BUDGET)
-    told = {"max_leaf_nodes": NO_LIMIT, "ccp_alpha": 0.0, **limits}
-    runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
-    adds = CudaBooster(runtime, task).rounds.leaves is not None
-    assert rounds_are_replayed(**told) is (is_unasked(task.options) and adds)
+ROUNDS: list[dict[str, Any]] = [
+    *({"max_depth": depth} for depth in (6, 12, 20, 32, 33, None)),
+    *({"max_depth": None, "max_leaf_nodes": leaves} for leaves in (31, 64, 65)),
+    {"max_depth": 6, "max_leaf_nodes": 65},
+    {"max_depth": 6, "ccp_alpha": 0.1},
+    *({"max_depth": depth, "loss": "huber"} for depth in (6, 32, 33)),
+    {"max_depth": 32, "loss": "absolute_error", "subsample": 0.5},
+    {"max_depth": 32, "loss": "poisson", "min_samples_leaf": 1},
+    {"max_depth": 12, "monotonic_cst": {"feature 0": 1}},
+    {"max_depth": None, "max_leaf_nodes": 31, "interaction_cst": "pairwise"},
+    {"max_depth": None, "monotonic_cst": {"feature 0": 1}},
+    # Not so of deeper trees of bounded depth that are constrained: too large for this budget, their
+    # levels are asked for, and they are taken to be replayed.
+]
+
+
+def booster_over_phantoms(task: BoostTask) -> CudaBooster:
+    """What launches the rounds of a task where there is room for all."""
+    shape, rows = DeviceShape(), task.matrix.n_samples
+    sizes = shape.shared_memory, shape.n_multiprocessors
+    runtime = PhantomRuntime(*sizes, lambda depth: task.trees_per_round * nodes_at(depth, rows))
+    return CudaBooster(runtime, replace(task, memory_budget=BUDGET))
+
+
+@pytest.mark.parametrize("limits", ROUNDS, ids=str)
+def test_rounds_are_replayed_that_the_host_code_records(limits):
+    """All of a round: its values are added on the device, and no size of a level is asked for."""
+    task = boost_task(GradientBoostingRegressor(random_state=0, **limits), TABLE)
+    booster = booster_over_phantoms(task)
+    booster.begin(0, 0.1)
+    booster.launch(0)
+    is_replayed = booster._grower.recorded is not None and booster.rounds.leaves is not None
+    told = task.options.max_depth, task.options.max_leaf_nodes, task.options.ccp_alpha
+    assert rounds_are_replayed(*told) is is_replayed
 
 
 def works_of_fits(monkeypatch, *estimators):
@@ -205,7 +222,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     """The first round is launched and foretold, so each of its launches is made twice."""
     runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
     task = boost_task(GradientBoostingClassifier(max_depth=depth, random_state=0), TABLE)
-    booster = CudaBooster(runtime, replace(task, memory_budget=BUDGET))
+    booster = booster_over_phantoms(task)
     launches.clear()
     booster.begin(0, 0.1)
     booster.launch(0)

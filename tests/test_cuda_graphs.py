@@ -33,8 +33,8 @@ from tests.fake_cupy import UPLOAD, WAIT
 from tests.fake_errors import CUDARuntimeError
 from tests.fake_streams import GRAPH
 from tests.harness import Problem
+from tests.metered_runtime import TrackedRuntime
 from tests.shim_runtime import ShimRuntime
-from tests.test_memory_estimate import Tracked, TrackedRuntime, meter  # noqa: F401
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -329,7 +329,7 @@ def test_a_graph_repeats_launches_over_what_is_there_then(machine):
     ("target", "n", "depth"),
     [("two classes", 900, 5), ("values", 3000, 8), ("five classes", 2000, 10), ("outputs", 900, 4)],
 )
-def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):  # noqa: F811
+def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
     """And given back."""
     task = task_of(problem(target, n=n).with_options(max_depth=depth))
     runtime = TrackedRuntime()
@@ -349,7 +349,7 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):  # noqa:
 
 
 @needs_compiler
-def test_an_estimate_counts_the_recording(meter, monkeypatch):  # noqa: F811
+def test_an_estimate_counts_the_recording(meter, monkeypatch):
     from gpuboost.estimators import template
 
     rng = np.random.default_rng(0)
