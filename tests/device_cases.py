@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import gpuboost
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
 
@@ -91,6 +92,8 @@ class Case:
         return X, y, words
 
 
+FEW_LEAVES = gpuboost.DecisionTreeClassifier(max_leaf_nodes=7)
+PRUNED = gpuboost.DecisionTreeClassifier(max_depth=6, ccp_alpha=0.002)
 TREE, FOREST, EXTRA = "DecisionTreeClassifier", "RandomForestClassifier", "ExtraTreesRegressor"
 CASES = [
     *(Case(TREE, {"criterion": one}) for one in ("gini", "entropy", "log_loss")),
@@ -121,10 +124,40 @@ CASES = [
     Case("AdaBoostClassifier", {"max_depth": 3, "criterion": "gini"}, "real", "categories"),
     Case("AdaBoostClassifier", {"boosting": "resampling"}, weights="counts"),
     Case("AdaBoostRegressor", {"boosting": "reweighting"}, weights="real"),
+    Case("AdaBoostClassifier", {"max_depth": 7, "n_estimators": 3}, target="many"),
+    Case("AdaBoostClassifier", {"max_depth": 20, "boosting": "resampling", "n_estimators": 3}),
+    Case("AdaBoostRegressor", {"max_depth": 13, "n_estimators": 3}, weights="counts"),
+    Case("AdaBoostClassifier", {"estimator": FEW_LEAVES}, "real", "categories"),
+    Case("AdaBoostClassifier", {"estimator": PRUNED}, target="binary"),
+]
+
+# Batches of four trees of each of these are recorded and replayed.
+REPLAYED_FORESTS = [
+    Case("RandomForestClassifier", {"n_estimators": 13, "max_depth": 8}),
+    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 12}, weights="real"),
+    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 6, "max_features": None}),
+    Case("RandomForestRegressor", {"n_estimators": 12, "max_depth": 8}, target="outputs"),
+    Case("ExtraTreesRegressor", {"n_estimators": 12, "max_depth": 8}, target="categories"),
+    Case("RandomForestClassifier", {"n_estimators": 13, "max_depth": 16}, target="many"),
+    Case("RandomForestRegressor", {"n_estimators": 12, "max_depth": 32}, weights="counts"),
+    Case("ExtraTreesClassifier", {"n_estimators": 12, "max_depth": 20}, target="categories"),
+    Case("RandomForestClassifier", {"n_estimators": 12, "max_leaf_nodes": 40}),
+    Case(
+        "BaggingClassifier",
+        {
+            "n_estimators": 12,
+            "estimator": gpuboost.DecisionTreeClassifier(max_depth=8),
+            "bootstrap": False,
+            "max_samples": 0.5,
+            "max_features": 0.5,
+        },
+    ),
 ]
 
 VALUES, CLASSES = "GradientBoostingRegressor", "GradientBoostingClassifier"
 MONOTONIC = {"monotonic_cst": [1, 0, 0, -1, 0, 0]}
+# Of 50 000 rows, a round has room for more than is read whole.
+LARGE_TREES = Case(VALUES, {"max_depth": 20, "min_samples_leaf": 1, "n_estimators": 3})
 # What a round of boosting of bounded depth does with each of these is recorded and replayed.
 REPLAYED_ROUNDS = [
     Case(VALUES),
@@ -145,11 +178,16 @@ REPLAYED_ROUNDS = [
     Case(VALUES, {"max_depth": 14, "min_samples_leaf": 9, "n_estimators": 3}, target="categories"),
     Case(VALUES, {"max_leaf_nodes": 6, "loss": "huber"}),
     Case(CLASSES, {"max_depth": None, "max_leaf_nodes": 9, "n_estimators": 3}, target="categories"),
+    LARGE_TREES,
+    Case(VALUES, {"max_depth": 32, "loss": "absolute_error", "subsample": 0.5, "n_estimators": 3}),
+    Case(CLASSES, {"max_depth": 17, "min_samples_leaf": 3, "n_estimators": 3}, target="binary"),
 ]
 BOOSTED = [
     *REPLAYED_ROUNDS,
     Case(VALUES, {"max_depth": None, "min_samples_leaf": 15, "n_estimators": 2}, target="float32"),
     Case(VALUES, {"max_depth": None, "max_leaf_nodes": 70, "n_estimators": 2}),
+    Case(VALUES, {"ccp_alpha": 0.01, "subsample": 0.7, "n_estimators": 3}, weights="real"),
+    Case(CLASSES, {"ccp_alpha": 0.002, "max_depth": 20, "n_estimators": 2}, weights="counts"),
     Case("AdaBoostRegressor", {"loss": "exponential", "learning_rate": 0.5}),
     Case("AdaBoostClassifier", {"max_depth": 2, "n_estimators": 3}, target="many"),
 ]

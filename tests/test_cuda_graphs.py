@@ -26,7 +26,7 @@ from gpuboost.backends.numpy import NumpyBackend
 from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION
 from gpuboost.engine.spec import GrownTree, GrowTask
 from tests import cuda_shim, shim_trees
-from tests.device_cases import assert_same_model, table
+from tests.device_cases import REPLAYED_FORESTS, table
 from tests.estimator_cases import make
 from tests.exact import assert_same_fields
 from tests.fake_cupy import UPLOAD, WAIT
@@ -239,16 +239,12 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "trees_at_once", lambda *_: AT_ONCE)
 
 
-FOREST = ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier")
-
-
 @needs_compiler
-@pytest.mark.parametrize("n_estimators", [4, 7])
-@pytest.mark.parametrize("name", FOREST)
-def test_forests_of_several_batches(name, n_estimators, machine, few_at_once):
-    words = {"n_estimators": n_estimators, "max_depth": 6}
-    assert_same_model(name, *table(name), "cuda:1", **words)
-    assert machine.launches.count(GRAPH) == n_estimators // AT_ONCE - 1
+@pytest.mark.parametrize("case", REPLAYED_FORESTS, ids=str)
+def test_forests_of_several_batches(case, machine, monkeypatch):
+    monkeypatch.setattr(cuda, "trees_at_once", lambda *_: 4)
+    case.run("cuda:1", n_rows=80)
+    assert machine.launches.count(GRAPH) == case.words["n_estimators"] // 4 - 1
     assert machine.live == 0 and machine.current == 0
 
 

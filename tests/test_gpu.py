@@ -18,7 +18,7 @@ import gpuboost
 from gpuboost.backends import cuda
 from gpuboost.backends.cost import Speed
 from gpuboost.calibration import Size, measure
-from tests.device_cases import BOOSTED, CASES, Case, assert_same_model, table
+from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case, assert_same_model, table
 from tests.device_memory import FORETOLD, assert_foretold
 from tests.estimator_cases import NAMES, frame_of, make
 from tests.exact import assert_equal_models
@@ -95,21 +95,8 @@ def test_arrays_of_the_device(name, kind):
 # ---- batches that are replayed -------------------------------------------------------------------
 
 
-REPLAYED = [
-    Case("RandomForestClassifier", {"n_estimators": 13, "max_depth": 8}),
-    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 12}, weights="real"),
-    Case("RandomForestClassifier", {"n_estimators": 12, "max_depth": 6, "max_features": None}),
-    Case("RandomForestRegressor", {"n_estimators": 12, "max_depth": 8}, target="outputs"),
-    Case("ExtraTreesRegressor", {"n_estimators": 12, "max_depth": 8}, target="categories"),
-    Case(
-        "BaggingClassifier",
-        {"n_estimators": 12, "bootstrap": False, "max_samples": 0.5, "max_features": 0.5},
-    ),
-]
-
-
 @pytest.mark.parametrize("n_rows", [160, 20_000])
-@pytest.mark.parametrize("case", REPLAYED, ids=str)
+@pytest.mark.parametrize("case", REPLAYED_FORESTS, ids=str)
 def test_graphs_against_launches(case, n_rows, graphs, monkeypatch):
     """NumPy's model by batches that are replayed, and by batches that are not."""
     case.run("cuda", n_rows)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gpuboost
-from tests.device_cases import BOOSTED, REPLAYED_ROUNDS, table
+from gpuboost.backends.cuda import round_leaves
+from tests.device_cases import BOOSTED, LARGE_TREES, REPLAYED_ROUNDS, table
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
 
@@ -21,6 +22,16 @@ def test_rounds_are_one_graph(case, graphs):
     """Captured once for a fit, and replayed over rows that fill many blocks."""
     case.run("cuda", 50_000)
     assert len(graphs) == 1
+
+
+def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
+    """Of as much of each as there are nodes, after their number."""
+    reads, read = [], round_leaves.read_all_later
+    monkeypatch.setattr(
+        round_leaves, "read_all_later", lambda *given: reads.append(given) or read(*given)
+    )
+    LARGE_TREES.run("cuda", 50_000)
+    assert len(reads) == 3 and len(graphs) == 1
 
 
 @pytest.mark.parametrize(
