@@ -31,7 +31,7 @@ from tests.fake_streams import GRAPH
 from tests.harness import Problem
 from tests.shim_runtime import ShimRuntime
 from tests.shim_trees import PROPERTY, assert_equal_trees, problem
-from tests.test_cuda_graphs import assert_same_trees, task_of
+from tests.test_cuda_recordings import assert_same_trees, task_of
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
