@@ -124,7 +124,7 @@ def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> Non
 @needs_compiler
 @pytest.mark.parametrize("budget", [1 << 14, 1 << 18, 1 << 21])
 def test_slices_are_counted(budget: int, meter: Meter) -> None:
-    """With the least of them the host asks how many nodes there are: levels are full."""
+    """Whether or not the host asks how many nodes there are: these levels are full."""
     task = task_of(problem("two classes", n=2000), budget)
     assert foretell(task, 3, SHAPE).peak == really_taken(task, 3, meter)
 
