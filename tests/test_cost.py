@@ -132,8 +132,8 @@ ROUNDS: list[dict[str, Any]] = [
     {"max_depth": 12, "monotonic_cst": {"feature 0": 1}},
     {"max_depth": None, "max_leaf_nodes": 31, "interaction_cst": "pairwise"},
     {"max_depth": None, "monotonic_cst": {"feature 0": 1}},
-    # Not so of deeper trees of bounded depth that are constrained: too large for this budget, their
-    # levels are asked for, and they are taken to be replayed.
+    *({"max_depth": depth, "monotonic_cst": {"feature 0": 1}} for depth in (20, 32)),
+    {"max_depth": 32, "interaction_cst": "pairwise"},
 ]
 
 
