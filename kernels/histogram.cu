@@ -35,7 +35,7 @@ constexpr int32 HISTOGRAM_THREADS = 512;
 constexpr int32 VALUE_PLANES = 4;        // low and high half, weight, rows if they are counted
 constexpr int32 CLASS_PLANES = 3;        // weight of a class, of all, rows if they are counted
 constexpr int32 CLASS_STATIC_BYTES = 16;  // of shared memory, beside the planes
-constexpr int32 CLASS_BLOCKS = 2;        // per multiprocessor; asking for more spills registers
+constexpr int32 HISTOGRAM_BLOCKS = 2;    // per multiprocessor; asking for more spills registers
 constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before their additions
 constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
 constexpr uint32 NO_CELL = 0xffffffffu;
@@ -45,7 +45,7 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 // Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; of
 // gradients, the sum of target[blockIdx.z].
 // Channel 0 also sums weights and counts rows.
-extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row,
                  const uint32* __restrict__ weight, const int32* __restrict__ target,
                  const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
@@ -287,7 +287,7 @@ __device__ __forceinline__ void add_classes(const Column& column, const ClassRow
 }
 
 // Channel k is the weight of class k; the total is that of all classes.
-extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, CLASS_BLOCKS)
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ row,
                   const uint32* __restrict__ weight, const int32* __restrict__ target,
                   const int32* __restrict__ n_pieces, const int32* __restrict__ slot,

@@ -146,7 +146,7 @@ class HistogramBuilder:
     def rows_per_block(self, n_rows: int) -> int:
         """Rows of a block: few enough for all multiprocessors to have work."""
         grid = -(-self.n_looked // self.tile) * self._channel_blocks
-        blocks = constant("histogram.cu", "CLASS_BLOCKS") if self.by_class else BLOCKS_WANTED
+        blocks = constant("histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
         wanted = self.runtime.n_multiprocessors * blocks
         spread = max(LEAST_ROWS, n_rows * grid // wanted)
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
