@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuboost.backends.cuda import slices
 from gpuboost.backends.cuda.best_first import SplitQueue
 from gpuboost.backends.cuda.source import constant, file_text
 from gpuboost.backends.numpy import NumpyBackend
@@ -209,11 +210,13 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
     assert {"add_leaves", "add_leaves_of_doubles", "hand_numbers"} <= set(runtime.launches)
 
 
-@pytest.mark.parametrize(("budget", "asks"), [(1 << 20, True), (3 << 20, False)])
+@pytest.mark.parametrize(("empty_launches", "asks"), [(0, True), (slices.EMPTY_LAUNCHES, False)])
 def test_little_memory(
-    budget: int, asks: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+    empty_launches: int, asks: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Histograms of no two levels, or not of one: then levels are asked for."""
+    """Histograms of no level fit: it is made in slices, or where these are many asked for."""
+    monkeypatch.setattr(slices, "EMPTY_LAUNCHES", empty_launches)
+    budget = 1 << 20
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=budget)
     asked = regressor(max_depth=None, max_leaf_nodes=20, subsample=0.8)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
