@@ -45,13 +45,7 @@ struct Ranked {
 // The first node of a tree or of one after it; nodes lie in the order of their trees.
 __device__ __forceinline__ int64 first_of_tree(const int32* tree, int64 n_nodes, int32 wanted)
 {
-    int64 low = 0, high = n_nodes;
-    while (low < high) {
-        const int64 middle = (low + high) / 2;
-        if (tree[middle] < wanted) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return first_not((int64)0, n_nodes, [&](int64 node) { return tree[node] < wanted; });
 }
 
 // The nodes of a level in the order in which they come: those that come before an earlier split
@@ -110,14 +104,11 @@ __device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 b
     for (int64 width = QUEUE_THREADS; width < end - begin; width *= 2) {
         for (int64 at = begin + threadIdx.x; at < end; at += QUEUE_THREADS) {
             const int64 run = (at - begin) / width, start = begin + (run ^ 1) * width;
-            int64 low = min(start, end), high = min(start + width, end);
-            const int64 ahead = low;
-            while (low < high) {
-                const int64 middle = (low + high) / 2;
-                if (coming.before(sorted[middle], sorted[at])) low = middle + 1;
-                else high = middle;
-            }
-            other[at - (run % 2) * width + (low - ahead)] = sorted[at];
+            const int64 low = min(start, end), high = min(start + width, end);
+            const int64 ahead = first_not(low, high, [&](int64 place) {
+                return coming.before(sorted[place], sorted[at]);
+            });
+            other[at - (run % 2) * width + (ahead - low)] = sorted[at];
         }
         int32* made = other;
         other = sorted;
@@ -131,13 +122,7 @@ __device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 b
 __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sorted, int64 begin,
                                              int64 end, int64 place)
 {
-    int64 low = begin, high = end;
-    while (low < high) {
-        const int64 middle = (low + high) / 2;
-        if (slot[sorted[middle]] <= place) low = middle + 1;
-        else high = middle;
-    }
-    return low - begin;
+    return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
 
 // Take the splits of a level into the queues. On return `accepted` are those that were taken.

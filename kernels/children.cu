@@ -239,13 +239,7 @@ place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
 // The last of some ascending numbers that is not above a value; the first of them is not.
 __device__ __forceinline__ int64 last_up_to(const int32* __restrict__ numbers, int64 n, int64 value)
 {
-    int64 low = 0, high = n - 1;
-    while (low < high) {
-        const int64 middle = (low + high + 1) / 2;
-        if (numbers[middle] <= value) low = middle;
-        else high = middle - 1;
-    }
-    return low;
+    return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
 }
 
 // The children of accepted nodes, and the pieces of their rows; arrays of children end in `_out`.

@@ -31,13 +31,9 @@ __device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
 __device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;
-    uint64 low = 0, high = EVERY_RANK;
-    while (low < high) {
-        const uint64 middle = low + (high - low) / 2;
-        if (count_up_to(choice, middle) >= max_features) high = middle;
-        else low = middle + 1;
-    }
-    return low;
+    return first_not((uint64)0, EVERY_RANK, [&](uint64 rank) {
+        return count_up_to(choice, rank) < max_features;
+    });
 }
 
 #endif  // GPUBOOST_CHOICE_CUH

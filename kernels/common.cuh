@@ -381,4 +381,19 @@ __device__ __forceinline__ int64 warp_sum(int64 value)
     return value;
 }
 
+// ---- Halving -----------------------------------------------------------------------------------
+
+// The first from `low` on that does not come before what is looked for, `high` if all do. Those
+// that do, `before`, are the first ones.
+template <typename Int, typename Before>
+__device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
+{
+    while (low < high) {
+        const Int middle = low + (high - low) / 2;
+        if (before(middle)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 #endif  // GPUBOOST_COMMON_CUH

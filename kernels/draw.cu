@@ -38,12 +38,7 @@ __device__ __forceinline__ Part part_of(int64 n_items, int64 size)
 __device__ __forceinline__ int64 first_above(const uint64* __restrict__ sum, int64 low, int64 high,
                                              uint64 value)
 {
-    while (low < high) {
-        const int64 middle = (low + high) / 2;
-        if (__ldg(sum + middle) > value) high = middle;
-        else low = middle + 1;
-    }
-    return low;
+    return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
 }
 
 // Every row with the same probability. drawn: zero before the launch; parts are of draws.

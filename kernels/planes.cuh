@@ -6,13 +6,8 @@
 __device__ __forceinline__ int32 first_piece(const int32* __restrict__ slot, int32 n_pieces,
                                              int32 first_slot)
 {
-    int32 least = 0, most = first_slot == 0 ? 0 : n_pieces;
-    while (least < most) {
-        const int32 middle = (least + most) / 2;
-        if (slot[middle] < first_slot) least = middle + 1;
-        else most = middle;
-    }
-    return least;
+    const int32 end = first_slot == 0 ? 0 : n_pieces;
+    return first_not(0, end, [&](int32 piece) { return slot[piece] < first_slot; });
 }
 
 // What one lane adds: `weight` and `value` to the cell of its feature.

@@ -49,12 +49,8 @@ __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work,
     __syncthreads();
     const int64 step = (int64)gridDim.y * CHUNK_THREADS;
     for (int64 piece = (int64)blockIdx.y * CHUNK_THREADS + t; piece < sum.all; piece += step) {
-        int32 owner = 0, last = CHUNK_THREADS - 1;
-        while (owner < last) {
-            const int32 middle = (owner + last) / 2;
-            if (space.end[middle] > piece) last = middle;
-            else owner = middle + 1;
-        }
+        const int32 owner
+            = first_not(0, CHUNK_THREADS - 1, [&](int32 i) { return space.end[i] <= piece; });
         const int64 offset = (piece - (owner == 0 ? 0 : space.end[owner - 1])) * work.most;
         work.slot[made + piece] = space.slot[owner];
         work.first[made + piece] = start[tile + owner] + offset;

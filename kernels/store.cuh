@@ -34,13 +34,7 @@ constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 __device__ __forceinline__ int32 tree_of(const int64* __restrict__ first_node, int32 n_trees,
                                          int64 node)
 {
-    int32 tree = 0, last = n_trees - 1;
-    while (tree < last) {
-        const int32 middle = (tree + last + 1) / 2;
-        if (first_node[middle] <= node) tree = middle;
-        else last = middle - 1;
-    }
-    return tree;
+    return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }
 
 #endif  // GPUBOOST_STORE_CUH
