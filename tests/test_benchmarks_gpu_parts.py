@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu import cases, histogram, peers, predicted, text, tree_shapes
+from benchmarks.gpu import cases, histogram, host_rounds, peers, predicted, text, tree_shapes
 from benchmarks.gpu.cases import CASES, CUML, EQUALITY, FIT, HISTOGRAM, PREDICTION, XGBOOST
 from benchmarks.gpu.counting import CountingRuntime, Counts
 from benchmarks.peers import OURS
@@ -268,3 +268,14 @@ def test_shapes_of_trees_are_those_of_trees() -> None:
         assert all(b <= a for a, b in pairwise(shape.rows))
         assert all(b <= 2 * a for a, b in pairwise(shape.large))
         assert all(rows > 512 * n for rows, n in zip(shape.rows, shape.large, strict=True))
+
+
+@pytest.mark.parametrize("family", [host_rounds.boosting, host_rounds.adaboost])
+def test_the_host_of_rounds_is_timed_while_they_are_replayed(family, monkeypatch):
+    replays = []
+    monkeypatch.setattr(host_rounds, "ROUNDS", 8)
+    monkeypatch.setattr(host_rounds, "WARM_UP", 3)
+    capture = lambda runtime, launches: lambda: replays.append(1)  # noqa: E731
+    monkeypatch.setattr(host_rounds.AnsweringRuntime, "capture", capture)
+    assert 0.0 < family(6) < 1.0
+    assert len(replays) >= 5

@@ -60,7 +60,11 @@ class RoundLeaves:
     follows : bool
         Whether rows in the trees are followed by the partition, so that no node leaves the levels
         (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees.
+    parcel : Parcel
+        What the host reads of the round begun last.
     """
+
+    parcel: Parcel
 
     def __init__(
         self,
@@ -101,18 +105,18 @@ class RoundLeaves:
     def begin(self, others: Columns) -> dict[str, Array]:
         """Begin a round; arrays for what else the host reads of it."""
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
-        self._parcel = Parcel(self._runtime.xp, {**others, **table, **self._of_parcel})
+        self.parcel = Parcel(self._runtime.xp, {**others, **table, **self._of_parcel})
         if self.follows and self._has_rows_outside:
             fill(self._runtime, self._place, -1)
         self._listed: ListedRows | None = None
         if self._refits is not None and self.follows:
             self._refits.begin()
-        return {name: self._parcel.arrays[name] for name in others}
+        return {name: self.parcel.arrays[name] for name in others}
 
     @property
     def table(self) -> Array:
         """Where that of the round is made, see `NodeStore.end`."""
-        return self._parcel.arrays["table"]
+        return self.parcel.arrays["table"]
 
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep which rows are in the leaves of a level, or where they are not followed the rows."""
@@ -176,7 +180,7 @@ class RoundLeaves:
     def _columns(self, store: NodeStore) -> dict[str, Array]:
         """The arrays of the finished trees."""
         if self._of_parcel:
-            return {name: self._parcel.arrays[name] for name in self._of_parcel}
+            return {name: self.parcel.arrays[name] for name in self._of_parcel}
         columns = self._finisher.columns(*self._finisher.sizes(store), self._n_outputs)
         return allocate(self._runtime.xp, columns)
 
@@ -189,7 +193,7 @@ class RoundLeaves:
 
     def read_later(self) -> Callable[[], HostParcel]:
         """Start to copy what the host reads of the round, in one piece or as it is known."""
-        read = self._parcel.read_later(self._runtime)
+        read = self.parcel.read_later(self._runtime)
         if self._of_parcel:
             return read
         if self._finisher.asks:  # for as many nodes as there are the arrays have room
