@@ -13,7 +13,14 @@ from gpuboost.backends import choice, cost, cuda, devices
 from gpuboost.estimators import boosting_reading, template
 from tests import fake_cupy, finished
 from tests.gpu_arrays import Tensor
-from tests.gpu_runs import for_sanitizer, give_back, kernel_folder, show_every_array
+from tests.gpu_runs import (
+    for_sanitizer,
+    give_back,
+    is_required,
+    kernel_folder,
+    rows_are_capped,
+    show_every_array,
+)
 from tests.sizes import largest_files, largest_functions
 from tests.workers import put_in_order, spread_over_cores
 
@@ -104,15 +111,21 @@ def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 @pytest.fixture
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The device; skips where there is none, and gives its memory back.
+    """The device; gives its memory back. A test that leaves the device unusable ends the run.
 
-    A test that leaves the device unusable ends the run. With ``GPUBOOST_TEST_SANITIZER=1`` every
-    array has memory of its own.
+    Without a device, CuPy or a compiler the test is skipped; with ``GPUBOOST_REQUIRE_GPU=1`` it
+    fails. With ``GPUBOOST_TEST_SANITIZER=1`` every array has memory of its own.
     """
     reason = devices.why_no_cuda()
+    if reason and is_required():
+        pytest.fail(f"GPUBOOST_REQUIRE_GPU=1, but {reason}", pytrace=False)
     if reason:
         pytest.skip(reason)
     import cupy
+
+    only = request.node.get_closest_marker("device_only")
+    if only and hasattr(cupy, "stand_in_for"):
+        pytest.skip(f"not on the stand-in for CuPy: {only.args[0]}")
 
     if for_sanitizer():
         show_every_array(cupy, monkeypatch)
@@ -141,7 +154,7 @@ def needs_memory(gpu: Any) -> Callable[[int], None]:
     """Skips where a table of so many bytes cannot fit."""
 
     def skip(n_bytes: int) -> None:
-        if gpu.mem_info[0] < n_bytes:
+        if gpu.mem_info[0] < n_bytes and not rows_are_capped():
             pytest.skip(f"needs {n_bytes >> 30} GiB of free device memory")
 
     return skip

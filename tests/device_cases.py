@@ -10,6 +10,7 @@ import numpy as np
 import gpuboost
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
+from tests.gpu_runs import rows
 
 # Numbers beside the trees that a fit finds.
 FACTS = (
@@ -19,7 +20,11 @@ FACTS = (
 
 
 def table(name: str, n_rows: int = 160) -> tuple[np.ndarray, np.ndarray]:
-    """Features of several kinds and a target for an estimator; three classes, or a number."""
+    """Features of several kinds and a target for an estimator; three classes, or a number.
+
+    `tests.gpu_runs.rows` may cap the number of rows.
+    """
+    n_rows = rows(n_rows)
     rng = np.random.default_rng(7)
     X = rng.normal(size=(n_rows, 6))
     X[:, 1] = rng.integers(4, size=n_rows)  # few values
@@ -50,7 +55,7 @@ def assert_same_model(name: str, X: Any, y: Any, device: str, **words: Any) -> N
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator with parameters; ``rows`` says which rows and targets it gets."""
+    """An estimator with parameters; ``weights`` and ``target`` say what else it is given."""
 
     name: str
     words: dict[str, Any] = field(default_factory=dict)
@@ -69,6 +74,7 @@ class Case:
     def given(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Features, target, and parameters with ``sample_weight`` among them."""
         X, y = table(self.name, n_rows)
+        n_rows = len(X)
         rng = np.random.default_rng(1)
         words = dict(self.words)
         if self.weights == "real":

@@ -12,6 +12,7 @@ import gpuboost
 from benchmarks.gpu.peak import WITHIN, is_foretold, peak_memory
 from tests.device_cases import table
 from tests.estimator_cases import make
+from tests.gpu_runs import rows
 
 FORETOLD = {
     "forest of depth 8": ("RandomForestClassifier", {"max_depth": 8}),
@@ -23,7 +24,7 @@ FORETOLD = {
 
 def full_table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """What makes trees that are full, as those of bounded depth are foretold to be."""
-    X = np.random.default_rng(0).random((n_rows, 6))
+    X = np.random.default_rng(0).random((rows(n_rows), 6))
     return X, X.sum(axis=1)  # the middle of a node is its best split
 
 

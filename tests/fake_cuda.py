@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 import types
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from tests.fake_errors import (
     NVRTCError,
     OutOfMemoryError,
 )
-from tests.fake_streams import captured, streams_of
+from tests.fake_streams import Stream, captured, streams_of
 
 if TYPE_CHECKING:
     from tests.fake_cupy import Machine
@@ -42,6 +44,11 @@ class Device:
     def compute_capability(self) -> str:
         """Such as "90"."""
         return str(self.machine.capability)
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        """Bytes that are free, and all."""
+        return self.machine.free, self.machine.total
 
     def __enter__(self) -> Device:
         stack = self._before.__dict__.setdefault("stack", [])
@@ -79,6 +86,15 @@ class Function:
         launch(values)
 
 
+class PinnedMemory(bytearray):
+    """``cupy.cuda.PinnedMemoryPointer``: a buffer, somewhat larger than what was asked for."""
+
+    @property
+    def first(self) -> int:
+        """Its address."""
+        return np.frombuffer(self, np.uint8).ctypes.data
+
+
 class Module:
     """``cupy.cuda.Module``."""
 
@@ -102,16 +118,22 @@ class Event:
     def __init__(self, disable_timing: bool = False) -> None:
         self._pending: tuple[np.ndarray, np.ndarray] | None = None
         self._launched = 0
+        self._stream: Stream | None = None
 
-    def record(self) -> None:
+    def record(self, stream: Stream | None = None) -> None:
         """What was begun before belongs to it."""
         self.machine.check_no_capture()
-        self._pending = self.machine._local.__dict__.pop("pending", None)
+        self._stream = self.machine.stream if stream is None else stream
+        if stream is None:
+            self._pending = self.machine._local.__dict__.pop("pending", None)
         self._launched = len(self.machine.launches)
+        self.seconds = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Finish it."""
-        self.machine.wait()
+        """Finish it; nothing is waited for before it is recorded."""
+        if self._stream is None:
+            return
+        self.machine.wait_for(self._stream)
         self.machine.launched_since.append(len(self.machine.launches) - self._launched)
         if self._pending:
             out, copied = self._pending
@@ -182,9 +204,28 @@ def pool_of(machine: Machine) -> types.SimpleNamespace:
     return types.SimpleNamespace(
         free_all_blocks=free_all_blocks,
         free_bytes=lambda: machine.pool_free,
-        used_bytes=lambda: machine.pool_used,
+        used_bytes=lambda: machine.pool_used + machine.live_bytes,
         get_limit=lambda: machine.pool_limit,
+        set_limit=lambda size: setattr(machine, "pool_limit", size),
     )
+
+
+def pinned_pool_of(machine: Machine) -> types.SimpleNamespace:
+    """``cupy.get_default_pinned_memory_pool()``."""
+    return types.SimpleNamespace(free_all_blocks=machine.check_no_capture)
+
+
+def raw_kernel_of(machine: Machine) -> type:
+    """``cupy.RawKernel``."""
+
+    class RawKernel:
+        def __init__(self, code: str, name: str, options: tuple[str, ...] = ()) -> None:
+            self._function = Function(machine, cuda_shim.Module(code), name)
+
+        def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+            self._function(grid, block, args, shared_mem)
+
+    return RawKernel
 
 
 def cuda_of(machine: Machine) -> types.SimpleNamespace:
@@ -193,11 +234,21 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
     def properties(number: int) -> dict[str, Any]:
         major, minor = divmod(machine.capability, 10)
         facts = {"name": b"NVIDIA Fake", "major": major, "minor": minor}
-        return {**facts, "totalGlobalMem": machine.total}
+        return {**facts, "totalGlobalMem": machine.total, "multiProcessorCount": 4}
 
     def allow(pointer: int, attribute: int, value: int) -> None:
         assert attribute == 8
         machine.functions[pointer].kernel.max_dynamic_shared_size_bytes = value
+
+    def alloc_pinned_memory(size: int) -> PinnedMemory:
+        if machine.refuse_pinned:
+            raise CUDARuntimeError(2)
+        found = PinnedMemory(b"\xaa" * (size + 100))
+        machine.pinned.append(weakref.ref(found))
+        return found
+
+    def elapsed(start_event: Event, end_event: Event) -> float:
+        return 1e3 * (end_event.seconds - start_event.seconds)
 
     def static_shared(attribute: int, pointer: int) -> int:
         assert attribute == 1
@@ -210,7 +261,8 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
         Event=type("Event", (Event,), {"machine": machine}),
         MemoryHook=type("MemoryHook", (MemoryHook,), {"machine": machine}),
         set_allocator=lambda allocator: setattr(machine, "allocator", allocator),
-        alloc_pinned_memory=lambda size: bytearray(b"\xaa" * (size + 100)),
+        alloc_pinned_memory=alloc_pinned_memory,
+        get_elapsed_time=elapsed,
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         nvrtc=Compiler(machine),
         runtime=types.SimpleNamespace(
@@ -220,6 +272,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
             getDeviceProperties=properties,
             memGetInfo=lambda: (machine.free, machine.total),
             driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 12090,
             deviceSynchronize=lambda: machine.wait_for_all(),
         ),
         driver=types.SimpleNamespace(

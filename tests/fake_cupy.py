@@ -17,8 +17,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
-from tests.fake_cuda import Device, Function, MemoryHook, cuda_of, pool_of
+from tests.fake_cuda import (
+    Device,
+    Function,
+    MemoryHook,
+    PinnedMemory,
+    cuda_of,
+    pinned_pool_of,
+    pool_of,
+    raw_kernel_of,
+)
 from tests.fake_errors import CUDARuntimeError, OutOfMemoryError
 from tests.fake_streams import Stream
 
@@ -89,8 +99,12 @@ class Machine:
     events : list of str
         Kernels that were launched, by name, and ``GRAPH`` for a graph, and in their order `WAIT`
         where the host waited, and `UPLOAD` where it wrote to an array of the device.
-    live : int
-        Pieces of memory that arrays hold.
+    live, live_bytes : int
+        Pieces of memory that arrays hold, and what the pool gives for them.
+    refuse_pinned : bool
+        Whether the system refuses to pin memory.
+    pinned : list of weak references to PinnedMemory
+        What was pinned.
     uploaded : int
         Bytes that were copied to the device.
     clock : int
@@ -109,7 +123,9 @@ class Machine:
         self.n_devices, self.capability = n_devices, capability
         self.fail_at = -1
         self.allocations = self.compilations = self.freed = 0
-        self.live = self.uploaded = 0
+        self.live = self.live_bytes = self.uploaded = 0
+        self.refuse_pinned = False
+        self.pinned: list[weakref.ref[PinnedMemory]] = []
         self.launched_since: list[int] = []
         self.hooks: list[MemoryHook] = []
         self.allocator: Any = "pool"
@@ -123,6 +139,7 @@ class Machine:
         self._written: dict[int, tuple[Stream, int]] = {}  # memory: when, and on which stream
         self._local = threading.local()
         self._null = Stream(null=True)
+        self._null.machine = self
 
     @property
     def streams(self) -> list[Stream]:
@@ -140,10 +157,21 @@ class Machine:
 
     def wait(self) -> None:
         """The host waits for the device."""
+        self.wait_for(self.stream)
+
+    def wait_for(self, stream: Stream) -> None:
+        """The host waits for a stream."""
         self.check_no_capture()
         self.events.append(WAIT)
         self.clock += 1
-        self.stream.waited = self.clock
+        stream.waited = self.clock
+        stream.finish_uploads()
+
+    def is_pinned(self, host: np.ndarray) -> bool:
+        """Whether an array of the host lies in pinned memory."""
+        first = host.ctypes.data
+        alive = (memory for one in self.pinned if (memory := one()) is not None)
+        return any(m.first <= first and first + host.nbytes <= m.first + len(m) for m in alive)
 
     @property
     def waits(self) -> int:
@@ -167,15 +195,18 @@ class Machine:
     def own(self, host: np.ndarray) -> Array:
         """A new array on the current device."""
         self.check_no_capture()
-        if self.allocations == self.fail_at:
+        mem_size = -(-host.nbytes // POOL_UNIT) * POOL_UNIT
+        used = self.pool_used + self.live_bytes
+        if self.allocations == self.fail_at or 0 < self.pool_limit < used + mem_size:
             self.allocations += 1
             raise OutOfMemoryError(f"allocating {host.nbytes} bytes")
         self.allocations += 1
         self.live += 1
+        self.live_bytes += mem_size
         given = {
             "device_id": self.current,
             "size": host.nbytes,
-            "mem_size": -(-host.nbytes // POOL_UNIT) * POOL_UNIT,
+            "mem_size": mem_size,
             "mem_ptr": host.ctypes.data,
             "pmem_id": self.allocations,
         }
@@ -188,6 +219,7 @@ class Machine:
 
     def _died(self, memory: int, given: dict[str, int]) -> None:
         self.live -= 1
+        self.live_bytes -= given["mem_size"]
         self._written.pop(memory, None)
         for hook in self.hooks:
             hook.free_postprocess(**{name: given[name] for name in given if name != "size"})
@@ -320,11 +352,20 @@ class Array:
         return out
 
     def set(self, host: np.ndarray, stream: Stream | None = None) -> None:
-        """Copy from the host; without a stream, waiting for it."""
+        """Copy from the host; without a stream, waiting for it.
+
+        With one, the host must leave its memory, which is pinned, as it is until it has waited.
+        """
         self.machine.events.append(UPLOAD)
         if stream is None:
             self.machine.wait()
+        elif self.machine.is_pinned(host):
+            stream.uploads.append((host, host.copy()))
+        else:
+            assert self.machine.refuse_pinned, "an asynchronous copy from memory that is not pinned"
         self.machine.check_no_capture()
+        if not self.flags.c_contiguous:
+            raise RuntimeError("Cannot set to non-contiguous array")
         if host.dtype != self.dtype:
             raise TypeError(f"{host.dtype} array cannot be set to {self.dtype} array")
         if host.shape != self.shape:
@@ -346,6 +387,22 @@ for _name, _function in OPERATORS.items():
     setattr(Array, _name, _operator(_function))
 for _name in REFLECTED:
     setattr(Array, f"__r{_name}__", _reflected(OPERATORS[f"__{_name}__"]))
+
+
+class csr_matrix:
+    """``cupyx.scipy.sparse.csr_matrix`` of arrays of the device."""
+
+    def __init__(self, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> None:
+        assert len({part.number for part in parts}) == 1
+        self.parts, self.shape = parts, shape
+        data, indices, indptr = parts
+        assert data.dtype.char in "?fdFD" and indices.dtype == indptr.dtype
+
+    def get(self) -> scipy.sparse.csr_matrix:
+        """Copy to the host."""
+        with self.parts[0].device:
+            parts = tuple(part.get() for part in self.parts)
+        return scipy.sparse.csr_matrix(parts, shape=self.shape)
 
 
 def make(machine: Machine) -> types.ModuleType:
@@ -371,14 +428,17 @@ def make(machine: Machine) -> types.ModuleType:
 
     names |= {
         "__version__": "14.2.0",
+        "stand_in_for": "cupy",
         "ndarray": Array,
         "asarray": asarray,
         "empty": empty,
         "empty_like": lambda array: empty(array.shape, array.dtype),
         "array": asarray,
         "ascontiguousarray": lambda value: asarray(value, order="C"),
-        "asnumpy": lambda value: value.get(),
+        "asnumpy": lambda value, order="C": np.asarray(value.get(), order=order),
         "get_default_memory_pool": lambda: pool_of(machine),
+        "get_default_pinned_memory_pool": lambda: pinned_pool_of(machine),
+        "RawKernel": raw_kernel_of(machine),
         "cuda": cuda_of(machine),
     }
     for name, value in names.items():

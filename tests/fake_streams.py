@@ -88,6 +88,20 @@ class Stream:
         self.launches: list[Callable[[], None]] | None = None  # while it captures
         self.ended = False  # by an error
         self.waited = 0  # `Machine.clock` when the host last waited for it
+        self.ptr = id(self)
+        # Copies to the device that may not be done: memory of the host, and what it held then.
+        self.uploads: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def finish_uploads(self) -> None:
+        """End the copies to the device, which read the memory of the host until now."""
+        for source, copied in self.uploads:
+            same = source.tobytes() == copied.tobytes()
+            assert same, "the host wrote to pinned memory before a copy from there was done"
+        self.uploads.clear()
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        self.machine.wait_for(self)
 
     def waits_for(self, other: Stream) -> bool:
         """Whether what is launched here comes after what was launched there before."""

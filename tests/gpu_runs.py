@@ -10,12 +10,29 @@ import pytest
 
 SANITIZER = "GPUBOOST_TEST_SANITIZER"
 CACHE = "GPUBOOST_TEST_CACHE_DIR"
+REQUIRED = "GPUBOOST_REQUIRE_GPU"
+MOST_ROWS = "GPUBOOST_TEST_ROWS"
 
 
 def kernel_folder() -> Path | None:
     """Where compiled kernels are kept from run to run, None for nowhere."""
     chosen = os.environ.get(CACHE)
     return Path(chosen).resolve() if chosen else None
+
+
+def is_required() -> bool:
+    """Whether a test of a GPU fails, and is not skipped, where there is no device to use."""
+    return os.environ.get(REQUIRED) == "1"
+
+
+def rows_are_capped() -> bool:
+    """Whether the environment caps the rows of tables, as it does on the stand-in for CuPy."""
+    return MOST_ROWS in os.environ
+
+
+def rows(wanted: int) -> int:
+    """Rows of a table: as many as are wanted, or fewer where they are capped."""
+    return min(wanted, int(os.environ.get(MOST_ROWS, wanted)))
 
 
 def give_back(cupy: Any, test: str) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import cubins
+from gpuboost.backends.cuda import cubins, staging
 from gpuboost.backends.cuda.cubins import CompileError, CubinStore, choose_architecture
 from tests import cuda_shim, fake_cuda, nvrtc
 
@@ -154,30 +153,18 @@ def test_read_later_has_what_was_there_then(runtime, machine):
         assert runtime.read_later(runtime.asarray(np.zeros((0, 3))))().shape == (0, 3)
 
 
-def test_pinned_memory_is_kept_as_long_as_what_lies_there(runtime, monkeypatch):
+def test_pinned_memory_is_kept_as_long_as_what_lies_there(runtime, machine):
     """And no longer; the host copies nothing of it."""
-
-    from gpuboost.backends.cuda import cupy_runtime
-
-    class Pinned(bytearray):
-        pass
-
-    made = []
-
-    def alloc(size):
-        memory = Pinned(size)
-        made.append(weakref.ref(memory))
-        return memory
-
-    monkeypatch.setattr(cupy_runtime.cupy.cuda, "alloc_pinned_memory", alloc)
     with runtime.active():
-        read = runtime.read_later(runtime.asarray(np.arange(4)))
+        there = runtime.asarray(np.arange(4))
+        read = runtime.read_later(there)
         some = read()[1:3]
+    pinned = machine.pinned[-1]
     del read
-    assert made[0]() is not None and np.may_share_memory(some, np.frombuffer(made[0](), np.uint8))
+    assert machine.is_pinned(some)
     np.testing.assert_array_equal(some, [1, 2])
     del some
-    assert made[0]() is None
+    assert pinned() is None
 
 
 def test_a_late_read_that_nobody_wants_is_waited_for(runtime, machine):
@@ -185,6 +172,91 @@ def test_a_late_read_that_nobody_wants_is_waited_for(runtime, machine):
         read = runtime.read_later(runtime.asarray(np.arange(4)))
         del read
     assert machine.waits == 1
+
+
+# ---- copies through pinned buffers -------------------------------------------------------------
+
+
+@pytest.fixture
+def small_buffers(monkeypatch):
+    """Buffers of 1 KiB, and no copy that goes without one."""
+    monkeypatch.setattr(staging, "BUFFER_BYTES", 1024)
+    monkeypatch.setattr(staging, "_SMALL", 0)
+
+
+HOSTS = {
+    "flat": np.arange(5000.0),
+    "columns": np.arange(6000, dtype=np.int32).reshape(2, 3000).T,
+    "rows longer than a buffer": np.arange(4000.0).reshape(2, 2000),
+    "rows longer than a buffer, transposed": np.arange(4000.0).reshape(2000, 2).T,
+    "three axes": np.arange(3000, dtype=np.int16).reshape(10, 20, 15)[:, ::2],
+    "bool": np.arange(3000) % 3 == 0,
+    "other byte order": np.arange(700, dtype=">f8"),
+    "empty": np.empty((0, 7)),
+    "scalar": np.array(3.5),
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_arrays_larger_than_a_buffer(runtime, machine, small_buffers, name):
+    host = HOSTS[name]
+    with runtime.active():
+        there = runtime.asarray(host)
+        assert there.flags.c_contiguous and there.shape == host.shape and there.dtype.isnative
+        np.testing.assert_array_equal(runtime.to_host(there), host)
+        again = runtime.xp.empty(host.shape[::-1], dtype=there.dtype)
+        runtime.upload(host.T, again)
+        np.testing.assert_array_equal(runtime.to_host(again), host.T)
+    n_buffers = staging.UPLOAD_BUFFERS + staging.DOWNLOAD_BUFFERS
+    assert len(machine.pinned) <= n_buffers
+
+
+def test_a_source_may_change_when_an_upload_returns(runtime, machine, small_buffers):
+    """Pinned memory may not, before the device has copied it; the stand-in checks that."""
+    with runtime.active():
+        there = [runtime.asarray(np.full(90, number)) for number in range(40)]
+        for number, array in enumerate(there):
+            np.testing.assert_array_equal(runtime.to_host(array), np.full(90, number))
+
+
+def test_small_uploads_do_not_wait(runtime, machine):
+    """The host goes on while the device is busy: buffers take thousands of them."""
+    with runtime.active():
+        for _ in range(5000):
+            runtime.asarray(np.arange(100))
+    assert machine.waits == 0
+    assert len(machine.pinned) <= staging.UPLOAD_BUFFERS
+
+
+def test_a_buffer_waits_for_all_streams_that_copy_from_it(runtime, machine, small_buffers):
+    cupy = runtime.xp
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    with runtime.active():
+        for number in range(12):
+            with streams[number % 2]:
+                runtime.asarray(np.full(60, number))
+        used = [stream for stream in streams if stream.waited]
+    assert used == streams
+
+
+@needs_compiler
+def test_uploads_and_downloads_by_several_threads(runtime, small_buffers):
+    def there_and_back(seed):
+        host = np.random.default_rng(seed).random(3000)
+        with runtime.active():
+            return np.array_equal(runtime.to_host(runtime.asarray(host)), host)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(there_and_back, range(40)))
+
+
+def test_memory_that_cannot_be_pinned_is_done_without(runtime, machine, small_buffers):
+    machine.refuse_pinned = True
+    host = np.arange(1000)
+    with runtime.active():
+        there = runtime.asarray(host)
+        np.testing.assert_array_equal(runtime.to_host(there), host)
+        np.testing.assert_array_equal(runtime.read_later(there)(), host)
 
 
 def test_the_device_is_current_only_inside(runtime, machine):
@@ -217,6 +289,10 @@ ERRORS = {
     "pool": fake_cuda.OutOfMemoryError("allocating 5 bytes"),
     "runtime": fake_cuda.CUDARuntimeError(2),
     "driver": fake_cuda.CUDADriverError(2),
+    "sort, of CuPy's pool": MemoryError("std::bad_alloc"),
+    "sort, of CUDA": RuntimeError(
+        "radix_sort: failed on 1st step: cudaErrorMemoryAllocation: out of memory"
+    ),
 }
 
 
@@ -245,7 +321,15 @@ def test_a_compiler_without_memory(runtime, machine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("of the host"), fake_cuda.CUDARuntimeError(700), ValueError("else")]
+    "error",
+    [
+        MemoryError("of the host"),
+        MemoryError(),
+        RuntimeError("radix_sort: failed: cudaErrorInvalidValue: invalid argument"),
+        fake_cuda.CUDARuntimeError(700),
+        ValueError("else"),
+    ],
+    ids=repr,
 )
 def test_other_errors_pass(runtime, machine, error):
     with pytest.raises(type(error)) as caught, runtime.active():

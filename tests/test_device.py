@@ -9,7 +9,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -287,6 +286,7 @@ def test_errors_of_cupy_are_the_reason():
 import sys, types, importlib.machinery
 cupy = types.ModuleType("cupy")
 cupy.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
+cupy.__version__ = "14.2.0"
 sys.modules["cupy"] = cupy
 def fail():
     raise OSError("driver version is insufficient")
@@ -302,19 +302,9 @@ else:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_gpu_tests_are_collected_and_skipped_with_the_reason():
-    if not NO_CUPY:
-        pytest.skip("CuPy is installed")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "gpu",
-        "-q",
-        "tests/test_gpu.py",
-        "-k",
-        "thread",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
-    assert done.returncode == 0 and "CuPy is not installed" in done.stdout, done.stdout
+@pytest.mark.parametrize("version", ["13.6.0", "14.0.1", "14.1.0rc1"])
+def test_a_cupy_that_sorts_wrongly_is_refused(machine, monkeypatch, version):
+    monkeypatch.setattr(sys.modules["cupy"], "__version__", version)
+    refused = version < "14.1"
+    assert why_no_cuda().startswith(f"CuPy {version} sorts wrongly") == refused
+    assert ("14.1 or newer" in why_no_cuda()) == refused

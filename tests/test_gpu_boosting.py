@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.backends.cuda import round_leaves
+from gpuboost.backends.cuda import parcels
+from gpuboost.backends.cuda.finishing import Finished
 from tests.device_cases import BOOSTED, LARGE_TREES, REPLAYED_ROUNDS, table
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
+from tests.gpu_runs import rows, rows_are_capped
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 GIB = 1 << 30
@@ -26,10 +28,10 @@ def test_rounds_are_one_graph(case, graphs):
 
 def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
     """Of as much of each as there are nodes, after their number."""
-    reads, read = [], round_leaves.read_all_later
-    monkeypatch.setattr(
-        round_leaves, "read_all_later", lambda *given: reads.append(given) or read(*given)
-    )
+    if rows_are_capped():
+        monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+    reads, read = [], Finished.read_later
+    monkeypatch.setattr(Finished, "read_later", lambda *given: reads.append(given) or read(*given))
     LARGE_TREES.run("cuda", 50_000)
     assert len(reads) == 3 and len(graphs) == 1
 
@@ -100,7 +102,8 @@ def test_boosting_predicts_arrays_of_the_device(case):
 def test_rows_that_are_watched():
     """Coded with the training rows' bins or not, by their own weights."""
     X, y = table("GradientBoostingRegressor", 20_000)
-    sets = [(X[:5000] + 0.01, y[:5000]), (X[5000:], y[5000:], np.arange(15_000) % 3)]
+    few = len(X) // 4
+    sets = [(X[:few] + 0.01, y[:few]), (X[few:], y[few:], np.arange(len(X) - few) % 3)]
     words = {"loss": "huber", "subsample": 0.5, "n_estimators": 12, "n_iter_no_change": 3}
     fits = [
         make("GradientBoostingRegressor", **words, device=device).fit(X, y, eval_set=sets)
@@ -198,7 +201,7 @@ def test_a_fit_of_boosting_gives_its_memory_back(pool):
 def test_boosting_of_ten_million_rows(needs_memory, loss):
     needs_memory(30 * GIB)
     rng = np.random.default_rng(0)
-    X = rng.random((10_000_000, 13), dtype=np.float32)
+    X = rng.random((rows(10_000_000), 13), dtype=np.float32)
     y = X[:, 0] * X[:, 1] + rng.random(len(X), dtype=np.float32)
     data, words = gpuboost.Dataset(X), {"n_estimators": 3, "max_depth": 10, "loss": loss}
     prints = [
@@ -213,7 +216,7 @@ def test_boosting_of_ten_million_rows(needs_memory, loss):
 @pytest.mark.slow
 def test_boosting_of_a_hundred_classes():
     rng = np.random.default_rng(0)
-    X = rng.random((200_000, 20), dtype=np.float32)
+    X = rng.random((rows(200_000), 20), dtype=np.float32)
     y = (X[:, 0] * 10).astype(int) * 10 + (X[:, 1] * 10).astype(int)
     words = {"n_estimators": 2, "max_depth": 6, "n_jobs": -1}
     prints = [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,19 @@ def test_a_gpu_is_tested_without_optional_libraries(
     assert [one for one in found if one.startswith("test_")]
     with pytest.raises(pytest.skip.Exception, match="pandas"):
         sys.modules["tests.estimator_cases"].frame_of("pandas")
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_gpu_may_be_required(required: bool) -> None:
+    """Where nothing can be used, tests are skipped, or fail with the reason."""
+    environment = {key: value for key, value in os.environ.items() if key != gpu_runs.REQUIRED}
+    environment |= {"CUDA_VISIBLE_DEVICES": ""} | ({gpu_runs.REQUIRED: "1"} if required else {})
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/test_gpu.py"]
+    command += ["-k", "test_datasets", "-p", "no:cacheprovider", "-rs"]
+    run = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True)
+    assert ("CuPy is not installed" in run.stdout) or ("CuPy finds no" in run.stdout), run.stdout
+    assert run.returncode == (1 if required else 0), run.stdout
+    assert ("GPUBOOST_REQUIRE_GPU=1, but" in run.stdout) == required
 
 
 # ---- runs that are broken off ----------------------------------------------------------------

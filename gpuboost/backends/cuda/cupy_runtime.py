@@ -19,6 +19,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.cubins import FOLDER, CubinStore
 from gpuboost.backends.cuda.source import kernel_source
+from gpuboost.backends.cuda.staging import Downloads, Uploads, pinned_memory
 from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.8  # of what is free; the rest is for the binned matrix and for others
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY
 _COMPILER_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
+# CuPy's sorts are C++: that CuPy's pool, or CUDA, has no memory for them reaches Python as a plain
+# MemoryError or RuntimeError that ends so.
+_SORT_OUT_OF_MEMORY = ("std::bad_alloc", "cudaErrorMemoryAllocation: out of memory")
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,11 @@ class LoadedKernel:
 
 
 class LateRead:
-    """An array on its way into pinned host memory."""
+    """An array on its way to the host: into pinned memory, or what the system gives instead."""
 
     def __init__(self, array: Array) -> None:
-        self._pinned = cupy.cuda.alloc_pinned_memory(max(1, array.nbytes))
-        flat: np.ndarray = np.frombuffer(self._pinned, array.dtype, array.size)
+        pinned = pinned_memory(cupy, max(1, array.nbytes))
+        flat: np.ndarray = np.frombuffer(pinned, array.dtype, array.size)
         self._host = flat.reshape(array.shape)
         self._copied = cupy.cuda.Event(disable_timing=True)
         array.get(out=self._host, blocking=False)
@@ -113,6 +117,7 @@ class CupyRuntime:
         self._cubins = CubinStore(cupy.cuda.nvrtc, capability, cache_folder() / FOLDER)
         self._kernels: dict[tuple[Any, ...], LoadedKernel] = {}
         self._modules: dict[tuple[Any, ...], Any] = {}
+        self._uploads, self._downloads = Uploads(cupy), Downloads(cupy)
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -201,15 +206,19 @@ class CupyRuntime:
 
     def asarray(self, host: np.ndarray) -> Array:
         """Copy to the device (the array itself where it is there), in C order."""
-        return cupy.ascontiguousarray(cupy.asarray(host, order="C"))
+        if not isinstance(host, np.ndarray):
+            return cupy.ascontiguousarray(host)
+        array = cupy.empty(host.shape, dtype=host.dtype.newbyteorder("="))
+        self._uploads.copy(host, array)
+        return array
 
     def upload(self, host: np.ndarray, array: Array) -> None:
         """Copy to an array of the device of the same shape and type, after what reads it now."""
-        array.set(host, stream=cupy.cuda.get_current_stream())
+        self._uploads.copy(host, array)
 
     def to_host(self, array: Array) -> np.ndarray:
         """Copy to a NumPy array (the array itself where it is one)."""
-        return array if isinstance(array, np.ndarray) else cupy.asnumpy(array)
+        return array if isinstance(array, np.ndarray) else self._downloads.copy(array)
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
         """Start to copy to pinned memory; the call waits for the copy and returns it."""
@@ -238,5 +247,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     from_cuda = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
     if isinstance(error, from_cuda):
         return error.status == _OUT_OF_MEMORY
+    if type(error) in (MemoryError, RuntimeError) and str(error).endswith(_SORT_OUT_OF_MEMORY):
+        return True
     cause = error.__cause__
     return isinstance(cause, cupy.cuda.nvrtc.NVRTCError) and cause.status == _COMPILER_OUT_OF_MEMORY

@@ -55,7 +55,7 @@ def learn_column(
     else:
         order = xp.argsort(keys)
         keys, counts = keys[order], counts[order]
-    n_known = int(xp.searchsorted(keys, xp.asarray([missing], dtype=keys.dtype))[0])
+    n_known = int(xp.searchsorted(keys, runtime.asarray(np.array([missing], keys.dtype)))[0])
     is_last = xp.ones(n_known, dtype=bool)
     is_last[:-1] = keys[1:n_known] != keys[: n_known - 1] if n_known else True
     last = xp.flatnonzero(is_last)

@@ -1,0 +1,1 @@
+"""What the project uses of ``cupyx``, over the stand-in for CuPy."""

@@ -1,0 +1,5 @@
+"""``cupyx.scipy.sparse``."""
+
+from tests.fake_cupy import csr_matrix
+
+__all__ = ["csr_matrix"]
