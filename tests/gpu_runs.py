@@ -35,6 +35,11 @@ def rows(wanted: int) -> int:
     return min(wanted, int(os.environ.get(MOST_ROWS, wanted)))
 
 
+def trees(wanted: int) -> int:
+    """Trees, or rounds, of a large fit: as many as are wanted, two where rows are capped."""
+    return min(wanted, 2) if rows_are_capped() else wanted
+
+
 def give_back(cupy: Any, test: str) -> None:
     """Wait for what a test launched, and give its memory back; end the run if that cannot be."""
     try:

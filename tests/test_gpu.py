@@ -23,7 +23,7 @@ from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case, assert_sa
 from tests.device_memory import FORETOLD, assert_foretold
 from tests.estimator_cases import NAMES, frame_of, make
 from tests.exact import assert_equal_models
-from tests.gpu_runs import rows
+from tests.gpu_runs import rows, trees
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 GIB = 1 << 30
@@ -61,7 +61,8 @@ def test_many_features_and_deep_trees(name):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows(4_000), 300)).astype(np.float32)
     y = X[:, 0] * X[:, 299] + rng.normal(size=len(X))
-    assert_same_model(name, X, y > 0 if name.endswith("Classifier") else y, "cuda")
+    y = y > 0 if name.endswith("Classifier") else y
+    assert_same_model(name, X, y, "cuda", n_estimators=trees(5))
 
 
 @pytest.mark.parametrize("kind", ["none", "whole", "real", "wide", "denormal"])
@@ -148,8 +149,8 @@ def test_graphs_give_their_memory_back(graphs, pool):
 @pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
 def test_run_to_run(name):
     X, y = table(name, 200_000)
-    runs = [make(name, n_estimators=20, device="cuda").fit(X, y).fingerprint() for _ in range(5)]
-    assert len(set(runs)) == 1
+    model = make(name, n_estimators=trees(20), device="cuda")
+    assert len({model.fit(X, y).fingerprint() for _ in range(5)}) == 1
 
 
 def test_fits_in_several_threads():

@@ -6,6 +6,7 @@ import gc
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import gpuboost
 from gpuboost.backends.cuda import parcels
@@ -13,7 +14,7 @@ from gpuboost.backends.cuda.finishing import Finished
 from tests.device_cases import BOOSTED, LARGE_TREES, REPLAYED_ROUNDS, table
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
-from tests.gpu_runs import rows, rows_are_capped
+from tests.gpu_runs import rows, rows_are_capped, trees
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 GIB = 1 << 30
@@ -141,8 +142,9 @@ def test_a_loss_of_the_users_gets_arrays_of_the_device():
 def test_boosting_run_to_run(loss):
     X, y = table("GradientBoostingClassifier", 300_000)
     y = y > 0 if loss == "exponential" else y
-    words = {"loss": loss, "n_estimators": 20, "max_depth": 8, "subsample": 0.7, "device": "cuda"}
-    fits = [make("GradientBoostingClassifier", **words).fit(X, y) for _ in range(4)]
+    words = {"loss": loss, "max_depth": 8, "subsample": 0.7, "device": "cuda"}
+    model = make("GradientBoostingClassifier", n_estimators=trees(20), **words)
+    fits = [clone(model).fit(X, y) for _ in range(4)]
     assert len({model.fingerprint() for model in fits}) == 1
     assert len({tuple(model.train_score_) for model in fits}) == 1
 
