@@ -61,8 +61,8 @@ def test_many_features_and_deep_trees(name):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows(4_000), 300)).astype(np.float32)
     y = X[:, 0] * X[:, 299] + rng.normal(size=len(X))
-    y = y > 0 if name.endswith("Classifier") else y
-    assert_same_model(name, X, y, "cuda", n_estimators=trees(5))
+    target = y > 0 if name.endswith("Classifier") else y
+    assert_same_model(name, X, target, "cuda", n_estimators=trees(5))
 
 
 @pytest.mark.parametrize("kind", ["none", "whole", "real", "wide", "denormal"])

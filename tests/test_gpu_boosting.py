@@ -31,8 +31,14 @@ def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
     """Of as much of each as there are nodes, after their number."""
     if rows_are_capped():
         monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
-    reads, read = [], Finished.read_later
-    monkeypatch.setattr(Finished, "read_later", lambda *given: reads.append(given) or read(*given))
+    reads: list[int] = []
+    read = Finished.read_later
+
+    def counted(self, runtime, n, n_masks):
+        reads.append(n)
+        return read(self, runtime, n, n_masks)
+
+    monkeypatch.setattr(Finished, "read_later", counted)
     LARGE_TREES.run("cuda", 50_000)
     assert len(reads) == 3 and len(graphs) == 1
 
@@ -47,7 +53,7 @@ def test_a_round_is_read_once(words, as_users_do, monkeypatch):
     counts = []
     X, y = table("GradientBoostingRegressor", 5_000)
     for n_rounds in (6, 16):
-        reads = []
+        reads: list[tuple[int, ...]] = []
         with monkeypatch.context() as patch:
             for name in ("to_host", "read_later"):
                 read = getattr(CupyRuntime, name)
