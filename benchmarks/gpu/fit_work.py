@@ -26,7 +26,9 @@ from gpuboost.backends.cost import (
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
     TREE_LAUNCHES,
+    UNASKED_DEPTH,
 )
+from gpuboost.backends.cuda.finishing import NAMES, OF_CATEGORIES
 
 LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
@@ -49,6 +51,9 @@ MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
 # Bytes of device memory for a value: the four passes of a radix sort, which reads and writes keys,
 # and places, sums and flags of int64 for each distinct value; then its code, in two layouts.
 SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
+
+# Copies of a batch to the host, each waited for: the table, and an array for each name.
+COPIES = 1 + len(NAMES) - len(OF_CATEGORIES)
 
 Stages = dict[str, Stage]
 
@@ -80,6 +85,8 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
         level = _fit_level(table, float(own), nodes, trees, random, depth)
         for name, stage in level.items():
             stages[name] += stage
+    asked = len(shape.rows) if len(shape.rows) > UNASKED_DEPTH else 0
+    stages["policy"] += waiting(asked)  # for the size of each level
     searches = OPEN_SLOTS * looked
     kind = "random " if random else ""
     return stages | {
@@ -87,7 +94,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
         "tiny nodes": subtrees("tiny", kind, float(trees * shape.tiny), searches),
         "finished trees": finished(trees, shape.n_nodes, len(shape.rows) * 2.0)
         + Stage.of(bare(float(len(shape.rows) + numbering - 2))),
-        "copy to the host": copied(float(trees * shape.n_nodes)),
+        "copy to the host": copied(float(trees * shape.n_nodes)) + waiting(COPIES),
     }
 
 
@@ -135,14 +142,18 @@ def copied(nodes: float) -> Stage:
     return Stage.of(Kernel(Work(host_bytes=nodes * FINISHED_BYTES), 0.0))
 
 
+def waiting(times: float) -> Stage:
+    """The host waits for a few bytes of the device."""
+    return Stage.of(Kernel(Work(waits=float(times)), 0.0))
+
+
 def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
     """Edges by a sort of each column, which the host waits for, and codes in two layouts."""
     waits, arrays = asked
     values = float(rows) * features
     codes = turns("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
     distinct = DISTINCT_BYTES if asked == MANY_VALUES else 0
-    return Stage.of(
-        Kernel(Work(waits=float(waits) * features), 0.0),
+    return waiting(waits * features) + Stage.of(
         Kernel(Work(calls=float(arrays) * features), 0.0),
         Kernel(Work(bytes=values * (SORTED_BYTES + distinct)), 0.0),
         codes,

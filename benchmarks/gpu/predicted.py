@@ -63,12 +63,15 @@ class Prediction:
         Kernels that the host launches one by one, without waiting for the device.
     ahead : float
         The share of what the device does in the stages that it does meanwhile.
+    is_pinned : bool
+        Trees are copied to memory that is pinned in any case.
     """
 
     case: str
     stages: Stages
     host_launches: float = 0.0
     ahead: float = 1.0
+    is_pinned: bool = False
 
     def record(self, rates: Rates, earlier: dict[str, float]) -> dict[str, Any]:
         """As JSON; ``earlier`` are the seconds of stages that were predicted before."""
@@ -111,9 +114,9 @@ class Prediction:
             "longest": longest,
             "bound": found[longest]["bound"],
         }
-        if COPY in found:
+        if COPY in found and not self.is_pinned:
             n_bytes = found[COPY]["counts"]["host_bytes"]
-            more = n_bytes / rates.pageable_bytes - found[COPY]["seconds"]
+            more = n_bytes / rates.pageable_bytes - n_bytes / rates.host_bytes
             record["seconds_with_pageable_copies"] = total + more
         return record | {"stages": found}
 
@@ -181,6 +184,7 @@ def round_prediction(case: GpuCase) -> Prediction:
         {"binning": binning(*size, asked), **stages},
         LAUNCHED_ROUNDS * launches_of(of_round),
         LAUNCHED_ROUNDS / rounds,
+        is_pinned=True,
     )
 
 
@@ -204,6 +208,8 @@ def text(found: dict[str, Any]) -> str:
         rows.append([record["case"], "all", *_times(record), record["longest"]])
         for name, stage in record["stages"].items():
             rows.append(["", name, *_times(stage), stage["bound"]])
+        if pageable := record.get("seconds_with_pageable_copies"):
+            rows.append(["", "all, by pageable copies", "", seconds_in_words(pageable), ""])
     rates = ", ".join(f"{name} {rate:.3g}" for name, rate in found["rates"].items())
     table = markdown(["case", "stage", "predicted earlier", "predicted", "bound by"], rows)
     return (
