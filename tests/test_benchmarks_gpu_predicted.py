@@ -50,6 +50,10 @@ def test_the_document_has_the_table_of_the_file() -> None:
     row, feature = loops["histogram of gradients"], loops["feature of a small node"]
     assert f"{row.instructions} instructions of a warp for four rows" in text and rows in text
     assert f"{feature.instructions} of each of the eight warps" in text
+    for record in known["records"]:
+        if "to purity" in record["case"]:
+            more = record["seconds_with_pageable_copies"] - record["seconds"]
+            assert f"{more:.2f} s" in text
 
 
 def test_earlier_predictions_stand_beside() -> None:
