@@ -109,13 +109,13 @@ def read_resources(log: str) -> dict[str, Resources]:
     return found
 
 
-def disassemble(cubin: bytes) -> dict[str, str]:
-    """The machine code of each kernel as text."""
+def disassemble(cubin: bytes, flags: tuple[str, ...] = ("--print-code",)) -> dict[str, str]:
+    """The machine code of each kernel as text, as nvdisasm prints it with some flags."""
     tool = _files_of(DISASSEMBLER_WHEEL, "nvdisasm$")[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        command = [str(tool), "--print-code", str(path)]
+        command = [str(tool), *flags, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NvrtcError(f"nvdisasm: {done.stderr}")

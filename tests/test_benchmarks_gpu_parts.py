@@ -1,4 +1,4 @@
-"""The parts of the benchmark of GPUs that need no device: peers, counts, bounds, predictions."""
+"""The parts of the benchmark of GPUs that need no device: peers, counts, bounds."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import re
 import sys
 import types
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.gpu import cases, histogram, host_rounds, peers, predicted, text, tree_shapes
+from benchmarks.gpu import cases, histogram, host_rounds, peers, text
 from benchmarks.gpu.cases import CASES, CUML, EQUALITY, FIT, HISTOGRAM, PREDICTION, XGBOOST
 from benchmarks.gpu.counting import CountingRuntime, Counts
 from benchmarks.peers import OURS
 from benchmarks.settings import EXTRA_TREES, FOREST, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION
-from gpuboost.backends.cost import FOREST_LAUNCHES, TREE_LAUNCHES
 from tests.shim_runtime import ShimRuntime
 
 # ---- peers -------------------------------------------------------------------------------------
@@ -212,62 +210,7 @@ def test_limits_of_the_cases_are_those_that_are_told() -> None:
         assert case.limit == float(kind)
 
 
-# ---- what was foretold -------------------------------------------------------------------------
-
-
-def test_what_was_foretold_is_what_is_counted(tmp_path: Path, capsys: Any) -> None:
-    path = tmp_path / "foretold.json"
-    assert predicted.main(path) == 0
-    assert path.read_text() == predicted.RESULT.read_text(), "run benchmarks.gpu.predicted anew"
-    assert "not measured" in capsys.readouterr().out
-
-
-def test_launches_that_are_predicted_are_those_that_are_counted():
-    """Each once, in whatever stage."""
-    for name, trees, launches in (
-        ("tree, depth 8", 1, TREE_LAUNCHES),
-        ("forest, depth 16", 100, FOREST_LAUNCHES),
-    ):
-        shape = tree_shapes.SHAPES[name]
-        stages = predicted.fit_stages(shape, trees, 1_000_000, 28)
-        counted = sum(work.launches for stage, work in stages.items() if stage != "binning")
-        assert counted == launches.of(len(shape.rows))
-
-
-def test_codes_of_many_rows_share_sectors():
-    """A row of a million in one node reads a byte of its column; one of few a sector."""
-    beside = predicted.MOVED_BYTES
-    for rows, nodes, of_row in ((1_000_000, 1, 1), (500_000, 4, 8), (1_000_000, 64, 32)):
-        assert predicted.moved_bytes(rows, nodes, 1_000_000) == rows * (beside + of_row)
-    assert predicted.moved_bytes(0.0, 0.0, 1_000_000) == 0
-
-
-def test_every_bounded_case_is_foretold() -> None:
-    foretold = {prediction.case for prediction in predicted.predictions()}
-    assert foretold <= {case.name for case in CASES}
-    assert {case.name for case in CASES if case.bounds} <= foretold
-
-
-def test_a_stage_is_as_slow_as_its_slowest_resource() -> None:
-    rates = predicted.Rates(bytes=10.0, additions=4.0, words=2.0, launches=1.0)
-    work = predicted.Work(bytes=20.0, launches=1.0)
-    assert work.seconds(rates) == (2.0, "bytes")
-    both = work + predicted.Work(additions=8.0, words=1.0)
-    assert both.seconds(rates) == (2.5, "additions")  # one port: 2 and 0.5
-    assert [predicted.seconds_in_words(s) for s in (2.0, 0.0123, 1.5e-5)] == [
-        "2 s",
-        "12.3 ms",
-        "15 us",
-    ]
-
-
-def test_shapes_of_trees_are_those_of_trees() -> None:
-    for shape in tree_shapes.SHAPES.values():
-        assert len(shape.rows) == len(shape.large)
-        assert shape.n_nodes == 2 * (sum(shape.large) + shape.small + shape.tiny) + 1
-        assert all(b <= a for a, b in pairwise(shape.rows))
-        assert all(b <= 2 * a for a, b in pairwise(shape.large))
-        assert all(rows > 512 * n for rows, n in zip(shape.rows, shape.large, strict=True))
+# ---- the host of rounds -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", [host_rounds.boosting, host_rounds.adaboost])

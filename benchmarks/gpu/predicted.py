@@ -1,322 +1,156 @@
-"""Times that the cases should take on an H200, counted before there was one to measure.
+"""Times that the cases should take on an H200: predicted, not measured.
 
-``python -m benchmarks.gpu.predicted`` counts the bytes, additions and launches of each stage from
-the shapes of the trees, divides them by what the machine can do, and writes
-``benchmarks/results/gpu_predicted.json``. A stage is as slow as the slowest of its resources; what
-the kernels lose besides is what a measurement will show.
+``python -m benchmarks.gpu.predicted`` counts what every kernel of a case needs (its bytes,
+additions, and the instructions of its loops, see ``benchmarks.gpu.hot_loops``), divides it by what
+the machine can do and writes ``benchmarks/results/gpu_predicted.json``. A kernel is as slow as the
+slowest of its resources; the kernels of a case, and the gaps between them, add up. Beside each time
+stands the one that was predicted earlier. docs/gpu.md has the table of `summary`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.cases import CASES
-from benchmarks.gpu.rates import Rates, Work
-from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
+from benchmarks.gpu.cases import CASES, GpuCase
+from benchmarks.gpu.fit_work import (
+    FEW_VALUES,
+    MANY_VALUES,
+    Stages,
+    adaboost_round,
+    binning,
+    boosting_round,
+    fit_stages,
+    prediction_stages,
+)
+from benchmarks.gpu.kernel_work import (
+    GRADIENTS,
+    TWO_CLASSES,
+    Table,
+    histograms,
+    histograms_of_classes,
+)
+from benchmarks.gpu.rates import Rates
+from benchmarks.gpu.tree_shapes import SHAPES
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
-from benchmarks.settings import ADABOOST, BOOSTING, Setting
-from gpuboost.backends.cost import (
-    ADABOOST_LAUNCHES,
-    BOOSTING_LAUNCHES,
-    FOREST_LAUNCHES,
-    TREE_LAUNCHES,
-)
+from benchmarks.settings import ADABOOST, BOOSTING
 
 RESULT = FOLDER / "gpu_predicted.json"
-WIDTH, TILE, PIECE_ROWS = 256, 32, 1024
-LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
-CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
-ADDITIONS = 1.5  # of two classes, for a row and feature: a weight, and half of the rows a gradient
-ROUND_ADDITIONS = 3.0  # of boosting: a hessian, and the two halves of a gradient
-PLANES = 3  # of a block's shared histogram
-MOST_ROWS = 16384  # of a block
+DOCUMENT = Path(__file__).parents[2] / "docs" / "gpu.md"
+BEGIN, END = "<!-- predicted -->\n", "<!-- end of predicted -->"
+# Seconds that were predicted before instructions and gaps were counted, by case and stage.
+EARLIER = FOLDER / "gpu_predicted_earlier.json"
+HISTOGRAMS = "one level of histograms, 11M x 28"
 MANY_CLASSES = ((7, 1), (7, 64), (30, 16), (100, 8))  # classes and nodes of a level
-LONG_SEGMENT = WIDTH // 5  # rows of one class whose sums are made in shared memory
-CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
-OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
-FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
-MULTIPROCESSORS = 132
-STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item after item
-POLICY_TILE, FEW_TILES = 1024, 4  # items of a block at a time; up to so many are one chunk
-SECTOR = 32  # bytes that are read together
-# A row that is moved, beside its code: its number twice, a bit twice; then number, weight, target.
-MOVED_BYTES = 4 + 2 / 8 + 6 * 4
-# A node of two classes: as it is stored, written and read; read again to be numbered and to have
-# its sums added up, sectors of its children among them; and as a finished tree has it.
-STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
-FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
-NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished; of several trees also these placed
-# Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
-# wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
-GRADIENT_BYTES, LEAF_BYTES = 12 + 8 + 16, 16 + 4 + 16
-
-
-Stages = dict[str, Work]
-
-
-def moved_bytes(rows: float, nodes: float, n_samples: int) -> float:
-    """Bytes of the rows of a tree that a level of so many nodes moves.
-
-    The rows of a node are in ascending order, so a sector of its column of codes is read once: for
-    a code alone only where rows are few among those of the table.
-    """
-    return rows * MOVED_BYTES + min(rows * SECTOR, nodes * n_samples)
-
-
-def histogram_of_level(
-    rows: float, nodes: float, slots: float, looked: int, additions: float = ADDITIONS
-) -> Work:
-    """Histograms of ``looked`` features of nodes with so many rows, in room for ``slots``."""
-    lanes = min(TILE, 1 << (looked - 1).bit_length())
-    blocks = rows / MOST_ROWS + nodes
-    return Work(
-        bytes=rows * (SECTOR + 12) + slots * looked * WIDTH * CELL_BYTES,
-        additions=rows * lanes * additions,
-        words=blocks * lanes * WIDTH * PLANES * 2,
-        atomics=min(rows * looked * 2, blocks * lanes * WIDTH * 2),
-        launches=2,
-    )
-
-
-def histogram_of_classes(
-    rows: float, nodes: float, slots: float, looked: int, n_classes: int
-) -> Work:
-    """The same of more than two classes, whose rows lie side by side in each node.
-
-    A row is read once. A long segment, the rows of one class in a block, is flushed by a pass over
-    the cells, in which those that are not zero are cleared and added to the totals; the rows of a
-    short one are added to device memory one by one.
-    """
-    lanes = min(TILE, 1 << (looked - 1).bit_length())
-    blocks = rows / MOST_ROWS + nodes
-    segments = nodes * n_classes + rows / MOST_ROWS
-    of_segment = rows / segments
-    cells, filled = lanes * WIDTH, lanes * min(of_segment, WIDTH)
-    flushed = segments if of_segment >= LONG_SEGMENT else 0.0
-    totals = lanes * min(rows / blocks, WIDTH)
-    return Work(
-        bytes=rows * (SECTOR + 12) + slots * looked * WIDTH * 8 * (2 + n_classes),
-        additions=rows * lanes,
-        words=blocks * cells * 3 + flushed * (cells + 3 * filled),
-        atomics=segments * filled + blocks * totals,
-        launches=2,
-    )
-
-
-def fit_stages(shape: TreeShape, trees: int, rows: int, features: int) -> Stages:
-    """Work of a fit, stage by stage.
-
-    A forest's nodes get histograms of the features they look at, all from rows; a single tree's
-    get all features, those of larger siblings by subtraction. Nodes of few rows are grown outside
-    of levels.
-    """
-    single = trees == 1
-    looked, siblings = (features, 0.5) if single else (FEW, 1.0)
-    launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
-    numbering = NUMBERING_LAUNCHES + (not single)
-    stages: Stages = {
-        "binning": binning(rows, features),
-        "drawing": Work(
-            bytes=trees * rows * 40.0,
-            atomics=trees * shape.rows[0],
-            launches=launched.start - numbering,
-        ),
-        "histograms": Work(),
-        "splits": Work(),
-        "partition": Work(),
-        "policy": Work(),
-    }
-    for depth, (level_rows, searched) in enumerate(zip(shape.rows, shape.large, strict=True)):
-        slots = trees * searched * (OPEN_SLOTS if single else 1.0)
-        built = trees * level_rows * (1.0 if depth == 0 else siblings)
-        room = trees * 2.0**depth  # or less
-        cells = slots * looked * WIDTH
-        stages["histograms"] += histogram_of_level(built, slots * siblings, slots, looked)
-        split = Work(cells * CELL_BYTES, operations=cells * CANDIDATE_OPERATIONS, launches=3)
-        stages["splits"] += split + Work(blocks=min(room * looked, STRIDING_BLOCKS))
-        moved = trees * moved_bytes(level_rows, searched, rows)
-        stages["partition"] += Work(moved, launches=4)
-        pieces = trees * level_rows / PIECE_ROWS
-        policy = policy_of_level(trees * searched, pieces)
-        # All but that which stores the nodes; those of many pieces are among a forest's.
-        stages["policy"] += policy + Work(launches=launched.level - LISTED_LAUNCHES - 1)
-    nodes, searches = float(trees * shape.n_nodes), OPEN_SLOTS * trees * looked
-    return stages | {
-        "small nodes": Work(small_searches=shape.small * searches),
-        "tiny nodes": Work(tiny_searches=shape.tiny * searches),
-        "finished trees": Work(
-            bytes=nodes * (STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES),
-            operations=nodes * FINISHING_OPERATIONS,
-            nodes=2.0 * shape.n_nodes * -(-trees // MULTIPROCESSORS),  # a block numbers a tree
-            launches=float(len(shape.rows) + numbering),
-        ),
-        "copy to the host": Work(host_bytes=nodes * FINISHED_BYTES),
-    }
-
-
-def policy_of_level(nodes: float, pieces: float) -> Work:
-    """What the longest blocks of policy.cu and children.cu decide about.
-
-    All take tiles of nodes and of pieces of rows side by side.
-    """
-    tiles = -(-(4.0 * nodes + pieces) // (POLICY_TILE * MULTIPROCESSORS))
-    return Work(nodes=tiles * POLICY_TILE)
-
-
-def sums_of_chunks(pieces: float) -> Work:
-    """A launch of their own where there are more pieces than a few tiles."""
-    return Work(launches=float(pieces > FEW_TILES * POLICY_TILE))
-
-
-def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
-    """Rows and nodes of each level that is launched.
-
-    By depth trees are full. Of so many leaves the levels are those of one that was grown, and as
-    many without nodes as there could be.
-    """
-    leaves = setting.boosting.max_leaves
-    if leaves is None:
-        depths = range(setting.max_depth or 0)
-        return [(float(rows), min(2.0**level, float(rows))) for level in depths]
-    shape = SHAPES[f"boosting, {leaves} leaves"]
-    share = rows / shape.rows[0]
-    grown = [(share * own, float(n)) for own, n in zip(shape.rows, shape.large, strict=True)]
-    return grown + [(0.0, 0.0)] * (leaves - 1 - len(grown))
-
-
-def boosting_stages(rows: int, features: int, setting: Setting) -> Stages:
-    """Work of boosting. Of the rows of a level, those of smaller siblings are summed, half of them.
-
-    A round is one recording. A level has blocks for all rows, wherever these are by then, or as
-    many as take them in turn.
-    """
-    levels, rounds = boosting_levels(rows, setting), setting.n_estimators
-    leaves = setting.boosting.max_leaves
-    found: Stages = {
-        "binning": binning(rows, features),
-        "gradients": Work(
-            bytes=rounds * rows * float(GRADIENT_BYTES),
-            launches=float(rounds * (BOOSTING_LAUNCHES.start - NUMBERING_LAUNCHES)),
-        ),
-        "histograms": Work(),
-        "splits": Work(),
-        "partition": Work(),
-        "policy": Work(),
-    }
-    for level, (own, nodes) in enumerate(levels):
-        built = own * (1.0 if level == 0 else 0.5)
-        cells = nodes * features * WIDTH
-        of_round = {
-            "histograms": histogram_of_level(built, nodes, nodes, features, ROUND_ADDITIONS),
-            "splits": Work(
-                bytes=cells * CELL_BYTES,
-                operations=cells * CANDIDATE_OPERATIONS,
-                blocks=min(nodes * features, STRIDING_BLOCKS),
-                launches=3,
-            ),
-            "partition": Work(
-                moved_bytes(own, nodes, rows),
-                blocks=4.0 * min(rows / PIECE_ROWS, STRIDING_BLOCKS),
-                launches=4,
-            ),
-            "policy": policy_of_level(nodes, own / PIECE_ROWS)
-            + sums_of_chunks(own / PIECE_ROWS)
-            + Work(launches=BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + (leaves is not None)),
-        }
-        for name, work in of_round.items():
-            found[name] += work.times(rounds)
-    nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows) if leaves is None else 2.0 * leaves
-    of_node = STORED_BYTES + NUMBERING_BYTES + FINISHED_BYTES
-    return found | {
-        "leaves and raw predictions": Work(bytes=rounds * rows * float(LEAF_BYTES)),
-        "finished trees": Work(
-            bytes=rounds * nodes * of_node,
-            operations=rounds * nodes * FINISHING_OPERATIONS,
-            nodes=rounds * 2.0 * nodes,
-            launches=float(rounds * NUMBERING_LAUNCHES),
-        ),
-        "copy to the host": Work(host_bytes=rounds * nodes * FINISHED_BYTES),
-    }
-
-
-def adaboost_stages(rows: int, features: int, rounds: int) -> Stages:
-    """Work of AdaBoost with stumps: one node a round, and its two leaves judge all rows.
-
-    A row's weight is read and written, its integer and its place in the list of rows written; then
-    its code, its class and its weight tell the error. The host launches and reads rounds while the
-    device is busy with others, and is done before it.
-    """
-    cells = features * WIDTH
-    of_round = {
-        "weights and rows": Work(bytes=rows * (8.0 + 8 + 4 + 4 + 4), launches=10),
-        "histograms": histogram_of_level(rows, 1, 1, features),
-        "splits": Work(
-            bytes=cells * CELL_BYTES,
-            operations=cells * CANDIDATE_OPERATIONS,
-            blocks=features,
-            launches=3,
-        ),
-        "partition": Work(bytes=moved_bytes(rows, 1, rows), launches=4),
-        "policy": policy_of_level(1, rows / PIECE_ROWS)
-        + sums_of_chunks(rows / PIECE_ROWS)
-        + Work(launches=ADABOOST_LAUNCHES.of(1) - 24),
-        "finished trees": Work(nodes=2.0 * 3, launches=NUMBERING_LAUNCHES),
-        "errors": Work(bytes=rows * (1.0 + 4 + 8 + 1), launches=3),
-        "copy to the host": Work(host_bytes=3.0 * FINISHED_BYTES),
-    }
-    whole = {name: work.times(rounds) for name, work in of_round.items()}
-    return {"binning": binning(rows, features), **whole}
-
-
-def replayed(stages: Stages) -> Stages:
-    """Stages of rounds that are recorded; what is launched before the rounds is not."""
-    return {
-        name: work if name == "binning" else replace(work, launches=0.0, replays=work.launches)
-        for name, work in stages.items()
-    }
-
-
-def binning(rows: int, features: int) -> Work:
-    """Edges by radix sort of float32 columns, four passes, and codes in two layouts."""
-    values = float(rows) * features
-    return Work(bytes=values * (4 * 2 * 4 + 4 + 4), launches=20.0 * features)
-
-
-def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stages:
-    """Work of a prediction: a node and a value for every step, from shared memory or L1.
-
-    Of 32 lanes that read anywhere, 3.4 on average want one bank.
-    """
-    steps = float(rows) * trees * depth
-    return {"walk": Work(bytes=rows * (4.0 * features + 16), words=steps * 2 * 3.4, launches=1)}
+LAUNCHED_ROUNDS = 2  # one recorded, one captured
+COPY = "copy to the host"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Stages of a case, by the name of `cases.CASES`."""
+    """Stages of a case, by the name of `cases.CASES`.
+
+    Attributes
+    ----------
+    case : str
+    stages : dict of str to Stage
+        One after the other.
+    host_launches : float
+        Kernels that the host launches one by one, without waiting for the device.
+    ahead : float
+        The share of what the device does in the stages that it does meanwhile.
+    is_pinned : bool
+        Trees are copied to memory that is pinned in any case.
+    """
 
     case: str
     stages: Stages
+    host_launches: float = 0.0
+    ahead: float = 1.0
+    is_pinned: bool = False
 
-    def record(self, rates: Rates) -> dict[str, Any]:
-        """As JSON."""
-        found, total = {}, 0.0
-        for name, work in self.stages.items():
-            seconds, bound = work.seconds(rates)
-            counts = {key: value for key, value in asdict(work).items() if value}
-            found[name] = {"seconds": seconds, "bound": bound, "counts": counts}
-            total += seconds
-        return {"case": self.case, "seconds": total, "stages": found}
+    def record(self, rates: Rates, earlier: dict[str, float]) -> dict[str, Any]:
+        """As JSON; ``earlier`` are the seconds of stages that were predicted before."""
+        found: dict[str, Any] = {}
+        for name, stage in self.stages.items():
+            seconds, bound = stage.seconds(rates)
+            alone = stage.work.times_of(rates)
+            found[name] = {
+                "seconds": seconds,
+                "earlier_seconds": earlier.get(name),
+                "bound": bound,
+                "launches": stage.launches,
+                "counts": _there(asdict(stage.work)),
+                "seconds_of_each": _there(alone),
+            }
+        busy = sum(own["seconds"] for name, own in found.items() if name != "binning")
+        late = self.host_launches / rates.launches - self.ahead * busy
+        if late > 0:
+            found["waiting for launches"] = {
+                "seconds": late,
+                "earlier_seconds": None,
+                "bound": "launches",
+                "launches": 0.0,
+                "counts": {},
+                "seconds_of_each": {},
+            }
+        return self._summed(found, rates, earlier)
+
+    def _summed(
+        self, found: dict[str, Any], rates: Rates, earlier: dict[str, float]
+    ) -> dict[str, Any]:
+        """The whole case: what its stages add up to, and which takes longest."""
+        longest = max(found, key=lambda name: float(found[name]["seconds"]))
+        total = sum(own["seconds"] for own in found.values())
+        known = [earlier[name] for name in self.stages if name in earlier]
+        record = {
+            "case": self.case,
+            "seconds": total,
+            "earlier_seconds": sum(known) if known else None,
+            "longest": longest,
+            "bound": found[longest]["bound"],
+        }
+        if COPY in found and not self.is_pinned:
+            n_bytes = found[COPY]["counts"]["host_bytes"]
+            more = n_bytes / rates.pageable_bytes - n_bytes / rates.host_bytes
+            record["seconds_with_pageable_copies"] = total + more
+        return record | {"stages": found}
+
+
+def _there(numbers: dict[str, float]) -> dict[str, float]:
+    """Those that are not zero."""
+    return {name: number for name, number in numbers.items() if number}
+
+
+def histogram_predictions() -> Iterable[Prediction]:
+    """One level of histograms, of each kind of target."""
+    rows, features = 11_000_000, 28
+    table = Table(rows, features, float(rows))
+    for kind, name in ((GRADIENTS, "values"), (TWO_CLASSES, "two classes")):
+        for nodes in (1, 64):
+            stage = histograms(kind, table, rows, nodes, nodes, features, nodes)
+            yield Prediction(HISTOGRAMS, {f"{name}, {_nodes(nodes)}": stage})
+    for classes, nodes in MANY_CLASSES:
+        stage = histograms_of_classes(table, nodes, features, classes)
+        yield Prediction(HISTOGRAMS, {f"{classes} classes, {_nodes(nodes)}": stage})
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'s' * (number > 1)}"
 
 
 def predictions() -> list[Prediction]:
     """All cases, in the order of `cases.CASES`."""
     million, features = 1_000_000, 28
-    whole = 11_000_000
+    walk = prediction_stages(10_000_000, 500, 8, features)
+    found = [
+        *histogram_predictions(),
+        Prediction("prediction of 10M x 28 by 500 trees of depth 8", walk),
+    ]
     fits = (
         ("RandomForestClassifier 1M x 28, 100 trees of depth 16", "forest, depth 16", 100),
         ("RandomForestClassifier 1M x 28, 100 trees to purity", "forest, to purity", 100),
@@ -324,39 +158,46 @@ def predictions() -> list[Prediction]:
         ("ExtraTreesClassifier 1M x 28, 100 trees to purity", "extra-trees, to purity", 100),
         ("DecisionTreeClassifier 1M x 28, depth 8", "tree, depth 8", 1),
     )
-    histograms = "one level of histograms, 11M x 28"
-    level = histogram_of_level(whole, 1, 1, features)
-    walk = prediction_stages(10_000_000, 500, 8, features)
-    found = [
-        Prediction(histograms, {"two classes, 1 node": level}),
-        *(
-            Prediction(histograms, {f"{k} classes, {nodes} node{'s' * (nodes > 1)}": work})
-            for k, nodes in MANY_CLASSES
-            for work in [histogram_of_classes(whole, nodes, nodes, features, k)]
-        ),
-        Prediction("prediction of 10M x 28 by 500 trees of depth 8", walk),
-    ]
     for name, shape, trees in fits:
-        stages = fit_stages(SHAPES[shape], trees, million, features)
-        found.append(Prediction(name, stages))
-    for case in CASES:
-        setting, size = case.setting, (case.rows, case.features)
-        if setting.family == BOOSTING:
-            found.append(Prediction(case.name, replayed(boosting_stages(*size, setting))))
-        if setting.family == ADABOOST:
-            stages = adaboost_stages(*size, setting.n_estimators)
-            found.append(Prediction(case.name, replayed(stages)))
-    return found
+        random = shape.startswith("extra")
+        stages = fit_stages(SHAPES[shape], trees, million, features, random)
+        found.append(Prediction(name, stages, launches_of(stages)))
+    rounds = [case for case in CASES if case.setting.family in (BOOSTING, ADABOOST)]
+    return found + [round_prediction(case) for case in rounds]
+
+
+def launches_of(stages: Stages) -> float:
+    """Kernels of all stages but binning."""
+    return sum(stage.launches for name, stage in stages.items() if name != "binning")
+
+
+def round_prediction(case: GpuCase) -> Prediction:
+    """Rounds, of which all but the first are replayed: the host launches each of these at once."""
+    setting, size = case.setting, (case.rows, case.features)
+    boosts = setting.family == BOOSTING
+    of_round = boosting_round(*size, setting) if boosts else adaboost_round(*size)
+    rounds = setting.n_estimators
+    asked = FEW_VALUES if case.maker == "airline" else MANY_VALUES
+    stages = {name: stage.times(rounds) for name, stage in of_round.items()}
+    return Prediction(
+        case.name,
+        {"binning": binning(*size, asked), **stages},
+        LAUNCHED_ROUNDS * launches_of(of_round),
+        LAUNCHED_ROUNDS / rounds,
+        is_pinned=True,
+    )
 
 
 def content(rates: Rates) -> dict[str, Any]:
     """What the file holds."""
+    earlier = json.loads(EARLIER.read_text())["seconds"]
+    records = [one.record(rates, earlier.get(one.case, {})) for one in predictions()]
     return {
         "benchmark": "gpu_predicted",
         "device": "NVIDIA H200",
         "measured": False,
         "rates": asdict(rates),
-        "records": [prediction.record(rates) for prediction in predictions()],
+        "records": records,
     }
 
 
@@ -364,14 +205,60 @@ def text(found: dict[str, Any]) -> str:
     """A table of stages, and the assumptions."""
     rows = []
     for record in found["records"]:
-        rows.append([record["case"], "all", seconds_in_words(record["seconds"]), ""])
+        rows.append([record["case"], "all", *_times(record), record["longest"]])
         for name, stage in record["stages"].items():
-            rows.append(["", name, seconds_in_words(stage["seconds"]), stage["bound"]])
+            rows.append(["", name, *_times(stage), stage["bound"]])
+        if pageable := record.get("seconds_with_pageable_copies"):
+            rows.append(["", "all, by pageable copies", "", seconds_in_words(pageable), ""])
     rates = ", ".join(f"{name} {rate:.3g}" for name, rate in found["rates"].items())
-    table = markdown(["case", "stage", "predicted", "bound by"], rows)
+    table = markdown(["case", "stage", "predicted earlier", "predicted", "bound by"], rows)
     return (
         f"{table}\n\nOn an {found['device']}, not measured. Taken to be done in a second: {rates}."
     )
+
+
+def summary(found: dict[str, Any]) -> str:
+    """The table of docs/gpu.md: a line a case, or a level of histograms."""
+    rows = []
+    for record in found["records"]:
+        case, (longest, stage) = record["case"], _longest(record)
+        if case == HISTOGRAMS:
+            case = f"{case}: {longest}"
+            bound = WORDS[stage["bound"]]
+        else:
+            bound = f"{longest}: {WORDS[stage['bound']]}"
+        rows.append([case, *_times(record), bound])
+    return markdown(["case", "predicted earlier", "predicted now", "what takes longest"], rows)
+
+
+WORDS = {
+    "bytes": "device memory",
+    "instructions": "instructions issued",
+    "cycles": "warps that wait for their own results",
+    "additions": "shared memory",
+    "reductions": "additions to device memory",
+    "operations": "float64 operations",
+    "blocks": "blocks begun",
+    "host_bytes": "copies to the host",
+    "waits": "waits of the host",
+    "calls": "calls of CuPy",
+    "gaps": "gaps between launches",
+    "launches": "launches by the host",
+}
+
+
+def _longest(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    name = record["longest"]
+    return name, record["stages"][name]
+
+
+def _times(record: dict[str, Any]) -> list[str]:
+    """The earlier prediction and this one."""
+    earlier = record["earlier_seconds"]
+    return [
+        "" if earlier is None else seconds_in_words(earlier),
+        seconds_in_words(record["seconds"]),
+    ]
 
 
 def seconds_in_words(seconds: float) -> str:
@@ -382,10 +269,18 @@ def seconds_in_words(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} us"
 
 
-def main(path: Path = RESULT) -> int:
-    """Write the file and print the table."""
+def put_into(document: str, found: dict[str, Any]) -> str:
+    """The text of docs/gpu.md with the table of these predictions."""
+    before, rest = document.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}{summary(found)}\n{END}{after}"
+
+
+def main(path: Path = RESULT, document: Path = DOCUMENT) -> int:
+    """Write the file and the table of the document, and print all stages."""
     found = content(Rates())
     path.write_text(json.dumps(found, indent=1) + "\n")
+    document.write_text(put_into(document.read_text(encoding="utf-8"), found), encoding="utf-8")
     print(text(found))
     return 0
 

@@ -1,0 +1,317 @@
+"""Instructions of the loops that take the time of the kernels, counted in their machine code.
+
+``python -m benchmarks.gpu.hot_loops`` compiles the kernels for `ARCHITECTURE` as the product does,
+counts the `Hot` loops and writes ``benchmarks/results/gpu_instructions.json``, from which
+``benchmarks.gpu.predicted`` makes its predictions. It needs no GPU, but the compiler and the
+disassembler of the extra ``test``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.instructions import FLAGS, LINE_INFO, Code
+from benchmarks.gpu.routes import LATENCY, Route, Source, Walker, cycles
+from benchmarks.report import markdown
+from benchmarks.results import FOLDER
+from gpuboost.backends.cuda.cubins import OPTIONS
+from gpuboost.backends.cuda.source import constant, kernel_folder, kernel_source
+
+RESULT = FOLDER / "gpu_instructions.json"
+ARCHITECTURE = "sm_90"
+# Cycles where what is read lies in the first cache, and where it lies in device memory.
+IN_FIRST_CACHE, FAR = {**LATENCY, "LDG": 40}, {**LATENCY, "LDG": 600}
+
+_CATEGORIES = ("sorted_category_item", "random_category_item", "single_category_item")
+_SCORES = ("natural_log", "entropy_term", "ordering_gradient", "word_of_codes")
+# Numeric features, split by squares or by gradients.
+_NUMERIC = (*_CATEGORIES, *_SCORES, "random_numeric_item")
+_RANDOM = (*_CATEGORIES, *_SCORES, "numeric_item")
+_ROWS = "for (int32 at = threadIdx.x / TILE; at < end"
+_CELLS = "for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS)"
+_SEGMENT_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond"
+_SCATTERED_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < end"
+_PIECES = "for (int64 piece = blockIdx.x; piece < *n_pieces"
+_LOOKED = "for (int32 looked = 0; looked < task.limits.max_features"
+_STACK = "for (int32 height = 1; height > 0;"
+_TILES = "for (int64 tile = chunk.first; tile < chunk.end"
+_ALL_ROWS = "for (int64 row = row_of_thread(); row < n"
+_HALVING = "while (low < high)"
+
+
+@dataclass(frozen=True)
+class Hot:
+    """A loop, or a kernel without one, and what a warp does in a turn of it.
+
+    Attributes
+    ----------
+    kernel : str
+        File and name: ``"histogram.cu histogram_values"``.
+    route : Route
+    items : int
+        Things that a warp, or a lane, does in a turn.
+    of : str
+        What these are.
+    constants : mapping of str to int
+        That the kernel is compiled with.
+    threads : tuple of str
+        Where the size of a block is written: a file and a constant of it.
+    near : bool
+        What it reads lies in the first cache, else in the second one or in device memory.
+    """
+
+    kernel: str
+    route: Route
+    of: str
+    threads: tuple[str, str]
+    items: int = 1
+    constants: Mapping[str, int] = field(default_factory=dict)
+    near: bool = False
+
+
+def _histogram(times: int, **constants: int) -> Hot:
+    """Rows added to a histogram of values, by so many additions to shared memory in a turn."""
+    route, threads = (
+        Route(_ROWS, meets={"ATOMS": times}),
+        ("histogram.cu", "HISTOGRAM_THREADS"),
+    )
+    return Hot("histogram.cu histogram_values", route, "rows", threads, 4, constants)
+
+
+def _flush(kernel: str, route: Route, items: int) -> Hot:
+    threads = ("histogram.cu", "HISTOGRAM_THREADS")
+    return Hot(f"histogram.cu {kernel}", route, "cells of a lane", threads, items, {"TILE": 32})
+
+
+def _subtree(name: str, route: Route, of: str) -> Hot:
+    threads = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}[name]
+    return Hot(f"{name}.cu grow_{name}", route, of, threads)
+
+
+def _split(avoids: tuple[str, ...], **constants: int) -> Hot:
+    route = Route("for (int32 own = blockIdx.x; own < end", avoids, {"STG": 7})
+    threads = ("orders.cuh", "SPLIT_THREADS")
+    return Hot("split.cu split_features", route, "histograms of a block", threads, 1, constants)
+
+
+def _policy(kernel: str, route: Route) -> Hot:
+    return Hot(kernel, route, "tiles of a block", ("chunks.cuh", "CHUNK_THREADS"))
+
+
+def _partition(name: str, opcode: str, times: int) -> Hot:
+    threads = ("partition.cu", "PARTITION_THREADS")
+    route = Route(_PIECES, meets={opcode: times})
+    return Hot(f"partition.cu {name}", route, "pieces of a block", threads)
+
+
+def _round(kernel: str, route: Route, items: int = 1, **constants: int) -> Hot:
+    return Hot(kernel, route, "rows of a lane", ("rounds.cuh", "BOOST_THREADS"), items, constants)
+
+
+# Additions of a turn, four rows of a warp: of gradients a weight and the two halves of a value; of
+# two classes a weight, and of half of the rows the low half of a value. With few lanes a row some
+# row of the warp is of the second class.
+HOT = {
+    "histogram of gradients": _histogram(12, TILE=32, GRADIENTS=1),
+    "histogram of gradients, 16 lanes": _histogram(12, TILE=16, GRADIENTS=1),
+    "histogram of two classes": _histogram(6, TILE=32),
+    "histogram of two classes, 8 lanes": _histogram(8, TILE=8),
+    "flush of values": _flush("histogram_values", Route(_CELLS, meets={"REDG": 4}), 2),
+    "rows of a long class": Hot(
+        "histogram.cu histogram_classes",
+        Route(_SEGMENT_ROWS, meets={"ATOMS": 4}),
+        "rows",
+        ("histogram.cu", "HISTOGRAM_THREADS"),
+        4,
+        {"TILE": 32},
+    ),
+    "rows of short classes": Hot(
+        "histogram.cu histogram_classes",
+        Route(_SCATTERED_ROWS, meets={"REDG": 4}),
+        "rows",
+        ("histogram.cu", "HISTOGRAM_THREADS"),
+        4,
+        {"TILE": 32},
+    ),
+    "flush of a class": _flush("histogram_classes", Route(_CELLS, meets={"REDG": 4}), 4),
+    "split by squares": _split(_NUMERIC),
+    "split by gradients": _split(_NUMERIC, NEWTON_SCORE=1),
+    "random split": _split(_RANDOM),
+    "split of a node": Hot(
+        "pick.cu decide_splits",
+        Route(
+            "for (int32 node = first_node()",
+            ("last_rank", "count_up_to"),
+            {"STG": 11, "LDG": 40},
+            {"for (int32 j = threadIdx.x": 0},
+        ),
+        "nodes of a warp",
+        ("common.cuh", "WARP"),
+    ),
+    "features of a node, a step": Hot(
+        "pick.cu choose_features",
+        Route(_HALVING, meets={"LDG": 1}, turns={"for (int32 start = 0": 0}),
+        "steps of a warp",
+        ("common.cuh", "WARP"),
+    ),
+    "rows that go left": _partition("partition_count", "LDG", 16),
+    "rows moved": _partition("partition_move", "STG", 12),
+    "small node": _subtree("small", Route(_STACK, _NUMERIC, turns={_LOOKED: 0}), "nodes"),
+    "feature of a small node": _subtree("small", Route(_LOOKED, _NUMERIC), "features"),
+    "random feature of a small node": _subtree("small", Route(_LOOKED, _RANDOM), "features"),
+    "tiny node": _subtree("tiny", Route(_STACK, _NUMERIC, turns={_LOOKED: 0}), "nodes"),
+    "feature of a tiny node": _subtree("tiny", Route(_LOOKED, _NUMERIC), "features"),
+    "random feature of a tiny node": _subtree("tiny", Route(_LOOKED, _RANDOM), "features"),
+    "nodes opened": _policy("policy.cu open_nodes", Route(_TILES, turns={_HALVING: 10})),
+    "nodes placed": _policy("children.cu place_nodes", Route(_TILES)),
+    "pieces placed": _policy("children.cu place_pieces", Route(_TILES)),
+    "nodes numbered": Hot(
+        "store.cu number_nodes",
+        Route("for (int64 tile = first; tile < end"),
+        "tiles of a block",
+        ("store.cu", "NUMBER_THREADS"),
+    ),
+    "sums of inner nodes": Hot(
+        "store.cu number_nodes",
+        Route("for (int64 i = threadIdx.x; i < n_nodes * n_sums", meets={"STG": 1}),
+        "tiles of a block",
+        ("store.cu", "NUMBER_THREADS"),
+    ),
+    "gradients of log loss": _round(
+        "boosting.cu differentiate", Route(meets={"STG": 2}), FORMULA=7
+    ),
+    "gradients made integers": _round(
+        "boosting.cu list_round", Route("for (int64 start = begin", meets={"STG": 5, "LDG": 8})
+    ),
+    "leaves kept": _round(
+        "leaves.cu keep_leaves",
+        Route("for (int32 at = threadIdx.x; at < rows[piece]", meets={"STG": 4}),
+        4,
+    ),
+    "leaves added": _round(
+        "leaves.cu add_leaves", Route(avoids=("leaf_of",), meets={"STG": 1, "LDG": 5})
+    ),
+    "classes reweighed": _round(
+        "adaboost.cu reweigh_classes", Route(_ALL_ROWS, meets={"STG": 4}), 4
+    ),
+    "misses found": _round("adaboost.cu find_misses", Route(_ALL_ROWS)),
+    "step of a walk": Hot(
+        "predict.cu predict",
+        Route("while (all >= 0)", meets={"LDG": 4}),
+        "steps",
+        ("predict.cu", "PREDICT_THREADS"),
+        4,
+        near=True,
+    ),
+    "codes of a row": Hot(
+        "bin.cu bin_values",
+        Route(
+            "for (int32 f = 0; f < n_own; ++f)",
+            meets={"STG": 1},
+            turns={"for (int32 step = top": 8},
+        ),
+        "values of a lane",
+        ("bin.cu", "BIN_THREADS"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a turn of a loop takes a warp.
+
+    Attributes
+    ----------
+    instructions : int
+        That it issues.
+    cycles, far_cycles : int
+        From the first to the last, where no other warp competes with it, and what it reads lies in
+        a cache; and where that lies in device memory.
+    items : int
+        Of `Hot`.
+    threads : int
+        Of a block.
+    registers : int
+        Of a thread.
+    """
+
+    instructions: int
+    cycles: int
+    far_cycles: int
+    items: int
+    threads: int
+    registers: int
+
+
+def count(hot: Hot) -> Counted:
+    """Compile a kernel and count its loop.
+
+    Raises
+    ------
+    NoWayError
+        The kernel has no such loop any more.
+    """
+    file_name, name = hot.kernel.split()
+    codes, registers = _machine_code(file_name, tuple(sorted(hot.constants.items())))
+    way = Walker(codes[name], _source(), hot.route).way()
+    near = cycles(way, IN_FIRST_CACHE if hot.near else LATENCY)
+    threads = constant(*hot.threads)
+    return Counted(len(way), near, cycles(way, FAR), hot.items, threads, registers[name])
+
+
+@functools.cache
+def _machine_code(
+    file_name: str, constants: tuple[tuple[str, int], ...]
+) -> tuple[dict[str, Code], dict[str, int]]:
+    """The kernels of a file, and the registers that a thread of each takes."""
+    from tests import nvrtc  # the compiler without a driver, which only tests have a use for else
+
+    text = kernel_source(file_name, dict(constants))
+    options = (*OPTIONS, LINE_INFO, "--ptxas-options=-v")
+    made = nvrtc.compile_source(text, ARCHITECTURE, file_name=file_name, options=options)
+    codes = {name: Code(sass) for name, sass in nvrtc.disassemble(made.cubin, FLAGS).items()}
+    return codes, {name: used.registers for name, used in made.resources.items()}
+
+
+@functools.cache
+def _source() -> Source:
+    """The texts of all kernel files."""
+    paths = [path for path in kernel_folder().iterdir() if path.suffix in (".cu", ".cuh")]
+    return Source({path.name: path.read_text(encoding="utf-8") for path in paths})
+
+
+@functools.cache
+def stored() -> dict[str, Counted]:
+    """The counts of the file."""
+    found = json.loads(RESULT.read_text())["loops"]
+    names = [each.name for each in fields(Counted)]
+    return {key: Counted(**{name: one[name] for name in names}) for key, one in found.items()}
+
+
+def content() -> dict[str, Any]:
+    """What the file holds."""
+    from tests import nvrtc
+
+    loops = {}
+    for name, hot in HOT.items():
+        loops[name] = {"kernel": hot.kernel, "of": hot.of, **vars(count(hot))}
+    return {"architecture": ARCHITECTURE, "compiler": nvrtc.versions(), "loops": loops}
+
+
+def main(path: Path = RESULT) -> int:
+    """Write the file and print the table."""
+    found = content()
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    columns = ("kernel", "instructions", "cycles", "far_cycles", "items", "of", "registers")
+    rows = [[name, *(str(one[c]) for c in columns)] for name, one in found["loops"].items()]
+    print(markdown(["loop", *columns], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

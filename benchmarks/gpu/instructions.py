@@ -1,0 +1,206 @@
+"""Instructions that a warp issues in a loop, read from the machine code of a kernel.
+
+The text is what ``nvdisasm`` prints with `FLAGS` of code that was compiled with line information,
+which changes no instruction. A loop is found by the text of its first line in the source; the way
+through it is the longest one that keeps out of the functions that are named, so a count is that of
+a warp whose lanes take all turns that are left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+FLAGS = ("--print-code", "--print-line-info-inline", "--print-instruction-encoding")
+LINE_INFO = "--generate-line-info"  # of NVRTC
+
+_LINE = re.compile(r'//## File "(?:[^"]*/)?([^"/]+)", line (\d+)')
+_LABEL = re.compile(r"^(\.L_x_\d+|\$\S+):")
+_CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z]\w*)((?:\.\w+)*)([^;]*);")
+_HIGH_WORD = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/")
+_TARGET = re.compile(r"`\((\.L_x_\d+)\)")
+_TURN = re.compile(r"!?U?P\d")  # a predicate among the operands of a branch
+_ENDS = ("BRA", "EXIT", "RET", "BRX")
+
+Frame = tuple[str, int]  # file and line
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction.
+
+    Attributes
+    ----------
+    opcode : str
+        Without what follows the first dot.
+    target : str or None
+        The label that it may go on at.
+    falls_through : bool
+        Whether the next instruction may follow.
+    frames : tuple of (file, line)
+        Where it comes from in the source, and where that was inlined, from the inside out.
+    control : int
+        What the assembler says to the scheduler: cycles to wait, barriers to set and to wait for.
+    """
+
+    opcode: str
+    target: str | None
+    falls_through: bool
+    frames: tuple[Frame, ...]
+    control: int
+
+    @property
+    def stall(self) -> int:
+        """Cycles until the next instruction of the warp."""
+        return self.control >> 41 & 15
+
+    @property
+    def sets(self) -> int:
+        """The barrier that is open until its result is there; 7 for none."""
+        return self.control >> 46 & 7
+
+    @property
+    def frees(self) -> int:
+        """The barrier that is open until its operands are read; 7 for none."""
+        return self.control >> 49 & 7
+
+    @property
+    def waits(self) -> list[int]:
+        """The barriers that it waits for."""
+        return [barrier for barrier in range(6) if self.control >> 52 + barrier & 1]
+
+
+def read_code(text: str) -> tuple[list[Instruction], dict[str, int]]:
+    """Instructions of a kernel, and the number of the one that each label stands before."""
+    found: list[Instruction] = []
+    labels: dict[str, int] = {}
+    frames: list[Frame] = []
+    fresh = True  # whether the next line of the source begins a new place
+    parts: tuple[str, str | None, bool] | None = None
+    for line in text.splitlines():
+        if match := _LINE.search(line):
+            frames = ([] if fresh else frames) + [(match[1], int(match[2]))]
+            fresh = False
+        elif match := _LABEL.match(line):
+            labels[match[1]] = len(found)
+        elif match := _CODE.match(line):
+            parts, fresh = _parts(match), True
+        elif parts is not None and (match := _HIGH_WORD.match(line)):
+            found.append(Instruction(*parts, tuple(frames), int(match[1], 16)))
+            parts = None
+    return found, labels
+
+
+def _parts(match: re.Match[str]) -> tuple[str, str | None, bool]:
+    """Opcode, target, and whether the next instruction may follow."""
+    guard, opcode, kind, operands = match.groups()
+    if opcode not in _ENDS:
+        return opcode, None, True
+    if opcode == "BRA" and ".DIV" in kind:
+        return opcode, None, True  # taken where lanes have parted: warps are taken to be whole
+    target = _TARGET.search(operands) if opcode == "BRA" else None
+    turn = _TURN.search(operands.split("`")[0]) is not None and opcode == "BRA"
+    return opcode, target and target[1], guard not in (None, "PT", "UPT") or turn
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Blocks that a warp comes through again, by their first instructions."""
+
+    head: int
+    blocks: frozenset[int]
+    tails: frozenset[int]  # blocks from which it goes back to the head
+
+
+class Code:
+    """The machine code of a kernel as blocks of instructions without a turn in them."""
+
+    def __init__(self, text: str) -> None:
+        self.instructions, labels = read_code(text)
+        n = len(self.instructions)
+        starts = {0, *labels.values()}
+        starts |= {i + 1 for i, one in enumerate(self.instructions) if one.opcode in _ENDS}
+        order = sorted(start for start in starts if start < n)
+        self.end = dict(zip(order, [*order[1:], n], strict=True))
+        self.after: dict[int, list[int]] = {}
+        for start, end in self.end.items():
+            last = self.instructions[end - 1]
+            after = [end] if last.falls_through and end < n else []
+            self.after[start] = after + ([labels[last.target]] if last.target else [])
+
+    def block(self, start: int) -> list[Instruction]:
+        """The instructions of a block."""
+        return self.instructions[start : self.end[start]]
+
+    def size(self, loop: Loop) -> int:
+        """Instructions of all blocks of a loop."""
+        return sum(self.end[start] - start for start in loop.blocks)
+
+    def lines(self, loop: Loop) -> set[Frame]:
+        """Where the turns back to the head come from in the source."""
+        return {frame for tail in loop.tails for frame in self.block(tail)[-1].frames[:1]}
+
+    @cached_property
+    def whole(self) -> Loop:
+        """The kernel from its beginning to its ends, as if it were a loop."""
+        found = frozenset(depth_first(0, self.after.__getitem__))
+        ends = frozenset(b for b in found if self.block(b)[-1].opcode == "EXIT")
+        return Loop(0, found, ends)
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """All loops, inner ones before outer ones."""
+        dominators = self._dominators()
+        before: dict[int, list[int]] = {start: [] for start in dominators}
+        tails: dict[int, set[int]] = {}
+        for start in dominators:
+            for there in self.after[start]:
+                before[there].append(start)
+                if there in dominators[start]:
+                    tails.setdefault(there, set()).add(start)
+        found = []
+        for head, own in tails.items():
+            body, left = {head}, list(own)
+            while left:
+                start = left.pop()
+                if start not in body:
+                    body.add(start)
+                    left += before[start]
+            found.append(Loop(head, frozenset(body), frozenset(own)))
+        return sorted(found, key=lambda loop: len(loop.blocks))
+
+    def _dominators(self) -> dict[int, set[int]]:
+        """The blocks that every way to a block goes through, of those that can be reached."""
+        order = depth_first(0, self.after.__getitem__)
+        before: dict[int, list[int]] = {start: [] for start in order}
+        for start in order:
+            for there in self.after[start]:
+                before[there].append(start)
+        found = {start: set(order) for start in order}
+        found[0] = {0}
+        changed = True
+        while changed:
+            changed = False
+            for start in order[1:]:
+                new = {start} | set.intersection(*(found[b] for b in before[start]))
+                changed |= new != found[start]
+                found[start] = new
+        return found
+
+
+def depth_first(head: int, after: Callable[[int], Iterable[int]]) -> list[int]:
+    """Nodes that can be reached from one, each before those that follow it, but by a loop."""
+    seen, done = {head}, []
+    stack = [(head, iter(after(head)))]
+    while stack:
+        node, left = stack[-1]
+        there = next((one for one in left if one not in seen), None)
+        if there is None:
+            done.append(node)
+            stack.pop()
+        else:
+            seen.add(there)
+            stack.append((there, iter(after(there))))
+    return done[::-1]
