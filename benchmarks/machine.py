@@ -27,6 +27,8 @@ PACKAGES = (
     "py-boost",
     "pandas",
 )
+# Facts that may change on one machine: the memory of some virtual machines grows with use.
+VARYING = ("memory_gb",)
 
 
 def describe_machine() -> dict[str, Any]:

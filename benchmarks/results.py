@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import describe_machine, today
+from benchmarks.machine import VARYING, describe_machine, today
 
 FOLDER = Path(__file__).parent / "results"
 COMMANDS = {"speed_boosting": "speed", "quality_boosting": "quality-boosting"}  # by result file
@@ -78,7 +78,11 @@ class Results:
                 f"{self.path} holds results of '{content['benchmark']}', "
                 f"not of '{here['benchmark']}'; choose another --name."
             )
-        differs = [k for k in here["machine"] if content["machine"].get(k) != here["machine"][k]]
+        differs = [
+            k
+            for k in here["machine"]
+            if k not in VARYING and content["machine"].get(k) != here["machine"][k]
+        ]
         if differs:
             raise OtherMachineError(
                 f"{self.path} was measured elsewhere ({', '.join(differs)} differ); "

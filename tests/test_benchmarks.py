@@ -256,6 +256,15 @@ def test_results_of_another_machine_are_not_mixed(tmp_path):
         Results("memory", path)
 
 
+def test_results_outlive_another_size_of_memory(tmp_path):
+    path = tmp_path / "speed.json"
+    Results("speed", path).add("a", {"x": 1})
+    content = json.loads(path.read_text())
+    content["machine"]["memory_gb"] += 7
+    path.write_text(json.dumps(content))
+    assert Results("speed", path).find("a")["x"] == 1
+
+
 def test_missing_results_name_the_command(tmp_path):
     with pytest.raises(FileNotFoundError, match="python -m benchmarks speed"):
         read_results(tmp_path / "speed.json")
