@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from benchmarks.gpu.cases import (
 from benchmarks.gpu.device import Device, Served
 from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
+from benchmarks.results import Results
 from benchmarks.settings import ADABOOST, BOOSTING
 from benchmarks.tables import CLASSIFICATION
 from tests import cuda_shim
@@ -177,21 +179,63 @@ def test_a_first_run_alone_is_no_time(
     assert kind == PREDICTION or record["no_memory"].startswith("TimeoutError")
 
 
-def test_peers_are_timed_in_turns(device: Device, keep: Kept, monkeypatch: Any) -> None:
-    order: list[str] = []
-    a, b = (FakePeer(name, lambda name=name: order.append(name)) for name in "ab")
-    monkeypatch.setattr(measure, "choose_peers", lambda names, device: [a, b])
-    measured(tiny(FIT), device, keep)
-    assert order == ["a", "b"] * 3
+@pytest.mark.parametrize("kind", [FIT, PREDICTION])
+def test_ours_is_on_disk_before_a_peer_begins(
+    kind: str, device: Device, keep: Kept, monkeypatch: Any
+) -> None:
+    """All of its runs, its score and its memory; then the peers run in turns."""
+    order, found = [], []
+
+    def begin(name: str) -> None:
+        order.append(name)
+        found.append(Kept(Results("gpu", keep.results.path), "full", {}))
+
+    with_peers(monkeypatch, *(FakePeer(name, lambda name=name: begin(name)) for name in "ab"))
+    measured(tiny(kind), device, keep)
+    record = only(found[0])
+    assert len(record["runs"]) == 2 and record["score"] > 0 and "failed" not in record
+    assert kind == PREDICTION or record["peak_bytes"] == 12345
+    assert order[:2] == ["a", "b"]
+    if kind == FIT:
+        assert [set(order[turn : turn + 2]) for turn in (2, 4)] == [{"a", "b"}] * 2
     assert len(only(keep, "a")["runs"]) == len(only(keep, "b")["runs"]) == 2
 
 
-def test_what_a_fast_one_leaves_goes_to_the_others() -> None:
-    assert turns.runs_of([1.0], 10.0, 5) == [5]
-    assert turns.runs_of([1.0], 3.5, 5) == [3]
-    assert turns.runs_of([1.0, 2.0], -1.0, 5) == [0, 0]
-    assert turns.runs_of([4.0, 0.1, 4.0], 20.0, 5) == [2, 5, 2]
-    assert turns.runs_of([], 1.0, 5) == []
+def contender(name: str, seconds: float, clock: Any, order: list[str]) -> turns.Contender:
+    def run(number: int) -> None:
+        order.append(name)
+        if name == "breaks" and number == 2:
+            raise RuntimeError("no")
+        clock.now += seconds
+
+    return turns.Contender(run)
+
+
+def test_who_is_slow_runs_less_often(device: Device, monkeypatch: Any) -> None:
+    clock, order = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(turns, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(device, "seconds", lambda call: timed_by(clock, call))
+    slow, fast = contender("slow", 10.0, clock, order), contender("fast", 1.0, clock, order)
+    ended = []
+    for one in turns.take_turns([slow, fast], device, 37.0, 5):
+        ended.append((one, len(order)))
+    assert order == ["slow", "fast", "fast", "slow", "fast", "slow", *["fast"] * 3]
+    assert ended == [(slow, 6), (fast, 9)]  # as soon as its runs are over
+    assert slow.runs == [10.0, 10.0] and len(fast.runs) == 5
+
+
+def test_who_breaks_ends_no_turns(device: Device, monkeypatch: Any) -> None:
+    clock, order = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(device, "seconds", lambda call: timed_by(clock, call))
+    both = contender("breaks", 1.0, clock, order), contender("sound", 1.0, clock, order)
+    assert list(turns.take_turns(both, device, 99.0, 3)) == [*both]
+    assert both[0].failed == "RuntimeError: no" and len(both[1].runs) == 3
+
+
+def timed_by(clock: Any, call: Any) -> float:
+    before = clock.now
+    call()
+    return clock.now - before
 
 
 def test_who_is_ended_in_between_is_measured_again(
@@ -201,6 +245,13 @@ def test_who_is_ended_in_between_is_measured_again(
         raise KeyboardInterrupt
 
     with_peers(monkeypatch, FakePeer("b", end))
+    with pytest.raises(KeyboardInterrupt):
+        measured(tiny(FIT), device, keep)
+    assert "seconds" in only(keep) and keep.done(tiny(FIT), OURS)
+    assert not keep.done(tiny(FIT), "b")
+    with_peers(monkeypatch)
+    monkeypatch.setattr(measure.Fits, "again", lambda self, device: end())
+    keep.results.drop(keep.key(tiny(FIT), OURS))
     with pytest.raises(KeyboardInterrupt):
         measured(tiny(FIT), device, keep)
     assert only(keep)["failed"] == measure.CUT_SHORT and not keep.done(tiny(FIT), OURS)

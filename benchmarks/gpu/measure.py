@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from benchmarks.gpu.device import Device
 from benchmarks.gpu.histogram import measure_histograms, shapes_left
 from benchmarks.gpu.peak import WITHIN
 from benchmarks.gpu.peers import DeviceTable, GpuPeer, Ours, as_two_columns, choose_peers
-from benchmarks.gpu.turns import Contender, described, guarded, take_turns
+from benchmarks.gpu.turns import Contender, countdown, described, guarded, take_turns
 from benchmarks.scores import metric_name
 from benchmarks.settings import Setting
 from benchmarks.tables import CLASSIFICATION, LARGE_MAKERS, Table
@@ -24,6 +25,7 @@ from benchmarks.tables import CLASSIFICATION, LARGE_MAKERS, Table
 TEST_ROWS = 50_000
 FEW_ROWS = 1_000
 CUT_SHORT = "ended before its runs were done"
+OUR_SHARE = 0.5  # of the time of a case, where peers come after us
 
 Say = Callable[[str], None]
 Record = dict[str, Any]
@@ -93,13 +95,11 @@ def _measure_fits(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Sa
     peers = _willing(case, device, keep, say)
     if not peers:
         return
-    started = time.perf_counter()
+    left = countdown(plan.seconds)
     data, test = device_tables(case, device, plan.seed)
     fits = [Fits(peer, case, device, plan, data) for peer in peers]
-    _time(fits, case, device, plan, keep, started)
-    for one in fits:
-        left = plan.seconds - (time.perf_counter() - started)
-        _finish(one, lambda one=one, left=left: one.record(test, left), case, keep, say)
+    for one in _ours_first(fits, case, device, plan, keep, left):
+        _finish(one, partial(one.record, test, left()), case, keep, say)
         device.give_memory_back()
 
 
@@ -135,14 +135,14 @@ class Fits(Contender):
 
     def record(self, test: Table, seconds: float) -> Record:
         """What the peer took and scored; ``seconds`` are left for what is not timed."""
-        record, model = self.times, self._model
+        record, model, peer = self.times, self._model, self.peer
         X = self._device.asarray(test.X)
-        record |= _noted("score", lambda: scored(self.peer.predict(model, X), test))
-        if isinstance(self.peer, Ours):
+        record |= _noted("score", lambda: scored(peer.predict(model, X), test))
+        if isinstance(peer, Ours):
             record |= {"grow_seconds": statistics.median(self._grown)} if self._grown else {}
             record |= self._counted | _noted("leaves", lambda: {"leaves": int(_leaves(model))})
-            record |= _noted("memory", lambda: self._memory(self.peer, seconds))
-        remark = self.peer.remark(self._case.setting)
+            record |= _noted("memory", partial(self._memory, peer, seconds))
+        remark = peer.remark(self._case.setting)
         return record | ({"remark": remark} if remark else {})
 
     def _memory(self, ours: Ours, seconds: float) -> Record:
@@ -183,13 +183,12 @@ def _measure_predictions(case: GpuCase, device: Device, plan: Plan, keep: Keep, 
     peers = _willing(case, device, keep, say)
     if not peers:
         return
-    started = time.perf_counter()
+    left = countdown(plan.seconds)
     data, test = device_tables(case, device, plan.seed, case.predict_rows)
     X = device.asarray(test.X)
     found = [Predictions(peer, case, plan, data, X) for peer in peers]
-    _time(found, case, device, plan, keep, started)
-    for one in found:
-        _finish(one, lambda one=one: one.record(test), case, keep, say)
+    for one in _ours_first(found, case, device, plan, keep, left):
+        _finish(one, partial(one.record, test), case, keep, say)
         device.give_memory_back()
 
 
@@ -226,6 +225,8 @@ class Predictions(Contender):
 
 # ---- what all share ----------------------------------------------------------------------------
 
+T = TypeVar("T", Fits, Predictions)
+
 
 def peers_left(case: GpuCase, device: Device | None, keep: Keep) -> list[GpuPeer]:
     """Those of a case that are not done, also where they cannot do it."""
@@ -252,22 +253,28 @@ def _willing(case: GpuCase, device: Device, keep: Keep, say: Say) -> list[GpuPee
     return found
 
 
-def _time(
-    contenders: Sequence[Fits | Predictions],
+def _ours_first(
+    contenders: Sequence[T],
     case: GpuCase,
     device: Device,
     plan: Plan,
     keep: Keep,
-    started: float,
-) -> None:
-    """Time all of them; who is ended before the record is whole has one that says so."""
+    left: Callable[[], float],
+) -> Iterator[T]:
+    """Time this library to the end and then the peers in turns; yield each when its runs are over.
 
-    def begun(one: Any) -> None:
+    The caller keeps the record of this library before a peer begins, so no peer can lose it.
+    """
+
+    def begun(one: T) -> None:
         record = {"failed": one.failed or CUT_SHORT, "first_seconds": round(one.first, 6)}
         keep.add(case, one.peer.name, record)
 
-    left = plan.seconds - (time.perf_counter() - started)
-    take_turns(contenders, device, left, plan.repeat, begun)
+    ours = [one for one in contenders if isinstance(one.peer, Ours)]
+    others = [one for one in contenders if not isinstance(one.peer, Ours)]
+    share = OUR_SHARE if others else 1.0
+    yield from take_turns(ours, device, share * left(), plan.repeat, begun)
+    yield from take_turns(others, device, left(), plan.repeat, begun)
 
 
 def _finish(

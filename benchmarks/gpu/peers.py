@@ -73,7 +73,7 @@ class GpuPeer(Protocol):
 class Ours:
     """This library, on the device that is measured."""
 
-    device: Device | None  # None where it is but asked
+    device: Any  # a Device, None where nothing is to be trained
     name: str = OURS
 
     def refuses(self, setting: Setting) -> str | None:

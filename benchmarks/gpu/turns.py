@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.gpu.device import Device
 
@@ -49,6 +49,11 @@ class Contender:
         if not self.failed:
             self.runs.append(seconds)
 
+    def may_run(self, repeat: int, seconds: float) -> bool:
+        """Whether one more run is wanted and ends within ``seconds``, as its latest run did."""
+        latest = self.runs[-1] if self.runs else self.first
+        return not self.failed and len(self.runs) < repeat and latest < seconds
+
     def _timed(self, device: Device, number: int) -> float:
         """Seconds of a run; 0 where it failed."""
 
@@ -71,54 +76,50 @@ class Contender:
         return found | {"runs": runs, "first_seconds": round(self.first, 6)}
 
 
+C = TypeVar("C", bound=Contender)
+
+
 def take_turns(
-    contenders: Sequence[Contender],
+    contenders: Sequence[C],
     device: Device,
     seconds: float,
     repeat: int,
-    begun: Callable[[Contender], None] = lambda one: None,
-) -> None:
-    """Time all of them: each a first run, then one of each in turn, ``repeat`` times at most.
+    begun: Callable[[C], None] = lambda one: None,
+) -> Iterator[C]:
+    """Time all of them in turns, and yield each as soon as its runs are over.
+
+    Everyone runs once before anyone runs again. In each turn the fastest goes first, and who has no
+    time left for one more run drops out, so a fast contender runs at least as often as a slow one.
 
     Parameters
     ----------
     contenders : sequence of Contender
     device : Device
     seconds : float
-        That all of it may take; who is slow runs less often.
+        That all runs together may take.
     repeat : int
+        Runs of each after the first one, at most.
     begun : callable
         Told of each whose first run is over.
     """
-    started = time.perf_counter()
+    left = countdown(seconds)
     for one in contenders:
         one.begin(device)
         begun(one)
-    sound = [one for one in contenders if not one.failed]
-    left = seconds - (time.perf_counter() - started)
-    counts = runs_of([one.first for one in sound], left, repeat)
-    for turn in range(max(counts, default=0)):
-        for one, count in zip(sound, counts, strict=True):
-            if turn < count and not one.failed:
+    waiting = sorted(contenders, key=lambda one: one.first)
+    while waiting:
+        for one in tuple(waiting):
+            if one.may_run(repeat, left()):
                 one.again(device)
+            if not one.may_run(repeat, left()):
+                waiting.remove(one)
+                yield one
 
 
-def runs_of(firsts: Sequence[float], seconds: float, repeat: int) -> list[int]:
-    """How often each is run, by what its first run took: all have equal parts of the time.
-
-    What a fast one leaves of its part goes to the others.
-    """
-    counts = [0] * len(firsts)
-    order = sorted(range(len(firsts)), key=lambda one: firsts[one])
-    for position, one in enumerate(order):
-        counts[one] = runs_in(seconds / (len(order) - position), firsts[one], repeat)
-        seconds -= counts[one] * firsts[one]
-    return counts
-
-
-def runs_in(seconds: float, first: float, repeat: int) -> int:
-    """How often what took ``first`` seconds is repeated."""
-    return int(min(repeat, max(0.0, seconds) // max(first, 1e-9)))
+def countdown(seconds: float) -> Callable[[], float]:
+    """A clock that tells how many of these seconds are left."""
+    end = time.perf_counter() + seconds
+    return lambda: end - time.perf_counter()
 
 
 def guarded(call: Callable[[], Record]) -> Record:
