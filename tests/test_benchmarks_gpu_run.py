@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import histogram, measure, peers, run
+from benchmarks.gpu import children, histogram, measure, peers, run
 from benchmarks.gpu.cases import CASES, EQUALITY, FIT, HISTOGRAM, PREDICTION
 from benchmarks.gpu.device import CudaDevice
 from benchmarks.results import Results
@@ -58,7 +58,7 @@ def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any)
             ended.append(words[words.index("--child") + 1])
             super().__init__([sys.executable, "-c", next(fates)], **given)
 
-    monkeypatch.setattr(run.subprocess, "Popen", Child)
+    monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
     monkeypatch.setattr(run, "choose", lambda only: [replace(c, limit=2) for c in CASES[:3]])
     assert run.run(arguments(tmp_path)) == 1
@@ -78,18 +78,18 @@ def test_a_case_that_the_budget_ends_has_not_failed(
         def __init__(self, words: list[str], **given: Any) -> None:
             super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], **given)
 
-    monkeypatch.setattr(run.subprocess, "Popen", Child)
+    monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
     monkeypatch.setattr(run, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(run, "choose", lambda only: CASES[:2])
-    assert run.run(arguments(tmp_path, "--budget", "0.5")) == 0
+    assert run.run(arguments(tmp_path, "--budget", "0.5")) == run.UNFINISHED
     said = capsys.readouterr().out
     assert "cut short by --budget" in said and "no time left; call again to go on" in said
     assert not (tmp_path / "gpu.json").exists()
 
 
 def test_a_run_stops_when_its_time_is_over(tmp_path: Path, capsys: Any) -> None:
-    assert run.run(arguments(tmp_path, "--budget", "1")) == 0
+    assert run.run(arguments(tmp_path, "--budget", "1")) == run.UNFINISHED
     assert capsys.readouterr().out.count("no time left; call again to go on") == len(CASES)
 
 
@@ -100,6 +100,8 @@ def test_results_of_another_machine_stay(tmp_path: Path) -> None:
     content["machine"]["cpu"] = "another"
     own.write_text(json.dumps(content))
     assert run.open_results(arguments(tmp_path)) == tmp_path / "gpu-2.json"
+    (tmp_path / "gpu-2.json").write_text(own.read_text())
+    assert run.open_results(arguments(tmp_path)) == tmp_path / "gpu-3.json"
     assert run.open_results(arguments(tmp_path, "--again")) == own
     assert not own.exists()
 
@@ -108,18 +110,16 @@ def test_results_of_another_machine_stay(tmp_path: Path) -> None:
 
 
 class InThisProcess:
-    """A child that is no process of its own; it may be told to die."""
+    """Runs a child's command without a process of its own; it may be told to die."""
 
-    dies: str = ""  # the case whose child does
-    begun: list[str] = []  # noqa: RUF012
+    def __init__(self, clock: Any, dies: str) -> None:
+        self.clock, self.dies, self.begun = clock, dies, []  # type: ignore[var-annotated]
 
-    def __init__(self, words: list[str], **given: Any) -> None:
-        self.words, self.pid = words[words.index("--child") :], 0
-
-    def wait(self, seconds: float | None = None) -> int:
+    def __call__(self, words: list[str], seconds: float, **given: Any) -> int:
+        self.clock.now += 200.0
         parser = argparse.ArgumentParser()
         run.add_arguments(parser)
-        args = parser.parse_args(self.words)
+        args = parser.parse_args(words[words.index("--child") :])
         self.begun.append(args.child)
         return 9 if self.dies == args.child else run.run(args)
 
@@ -131,16 +131,9 @@ def test_a_whole_run_in_slices(
     kinds = (EQUALITY, FIT, HISTOGRAM, PREDICTION)
     cases = [replace(tiny(kind), limit=270.0, bounds={}) for kind in kinds]
     clock = SimpleNamespace(now=0.0)
-    InThisProcess.begun, InThisProcess.dies = [], cases[1].name
-
-    def wait(self: InThisProcess, seconds: float | None = None) -> int:
-        clock.now += 200.0
-        return InThisProcess.wait(self, seconds)
-
-    child = type("Child", (InThisProcess,), {"wait": wait})
+    child = InThisProcess(clock, dies=cases[1].name)
     monkeypatch.setattr(run, "choose", lambda only: list(cases))
-    processes = SimpleNamespace(Popen=child, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(run, "subprocess", processes)
+    monkeypatch.setattr(run, "run_child", child)
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: clock.now))
 
     def choose_peers(names: tuple[str, ...], device: Any) -> list[Any]:
@@ -154,10 +147,10 @@ def test_a_whole_run_in_slices(
     for _ in range(4):
         statuses.append(run.run(given))
         said.append(capsys.readouterr().out)
-        InThisProcess.dies = ""
+        child.dies = ""
     equality, fit, levels, prediction = (case.name for case in cases)
-    assert InThisProcess.begun == [equality, fit, levels, prediction, fit]
-    assert statuses == [1, 1, 0, 0]
+    assert child.begun == [equality, fit, levels, prediction, fit]
+    assert statuses == [run.UNFINISHED, run.UNFINISHED, 0, 0]
     assert "4 cases are not done, which take 1080 s at most" in said[0]
     assert said[0].count("call again to go on") == 2 and "FAILED exit status 9" in said[0]
     assert "FAILED" not in said[2] and "0 cases are not done" in said[3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.gpu import run
+from benchmarks.gpu.children import exit_on_sigterm
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,4 +18,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()  # and end the case under way
     raise SystemExit(main())

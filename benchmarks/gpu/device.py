@@ -99,6 +99,11 @@ class Device:
 class CudaDevice(Device):
     """An NVIDIA GPU through CuPy.
 
+    Parameters
+    ----------
+    ahead_bytes : int
+        That are filled before a kernel is timed, while the host launches it.
+
     Raises
     ------
     RuntimeError
@@ -107,7 +112,8 @@ class CudaDevice(Device):
 
     name = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_bytes: int = AHEAD_BYTES) -> None:
+        self._ahead_bytes = ahead_bytes
         try:
             self._cupy = importlib.import_module("cupy")
             self._cupy.zeros(1)
@@ -160,7 +166,7 @@ class CudaDevice(Device):
 
     def kernel_seconds(self, call: Callable[[], Any], repeat: int) -> float:
         event = self._cupy.cuda.Event
-        ahead = self._cupy.empty(AHEAD_BYTES, dtype=self._cupy.uint8)
+        ahead = self._cupy.empty(self._ahead_bytes, dtype=self._cupy.uint8)
         call()
         found = []
         for _ in range(repeat):

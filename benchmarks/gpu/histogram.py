@@ -88,8 +88,8 @@ def measure_histograms(
     left = shapes_left(case, keep)
     if not left:
         return
-    share = case.rows / 11_000_000
-    ceilings = measure_ceilings(device, min(share, 1.0), plan.repeat)
+    share = min(case.rows / 1_000_000, 1.0)
+    ceilings = measure_ceilings(device, share, plan.repeat)
     keep.add(case, "ceilings", ceilings.record())
     rates = ceilings.record()
     say(

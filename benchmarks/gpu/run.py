@@ -2,15 +2,14 @@
 
 A call measures what is not done yet and ends in time; the next one goes on with the same result
 file, so where a machine keeps nothing that file is carried to the next one (--out). The exit status
-is 1 if a bound is missed, a model is not the same or a case failed, 2 if there is no GPU.
+is 4 if there was no time for some cases, else 1 if a bound is missed, a model is not the same or a
+case failed; it is 2 if there is no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import subprocess
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.cases import EQUALITY, GpuCase, choose
-from benchmarks.gpu.device import CudaDevice, Device
+from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
+from benchmarks.gpu.children import run_child
+from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device
 from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
 from benchmarks.results import FOLDER, OtherMachineError, Results
@@ -30,7 +30,9 @@ LEAST_SECONDS = 15.0  # that are worth starting a case
 GRACE = 5.0  # seconds beyond a case's limit before its process is ended
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE_SAID = "no device"
+CUT_SHORT = "cut short by --budget"
 NO_DEVICE = 3  # exit status of a child that finds no GPU
+UNFINISHED = 4  # exit status of a call that had no time for some cases
 
 Say = Callable[[str], None]
 
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="result file, JSON; where it is there, what it has done is not measured again: keep "
         "it, and give it to the next call (default: benchmarks/results/gpu)",
     )
-    parser.add_argument("--scale", choices=("small", "full"), default="full")
+    parser.add_argument("--scale", choices=tuple(SCALES), default="full")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--again", action="store_true", help="forget what was measured before")
@@ -64,21 +66,28 @@ def run(args: argparse.Namespace) -> int:
     cases = cases_left(choose(args.only), args.scale, path)
     most = sum(case.limit for case in cases)
     print(f"{len(cases)} cases are not done, which take {most:.0f} s at most", flush=True)
-    begun = False
+    begun = unfinished = False
     for case in cases:
         left = args.budget - (time.perf_counter() - started)
         if left < LEAST_SECONDS or (begun and left < case.limit):
             print(f"{case.name}\n  no time left; call again to go on", flush=True)
+            unfinished = True
             continue
         begun = True
         print(f"{case.name}", flush=True)
         why = _run_child(case, args, path, min(case.limit, left))
         if why == NO_DEVICE_SAID:
             return 2
-        _note_end(case, args.scale, path, why)
+        if why == CUT_SHORT:
+            print(f"  {CUT_SHORT}; call again to go on", flush=True)
+            unfinished = True
+        else:
+            _note_end(case, args.scale, path, why)
     records = Results(NAME, path).records
     text, missed = summary(records)
     print(f"\n{text}")
+    if unfinished:
+        return UNFINISHED
     return 1 if missed or any("failed" in record for record in records) else 0
 
 
@@ -93,19 +102,23 @@ def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
 
 def open_results(args: argparse.Namespace) -> Path:
     """The result file; where it is another machine's, one beside it."""
-    path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else "gpu-small.json")
+    path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else f"gpu-{args.scale}.json")
     path = path if path.suffix else path.with_suffix(".json")
-    for number in range(1, 100):
-        own = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-        try:
-            Results(NAME, own, again=args.again)
-        except OtherMachineError as error:
-            print(f"{error}", flush=True)
-            continue
-        if args.again:
-            own.unlink(missing_ok=True)
-        return own
-    raise OtherMachineError(f"{path} and 98 files beside it are of other machines; pass --out")
+    beside = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    own = next(one for one in itertools.chain([path], beside) if args.again or _is_of_here(one))
+    if args.again:
+        own.unlink(missing_ok=True)
+    return own
+
+
+def _is_of_here(path: Path) -> bool:
+    """Whether a result file is to be written, or is of this machine."""
+    try:
+        Results(NAME, path)
+    except OtherMachineError as error:
+        print(f"{error}", flush=True)
+        return False
+    return True
 
 
 # ---- a case in a process of its own ------------------------------------------------------------
@@ -116,16 +129,9 @@ def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: flo
     command = [sys.executable, "-m", "benchmarks.gpu", "--child", case.name]
     command += ["--out", str(path.resolve()), "--scale", args.scale, "--budget", str(seconds)]
     command += ["--repeat", str(args.repeat), "--seed", str(args.seed)]
-    child = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    try:
-        status = child.wait(seconds + GRACE)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        if seconds < case.limit:
-            print("  cut short by --budget; call again to go on", flush=True)
-            return ""
-        return f"ended after {seconds + GRACE:.0f} s"
+    status = run_child(command, seconds + GRACE, cwd=ROOT)
+    if status is None:
+        return CUT_SHORT if seconds < case.limit else f"ended after {seconds + GRACE:.0f} s"
     if status == NO_DEVICE:
         return NO_DEVICE_SAID
     return f"exit status {status}" if status else ""
@@ -144,7 +150,7 @@ def _note_end(case: GpuCase, scale: str, path: Path, why: str) -> None:
 def _child(args: argparse.Namespace) -> int:
     (case,) = (case for case in choose(args.child) if case.name == args.child)
     try:
-        device = CudaDevice()
+        device = CudaDevice(AHEAD_BYTES if args.scale == "full" else AHEAD_BYTES // SMALL)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_DEVICE
