@@ -163,8 +163,10 @@ def test_cases_have_names_of_their_own() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     assert {case.kind for case in CASES} == {EQUALITY, FIT, HISTOGRAM, PREDICTION}
     assert [case.kind for case in cases.choose("11m x 28")] == [HISTOGRAM, FIT]
-    with pytest.raises(ValueError, match="no case contains 'nothing'"):
-        cases.choose("nothing")
+    assert {case.kind for case in cases.choose("histograms", "the same")} == {EQUALITY, HISTOGRAM}
+    assert cases.choose() == list(CASES)
+    with pytest.raises(ValueError, match="no case contains 'nothing' or 'at all'"):
+        cases.choose("nothing", "at all")
     for scale, rows in (("small", 22_000), ("tiny", 300)):
         sized = [case.sized(scale) for case in CASES]
         assert all(case.rows <= rows and not case.bounds for case in sized)

@@ -248,10 +248,11 @@ CASES = (
 )
 
 
-def choose(only: str | None) -> list[GpuCase]:
-    """The cases whose name contains ``only``, in any case of letters."""
-    chosen = [case for case in CASES if only is None or only.lower() in case.name.lower()]
+def choose(*only: str) -> list[GpuCase]:
+    """The cases whose name contains any of these texts, in any case of letters; all if none."""
+    texts = [text.lower() for text in only] or [""]
+    chosen = [case for case in CASES if any(text in case.name.lower() for text in texts)]
     if not chosen:
         names = "\n  ".join(case.name for case in CASES)
-        raise ValueError(f"no case contains {only!r}; there are:\n  {names}")
+        raise ValueError(f"no case contains {' or '.join(map(repr, only))}; there are:\n  {names}")
     return chosen

@@ -42,7 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=float, default=540.0, metavar="SECONDS", help="in all (default: 540)"
     )
-    parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="TEXT",
+        help="cases whose name contains any of these",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -63,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     path = open_results(args)
     started = time.perf_counter()
     print(f"results go to {path}", flush=True)
-    cases = cases_left(choose(args.only), args.scale, path)
+    chosen = choose(*args.only)
+    cases = cases_left(chosen, args.scale, path)
     most = sum(case.limit for case in cases)
     print(f"{len(cases)} cases are not done, which take {most:.0f} s at most", flush=True)
     begun = unfinished = False
@@ -83,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
             unfinished = True
         else:
             _note_end(case, args.scale, path, why)
-    records = Results(NAME, path).records
+    names = {case.name for case in chosen}
+    records = [record for record in Results(NAME, path).records if record["case"] in names]
     text, missed = summary(records)
     print(f"\n{text}")
     if unfinished:
