@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import children, histogram, measure, peers, run
+from benchmarks.gpu import children, copies, histogram, measure, peers, run
 from benchmarks.gpu.cases import CASES, EQUALITY, FIT, HISTOGRAM, PREDICTION
 from benchmarks.gpu.device import CudaDevice
 from benchmarks.results import Results
@@ -60,7 +60,7 @@ def test_a_case_that_dies_or_hangs_ends_no_run(tmp_path: Path, monkeypatch: Any)
 
     monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
-    monkeypatch.setattr(run, "choose", lambda only: [replace(c, limit=2) for c in CASES[:3]])
+    monkeypatch.setattr(run, "choose", lambda *only: [replace(c, limit=2) for c in CASES[:3]])
     assert run.run(arguments(tmp_path)) == 1
     assert ended == [case.name for case in CASES[:3]]
     records = json.loads((tmp_path / "gpu.json").read_text())["records"]
@@ -81,7 +81,7 @@ def test_a_case_that_the_budget_ends_has_not_failed(
     monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
     monkeypatch.setattr(run, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(run, "choose", lambda only: CASES[:2])
+    monkeypatch.setattr(run, "choose", lambda *only: CASES[:2])
     assert run.run(arguments(tmp_path, "--budget", "0.5")) == run.UNFINISHED
     said = capsys.readouterr().out
     assert "cut short by --budget" in said and "no time left; call again to go on" in said
@@ -104,6 +104,11 @@ def test_results_of_another_machine_stay(tmp_path: Path) -> None:
     assert run.open_results(arguments(tmp_path)) == tmp_path / "gpu-3.json"
     assert run.open_results(arguments(tmp_path, "--again")) == own
     assert not own.exists()
+
+
+def test_copies_and_binning_are_timed(cupy_device: CudaDevice) -> None:
+    found = copies.measure_copies(cupy_device, 4096) | copies.measure_binning(cupy_device, 300)
+    assert len(found) == 4 and min(found.values()) > 0
 
 
 # ---- slices of a run ---------------------------------------------------------------------------
@@ -132,7 +137,7 @@ def test_a_whole_run_in_slices(
     cases = [replace(tiny(kind), limit=270.0, bounds={}) for kind in kinds]
     clock = SimpleNamespace(now=0.0)
     child = InThisProcess(clock, dies=cases[1].name)
-    monkeypatch.setattr(run, "choose", lambda only: list(cases))
+    monkeypatch.setattr(run, "choose", lambda *only: list(cases))
     monkeypatch.setattr(run, "run_child", child)
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: clock.now))
 

@@ -1,0 +1,33 @@
+"""What the GPU and the software on it are: ``python -m benchmarks.gpu.facts``.
+
+The last line is a JSON object. The exit status is 2 if there is no GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+
+from benchmarks.gpu.device import CudaDevice
+from benchmarks.machine import describe_machine
+
+NO_DEVICE = 2
+
+
+def main() -> int:
+    """Print what ``nvidia-smi`` says, and the facts that the benchmarks note."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        print(subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=20).stdout)
+    try:
+        device = CudaDevice()
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return NO_DEVICE
+    print(json.dumps({"gpu": device.facts(), "machine": describe_machine()}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

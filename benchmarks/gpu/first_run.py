@@ -1,0 +1,194 @@
+"""The first hours on a GPU in one command: what works, whether it is right, and how fast it is.
+
+``python3 benchmarks/gpu/first_run.py --minutes 9`` runs the most telling checks first, ends by
+itself, and goes on where it stopped when it is called again. Nothing is fetched. ``report.md`` in
+the folder says what is known so far. The exit status is 1 if anything failed, 2 if there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from benchmarks.gpu.cases import SCALES, choose
+from benchmarks.gpu.children import exit_on_sigterm
+from benchmarks.gpu.first_report import newest_results, report_text
+from benchmarks.gpu.run import UNFINISHED
+from benchmarks.gpu.steps import CUT_SHORT, NOT_BEGUN, ROOT, SECONDS, Run, Step, replace_text
+
+PYTEST_INTERRUPTED = 2  # by `pytest.exit`: a test broke the device for its process
+SANITIZER = "compute-sanitizer"
+SANITIZER_FOUND = "9"  # exit status of compute-sanitizer where it found errors
+NO_SANITIZER = f"there is no {SANITIZER} on PATH, in CUDA_HOME, /usr/local/cuda* or NVIDIA's wheels"
+FEW = "(test_every_estimator or test_every_option) and 160"
+FITS = ("Classifier", "Regressor", "prediction of")  # in names of cases
+
+
+def all_steps(folder: Path, scale: str) -> list[Step]:
+    """The steps, the most telling first."""
+    cases = partial(_cases, folder / "gpu.json", scale)
+    tests = partial(_tests, folder)
+    return [
+        Step("facts", "What is here?", _python("facts"), 60, always=True),
+        tests(
+            "small",
+            "Does a fit run, and is it NumPy's?",
+            "gpu",
+            150,
+            only="every_estimator and 160",
+        ),
+        cases("equal", "Is a larger model NumPy's?", 75, "the same model"),
+        cases(
+            "histograms", "How near are histograms to what the device can do?", 130, "histograms"
+        ),
+        Step(
+            "copies",
+            "How fast are copies to the host, and binning?",
+            (*_python("copies"), "--scale", scale),
+            60,
+        ),
+        tests("parity", "Are all models equal, whatever the options?", "gpu and not slow", 300),
+        cases("speed", "How fast are fits and predictions, beside the peers?", 600, *FITS),
+        _sanitized(tests, "memcheck"),
+        _sanitized(tests, "racecheck"),
+        tests("large", "Are models of large tables equal?", "gpu and slow", 900, least=120),
+    ]
+
+
+def _python(module: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", f"benchmarks.gpu.{module}")
+
+
+def _tests(
+    folder: Path,
+    name: str,
+    question: str,
+    kind: str,
+    limit: float,
+    *,
+    only: str = "",
+    log: str = "tests.log",
+    least: float = 20.0,
+) -> Step:
+    """Tests of a GPU: of a kind, and of those the ones that an expression names."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
+    command += ["--durations=9", "-m", kind, *(["-k", only] if only else [])]
+    command += ["--finished", str(folder / log), "tests/test_gpu.py", "tests/test_gpu_boosting.py"]
+    return Step(
+        name,
+        question,
+        tuple(command),
+        limit,
+        least=least,
+        environment={"GPUBOOST_REQUIRE_GPU": "1"},
+        unfinished=(PYTEST_INTERRUPTED,),
+        log=log,
+    )
+
+
+def _sanitized(tests: partial[Step], tool: str) -> Step:
+    """Small tests under a tool of compute-sanitizer."""
+    question = f"Does {SANITIZER} --tool {tool} find anything?"
+    step = tests(tool, question, "gpu", 300, only=FEW, log=f"{tool}.log")
+    found = find_sanitizer()
+    # CuPy asks for attributes that a device may not have; such errors of the API mean nothing.
+    words = (f"{found}", "--tool", tool, "--report-api-errors", "no")
+    return replace(
+        step,
+        command=(*words, "--error-exitcode", SANITIZER_FOUND, *step.command),
+        environment={**step.environment, "GPUBOOST_TEST_SANITIZER": "1"},
+        missing="" if found else NO_SANITIZER,
+        refusal="Device not supported",
+    )
+
+
+def find_sanitizer() -> str | None:
+    """Path of compute-sanitizer, None if it is not here."""
+    return next((str(path) for path in _sanitizer_paths() if os.access(path, os.X_OK)), None)
+
+
+def _sanitizer_paths() -> Iterator[Path]:
+    """Where it may be."""
+    on_path = shutil.which(SANITIZER)
+    if on_path:
+        yield Path(on_path)
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    for home in (*homes, *sorted(Path("/usr/local").glob("cuda*"), reverse=True)):
+        yield home / "bin" / SANITIZER
+    wheels = importlib.util.find_spec("nvidia")
+    for place in (wheels and wheels.submodule_search_locations) or ():
+        yield from (path for path in sorted(Path(place).rglob(SANITIZER)) if path.is_file())
+
+
+def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only: str) -> Step:
+    """Cases of the benchmark, by texts in their names."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--out", str(path), "--scale", scale]
+    return Step(
+        name,
+        question,
+        (*command, "--budget", SECONDS, "--only", *only),
+        limit,
+        least=30,
+        unfinished=(UNFINISHED,),
+        forget=partial(_drop_cases, path.parent, only),
+    )
+
+
+def _drop_cases(folder: Path, only: tuple[str, ...]) -> None:
+    """Remove cases from the result file, so that they are measured anew."""
+    path, names = newest_results(folder), {case.name for case in choose(*only)}
+    if path is not None:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["records"] = [r for r in content["records"] if r["case"] not in names]
+        replace_text(path, json.dumps(content, indent=1) + "\n")
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; its exit status."""
+    started = time.perf_counter()
+    parser = argparse.ArgumentParser(prog="first_run.py", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "gpu-runs", metavar="FOLDER")
+    parser.add_argument("--minutes", type=float, default=9.0, help="default: 9")
+    parser.add_argument("--again", nargs="+", default=[], metavar="STEP", help="forget these first")
+    parser.add_argument("--scale", choices=tuple(SCALES), default="full")
+    args = parser.parse_args(arguments)
+    args.out.mkdir(parents=True, exist_ok=True)
+    run = Run(args.out, all_steps(args.out.resolve(), args.scale))
+    unknown = set(args.again) - {step.name for step in run.steps}
+    if unknown:
+        parser.error(f"no step {sorted(unknown)}; there are {[step.name for step in run.steps]}")
+    for step in run.steps:
+        if step.name in args.again:
+            run.forget(step)
+    try:
+        run.go_on(60.0 * args.minutes - (time.perf_counter() - started))
+    finally:
+        run.write()
+        text = report_text(run.folder, run.steps, run.entries)
+        replace_text(run.folder / "report.md", text)
+        with suppress(BrokenPipeError):
+            print(text, flush=True)
+    if any(run.status(step) in (NOT_BEGUN, CUT_SHORT) for step in run.steps):
+        print("Call again to go on.")
+    return run.exit_status
+
+
+if __name__ == "__main__":
+    exit_on_sigterm()
+    raise SystemExit(main())

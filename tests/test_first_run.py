@@ -1,0 +1,291 @@
+"""The first run on a GPU: its steps, with commands that need none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import first_run, steps
+from benchmarks.gpu.first_report import report_text
+from benchmarks.gpu.steps import CUT_SHORT, FAILED, LEFT_OUT, NOT_BEGUN, PASSED, ROOT, Run, Step
+
+
+@pytest.fixture(autouse=True)
+def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MARGIN", 0.0)
+
+
+def python(name: str, code: str, **given: Any) -> Step:
+    """A step of a line of Python, which notes in a file of the folder that it ran."""
+    given = {"limit": 20.0, "least": 0.0} | given
+    return Step(name, f"Is it {name}?", (sys.executable, "-c", code), **given)
+
+
+def statuses(run: Run) -> list[str]:
+    """As the report on disk has them."""
+    content = json.loads((run.folder / "report.json").read_text())
+    return [content["steps"][step.name]["status"] for step in run.steps]
+
+
+def noting(path: Path, word: str, then: str = "") -> str:
+    return f"open({str(path)!r}, 'a').write({word!r}); {then}"
+
+
+# ---- steps in order, once ------------------------------------------------------------------------
+
+
+def test_steps_run_in_order_and_once(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    found = [
+        python("a", noting(order, "a", "print('{\"rate\": 3}')"), always=True),
+        python("b", noting(order, "b", "import sys; print('why'); sys.exit(1)")),
+        python("c", noting(order, "c"), missing="there is no c"),
+        python("d", noting(order, "d")),
+    ]
+    run = Run(tmp_path, found)
+    run.go_on(60)
+    assert order.read_text() == "abd" and run.exit_status == 1
+    assert statuses(run) == [PASSED, FAILED, LEFT_OUT, PASSED]
+    assert run.entries["a"]["found"] == {"rate": 3} and run.entries["b"]["output"] == ["why"]
+    text = report_text(tmp_path, found, run.entries)
+    assert "there is no c" in text and '"rate": 3' in text and "why" in text
+    assert "==== a: " in (tmp_path / "output.txt").read_text()
+    again = Run(tmp_path, found)
+    again.go_on(60)
+    assert order.read_text() == "abda" and again.exit_status == 1
+    again.forget(found[1])
+    again.go_on(60)
+    assert order.read_text() == "abdab"
+
+
+def test_a_step_that_breaks_off_goes_on_after_the_others(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    breaks = f"import sys; sys.exit(2 * (open({str(order)!r}).read().count('a') < 3))"
+    run = Run(
+        tmp_path,
+        [python("a", noting(order, "a", breaks), unfinished=(2,)), python("b", noting(order, "b"))],
+    )
+    run.go_on(60)
+    assert order.read_text() == "abaa" and run.exit_status == 0
+    assert statuses(run) == [PASSED, PASSED]
+
+
+def test_without_a_gpu_nothing_else_begins(tmp_path: Path) -> None:
+    run = Run(tmp_path, [python("facts", "import sys; sys.exit(2)"), python("b", "")])
+    run.go_on(60)
+    assert run.exit_status == 2 and statuses(run) == ["no GPU", NOT_BEGUN]
+
+
+def test_a_tool_that_refuses_the_device_is_left_out(tmp_path: Path) -> None:
+    code = "import sys; print('Error: Device not supported'); sys.exit(9)"
+    step = python("tool", code, refusal="Device not supported", log="tool.log")
+    (tmp_path / "tool.log").write_text("failed a\n")  # of want of a device
+    run = Run(tmp_path, [step])
+    run.go_on(60)
+    assert statuses(run) == [LEFT_OUT] and run.exit_status == 0
+    assert not (tmp_path / "tool.log").exists()
+    assert Run(tmp_path, [step]).status(step) == NOT_BEGUN  # another machine may have it
+
+
+# ---- limits of time ------------------------------------------------------------------------------
+
+
+def test_a_step_that_hangs_is_cut_short_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others run, and the next call goes on with it."""
+    monkeypatch.setattr(steps, "ROUNDS", 1)
+    pid, ready = tmp_path / "pid", tmp_path / "ready"
+    start = f"child = subprocess.Popen([sys.executable, '-c', {sleeper(pid)!r}]); child.wait()"
+    hangs = python("a", f"import subprocess, sys; {start}", limit=4.0)
+    run = Run(tmp_path, [hangs, python("b", noting(ready, "b"))])
+    run.go_on(60)
+    assert statuses(run) == [CUT_SHORT, PASSED] and run.exit_status == 0
+    assert has_ended(int(pid.read_text()))
+    repaired = Run(tmp_path, [python("a", "print('here')"), run.steps[1]])
+    repaired.go_on(60)
+    assert statuses(repaired) == [PASSED, PASSED] and ready.read_text() == "b"
+
+
+def sleeper(pid: Path) -> str:
+    return f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to notice."""
+    for _ in range(50):
+        status = Path(f"/proc/{pid}/stat")
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_call_ends_in_time(tmp_path: Path) -> None:
+    started = time.perf_counter()
+    asleep = python("a", "import time; print('z', flush=True); time.sleep(99)")
+    run = Run(tmp_path, [asleep, python("b", "", least=1.0)])
+    run.go_on(2.0)
+    assert time.perf_counter() - started < 10
+    assert statuses(run) == [CUT_SHORT, NOT_BEGUN]
+    assert run.entries["a"]["output"] == ["z"] and run.entries["a"]["exit_status"] is None
+
+
+def test_the_seconds_of_a_command_end_before_it_is_ended(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", "import sys; print(sys.argv[1:])", steps.SECONDS, "{else}")
+    run = Run(tmp_path, [Step("a", "", words, limit=50.0)])
+    run.go_on(90)
+    assert run.entries["a"]["output"] == [f"['{50 - steps.EARLY:.0f}', '{{else}}']"]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from benchmarks.gpu import first_run
+from benchmarks.gpu.steps import Step
+sleeping = "import time; print('begun', flush=True); time.sleep(99)"
+first_run.all_steps = lambda *_: [
+    Step("a", "", (sys.executable, "-c", sleeping), 90),
+    Step("b", "", ("no",), 90),
+]
+first_run.exit_on_sigterm()
+sys.exit(first_run.main(["--out", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interruption_leaves_the_report_whole(number: signal.Signals, tmp_path: Path) -> None:
+    output = tmp_path / "output.txt"
+    words = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    own = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        for _ in range(300):
+            if output.exists() and "begun\n" in output.read_text():
+                break
+            time.sleep(0.1)
+        child.send_signal(number)
+        said = child.communicate(timeout=30)[0]
+    assert child.returncode != 0 and b"| a |" in said
+    content = json.loads((tmp_path / "report.json").read_text())["steps"]
+    assert content["a"]["status"] == CUT_SHORT and content["a"]["output"] == ["begun"]
+    assert content["b"]["status"] == NOT_BEGUN
+    assert "cut short" in (tmp_path / "report.md").read_text()
+
+
+# ---- what is kept --------------------------------------------------------------------------------
+
+
+def test_tests_that_failed_are_of_one_step_and_may_run_again(tmp_path: Path) -> None:
+    log = tmp_path / "tests.log"
+    few = python("few", noting(log, "failed a\npassed b\n", "exit(1)"), log="tests.log")
+    rest = python("rest", noting(log, "began c\npassed c\n", "exit(1)"), log="tests.log")
+    run = Run(tmp_path, [few, rest])
+    run.go_on(60)
+    assert statuses(run) == [FAILED, PASSED]
+    assert run.entries["few"]["failed_tests"] == {"a": "failed"}
+    assert "- few: `a` (failed)" in report_text(tmp_path, run.steps, run.entries)
+    run.forget(few)
+    assert log.read_text() == "passed b\nbegan c\npassed c\n"
+    assert run.status(few) == NOT_BEGUN
+
+
+def test_kernels_go_from_one_folder_to_the_next(tmp_path: Path) -> None:
+    write = "import os; from pathlib import Path; folder = Path(os.environ['GPUBOOST_CACHE_DIR']);"
+    write += "(folder / 'deep').mkdir(); (folder / 'deep' / 'x.cubin').write_bytes(b'code')"
+    run = Run(tmp_path / "a", [python("a", write)])
+    run.go_on(60)
+    archive = run.folder / "kernels.tar.gz"
+    with tarfile.open(archive) as tar:
+        assert tar.getnames() == ["gpuboost/deep/x.cubin"]
+    (tmp_path / "b").mkdir()
+    archive.rename(tmp_path / "b" / "kernels.tar.gz")
+    other = Run(tmp_path / "b", [])
+    folder = Path(other.kernels.environment["GPUBOOST_TEST_CACHE_DIR"])
+    assert (folder / "deep" / "x.cubin").read_bytes() == b"code"
+    other.kernels.pack()  # nothing is new
+
+
+def test_a_damaged_archive_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kernels.tar.gz").write_bytes(b"\x1f\x8b half")
+    Run(tmp_path, []).go_on(1)
+
+
+def test_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "OUTPUT_BYTES", 1000)
+    run = Run(tmp_path, [python("a", "print('x' * 5000); print('end')")])
+    run.go_on(60)
+    text = (tmp_path / "output.txt").read_text()
+    assert len(text) == 1000 and text.endswith("end\n")
+
+
+# ---- the steps themselves ------------------------------------------------------------------------
+
+
+def test_the_steps_leave_eight_files(tmp_path: Path) -> None:
+    """All else lies deeper, in folders of caches."""
+    found = first_run.all_steps(tmp_path, "full")
+    assert len({step.name for step in found}) == len(found)
+    logs = {step.log for step in found if step.log}
+    others = {"report.json", "report.md", "gpu.json", "output.txt", "kernels.tar.gz"}
+    assert len(logs | others) == 8
+    caches = Run(tmp_path, []).kernels.environment.values()
+    assert {len(Path(cache).relative_to(tmp_path).parts) for cache in caches} == {3}
+
+
+def test_cases_are_measured_again(tmp_path: Path) -> None:
+    name = "the same model as NumPy's"
+    result = tmp_path / "gpu-2.json"
+    result.write_text(json.dumps({"records": [{"case": name}, {"case": "another"}]}))
+    (equal,) = (step for step in first_run.all_steps(tmp_path, "full") if step.name == "equal")
+    Run(tmp_path, [equal]).forget(equal)
+    assert json.loads(result.read_text())["records"] == [{"case": "another"}]
+
+
+def test_every_case_is_of_a_step(tmp_path: Path) -> None:
+    named = [step.command for step in first_run.all_steps(tmp_path, "full")]
+    only = [words[words.index("--only") + 1 :] for words in named if "--only" in words]
+    chosen = [case for texts in only for case in first_run.choose(*texts)]
+    assert sorted(case.name for case in chosen) == sorted(c.name for c in first_run.choose())
+
+
+def test_the_sanitizer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(first_run.Path, "glob", lambda self, pattern: iter(()))
+    monkeypatch.setattr(first_run.importlib.util, "find_spec", lambda name: None)
+    assert first_run.find_sanitizer() is None
+    (memcheck,) = (s for s in first_run.all_steps(tmp_path, "full") if s.name == "memcheck")
+    assert memcheck.missing == first_run.NO_SANITIZER
+    tool = tmp_path / "bin" / first_run.SANITIZER
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert first_run.find_sanitizer() == str(tool)
+    (memcheck,) = (s for s in first_run.all_steps(tmp_path, "full") if s.name == "memcheck")
+    assert not memcheck.missing and memcheck.command[0] == str(tool)
+
+
+@pytest.mark.skipif(
+    subprocess.run([sys.executable, "-c", "import cupy"], capture_output=True).returncode == 0,
+    reason="there may be a GPU",
+)
+@pytest.mark.parametrize(
+    "form", [["-m", "benchmarks.gpu.first_run"], ["benchmarks/gpu/first_run.py"]]
+)
+def test_without_cupy_the_command_says_why(form: list[str], tmp_path: Path) -> None:
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [sys.executable, *form, "--out", str(tmp_path / "runs"), "--minutes", "2"]
+    done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2, done.stderr
+    assert "| no GPU |" in done.stdout and "not begun" in done.stdout
+    assert "No module named 'cupy'" in (tmp_path / "runs" / "report.md").read_text()
