@@ -165,7 +165,7 @@ class Run:
         entry["found"] = _last_object(lines)
         log = self.folder / step.log
         if exit_status and step.refusal and any(step.refusal in line for line in lines):
-            entry |= {"status": LEFT_OUT, "reason": step.refusal}
+            entry |= {"status": LEFT_OUT, "reason": step.refusal, "failed_tests": {}}
             log.unlink(missing_ok=True)
         else:
             entry["failed_tests"] = self._failed_tests(step)

@@ -43,6 +43,7 @@ def histogram_table(records: list[Record]) -> str:
     chosen = [r for r in records if r["kind"] == HISTOGRAM and "of_ceiling" in r]
     rows = [
         [
+            r["case"],
             r["who"],
             f"{1e6 * r['seconds']:.0f}",
             f"{r['GB_per_s']:.0f} ({r['of_copy']:.0%})",
@@ -51,7 +52,7 @@ def histogram_table(records: list[Record]) -> str:
         ]
         for r in chosen
     ]
-    header = ["histograms of one level", "us", "GB/s", "G additions/s", "of the ceiling"]
+    header = ["case", "histograms", "us", "GB/s", "G additions/s", "of the ceiling"]
     return markdown(header, rows) if rows else ""
 
 
