@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import first_run, steps
+from benchmarks.gpu import first_report, first_run, steps
+from benchmarks.gpu.cases import CASES, FIT, HISTOGRAM
 from benchmarks.gpu.first_report import report_text
 from benchmarks.gpu.steps import CUT_SHORT, FAILED, LEFT_OUT, NOT_BEGUN, PASSED, ROOT, Run, Step
+from benchmarks.peers import OURS
+from tests import cuda_shim
 
 
 @pytest.fixture(autouse=True)
@@ -99,14 +103,22 @@ def test_a_tool_that_refuses_the_device_is_left_out(tmp_path: Path) -> None:
 # ---- limits of time ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import subprocess; subprocess.run(words)",
+        "from benchmarks.gpu import children; children.exit_on_sigterm(); "
+        "children.run_child(words, 99)",  # as a case of the benchmark, in a group of its own
+    ],
+)
 def test_a_step_that_hangs_is_cut_short_with_all_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others run, and the next call goes on with it."""
     monkeypatch.setattr(steps, "ROUNDS", 1)
     pid, ready = tmp_path / "pid", tmp_path / "ready"
-    start = f"child = subprocess.Popen([sys.executable, '-c', {sleeper(pid)!r}]); child.wait()"
-    hangs = python("a", f"import subprocess, sys; {start}", limit=4.0)
+    words = f"words = [sys.executable, '-c', {sleeper(pid)!r}]"
+    hangs = python("a", f"import sys; {words}; {start}", limit=4.0)
     run = Run(tmp_path, [hangs, python("b", noting(ready, "b"))])
     run.go_on(60)
     assert statuses(run) == [CUT_SHORT, PASSED] and run.exit_status == 0
@@ -227,6 +239,23 @@ def test_output_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(text) == 1000 and text.endswith("end\n")
 
 
+def test_times_are_shown_beside_those_predicted() -> None:
+    predicted = {r["case"]: r for r in json.loads(first_report.PREDICTED.read_text())["records"]}
+    level, forest = CASES[1].name, CASES[3].name
+    shape, stage = next(iter(predicted[level]["stages"].items()))
+    common = {"scale": "full", "who": OURS}
+    records = [
+        common | {"case": forest, "kind": FIT, "seconds": 2 * predicted[forest]["seconds"]},
+        common | {"case": level, "kind": HISTOGRAM, "seconds": 3 * stage["seconds"]},
+        common | {"case": forest, "kind": FIT, "seconds": 7.0, "who": "another"},
+        common | {"case": forest, "kind": FIT, "failed": "no"},
+    ]
+    records[1]["who"] = f"{OURS}, {shape}"
+    rows = first_report.predicted_table(records).splitlines()[2:]
+    assert [row.split(" | ")[-1] for row in rows] == ["3.00 |", "2.00 |"]
+    assert f"| {level} | {shape} |" in rows[0] and f"| {forest} |" in rows[1]
+
+
 # ---- the steps themselves ------------------------------------------------------------------------
 
 
@@ -289,3 +318,88 @@ def test_without_cupy_the_command_says_why(form: list[str], tmp_path: Path) -> N
     assert done.returncode == 2, done.stderr
     assert "| no GPU |" in done.stdout and "not begun" in done.stdout
     assert "No module named 'cupy'" in (tmp_path / "runs" / "report.md").read_text()
+
+
+# ---- the whole run -------------------------------------------------------------------------------
+
+TOOL = """#!/bin/sh
+[ "$1 $3 $4 $5 $6" = "--tool --report-api-errors no --error-exitcode 9" ] || exit 64
+[ "$2" = memcheck ] || [ "$2" = racecheck ] || exit 65
+[ "$GPUBOOST_TEST_SANITIZER" = 1 ] || exit 66
+shift 6
+exec "$@"
+"""
+# Other files run all tests of a GPU on the stand-in; here each step needs a few.
+FEW = "-k 'test_datasets or test_the_stream_of_the_user or test_real_weights_of_many_rows'"
+LEFT_OUT_TESTS = ("option", "estimator[A", "estimator[E", "estimator[G")  # beginnings of names
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> dict[str, str]:
+    """Environment in which ``import cupy`` gives the stand-in, and PATH has a sanitizer."""
+    tool = tmp_path / "bin" / first_run.SANITIZER
+    tool.parent.mkdir()
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return own | {
+        "PATH": f"{tool.parent}{os.pathsep}{own['PATH']}",
+        "PYTHONPATH": f"{ROOT / 'tests' / 'stand_in'}{os.pathsep}{ROOT}",
+        "GPUBOOST_TEST_ROWS": "300",
+        "PYTEST_ADDOPTS": " ".join(
+            [FEW, *(f"--deselect=tests/test_gpu.py::test_every_{name}" for name in LEFT_OUT_TESTS)]
+        ),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+def test_the_whole_run_on_the_stand_in(tmp_path: Path, stand_in: dict[str, str]) -> None:
+    """From a fresh folder to the last step, and once more where the caches are gone."""
+    runs = tmp_path / "runs"
+    if "NUMBA_CACHE_DIR" in os.environ:  # what is compiled already
+        compiled = Path(os.environ["NUMBA_CACHE_DIR"])
+        compiled.mkdir(parents=True, exist_ok=True)
+        (runs / "scratch" / "caches").mkdir(parents=True)
+        (runs / "scratch" / "caches" / "numba").symlink_to(compiled)
+
+    def call(minutes: int) -> dict[str, Any]:
+        words = [sys.executable, "benchmarks/gpu/first_run.py", "--out", str(runs)]
+        words += ["--scale", "tiny", "--minutes", str(minutes)]
+        done = subprocess.run(words, cwd=ROOT, env=stand_in, capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        assert "Call again" not in done.stdout
+        return json.loads((runs / "report.json").read_text())["steps"]
+
+    found = call(9)
+    assert {step["status"] for step in found.values()} == {PASSED}
+    assert [found[name]["exit_status"] for name in found] == [0] * len(found)
+    ended = [log_of(runs / f"{name}.log") for name in ("tests", "memcheck", "racecheck")]
+    assert all(tests and {word for _, word in tests} <= {"passed", "skipped"} for tests in ended)
+    assert {word for _, word in ended[1] + ended[2]} == {"passed"}
+    assert {"test_datasets", "test_real_weights_of_many_rows"} <= {name for name, _ in ended[0]}
+    records = json.loads((runs / "gpu.json").read_text())["records"]
+    ours = {r["case"] for r in records if r["who"].startswith(OURS) and "failed" not in r}
+    assert ours == {case.name for case in CASES} and not [r for r in records if "failed" in r]
+    text = (runs / "report.md").read_text()
+    assert (
+        '"pinned_GB_per_s"' in text and '"nvrtc"' in text and f"| {CASES[3].name} (tiny) |" in text
+    )
+    files = {path.name for path in runs.iterdir() if path.is_file()}
+    assert files == {
+        *("report.json", "report.md", "gpu.json", "output.txt", "kernels.tar.gz"),
+        *("tests.log", "memcheck.log", "racecheck.log"),
+    }
+    shutil.rmtree(runs / "scratch")
+    again = call(1)
+    assert {**again, "facts": None} == {**found, "facts": None}
+    assert list((runs / "scratch" / "caches" / "gpuboost").iterdir())
+
+
+def log_of(path: Path) -> list[tuple[str, str]]:
+    """Names of tests without their parameters, and what became of them."""
+    lines = [line.split(" ", 1) for line in path.read_text().splitlines()]
+    return [(t.partition("::")[2].partition("[")[0], word) for word, t in lines if word != "began"]

@@ -129,7 +129,8 @@ class Run:
         left = countdown(seconds - MARGIN)
         for _ in range(ROUNDS):
             for step in self.steps:
-                if self.status(step) in (NOT_BEGUN, CUT_SHORT) and left() >= step.least:
+                least = min(step.least, (seconds - MARGIN) / 2)  # a short call may begin it too
+                if self.status(step) in (NOT_BEGUN, CUT_SHORT) and left() >= least:
                     self._run(step, min(step.limit, left()))
                 if self.status(step) == NO_DEVICE:
                     return
