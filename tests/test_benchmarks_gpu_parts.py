@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
