@@ -44,7 +44,7 @@ def test_a_round_is_read_once(words, as_users_do, monkeypatch):
     counts = []
     X, y = table("GradientBoostingRegressor", 5_000)
     for n_rounds in (6, 16):
-        reads = []
+        reads: list[tuple[int, ...]] = []
         with monkeypatch.context() as patch:
             for name in ("to_host", "read_later"):
                 read = getattr(CupyRuntime, name)

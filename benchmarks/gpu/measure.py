@@ -99,7 +99,7 @@ def _measure_fits(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Sa
     _time(fits, case, device, plan, keep, started)
     for one in fits:
         left = plan.seconds - (time.perf_counter() - started)
-        _finish(one, lambda one=one, left=left: one.record(test, left), case, keep, say)
+        _finish(one, lambda one=one, left=left: one.record(test, left), case, keep, say)  # type: ignore[misc]
         device.give_memory_back()
 
 
@@ -141,7 +141,7 @@ class Fits(Contender):
         if isinstance(self.peer, Ours):
             record |= {"grow_seconds": statistics.median(self._grown)} if self._grown else {}
             record |= self._counted | _noted("leaves", lambda: {"leaves": int(_leaves(model))})
-            record |= _noted("memory", lambda: self._memory(self.peer, seconds))
+            record |= _noted("memory", lambda: self._memory(self.peer, seconds))  # type: ignore[arg-type]
         remark = self.peer.remark(self._case.setting)
         return record | ({"remark": remark} if remark else {})
 
@@ -189,7 +189,7 @@ def _measure_predictions(case: GpuCase, device: Device, plan: Plan, keep: Keep, 
     found = [Predictions(peer, case, plan, data, X) for peer in peers]
     _time(found, case, device, plan, keep, started)
     for one in found:
-        _finish(one, lambda one=one: one.record(test), case, keep, say)
+        _finish(one, lambda one=one: one.record(test), case, keep, say)  # type: ignore[misc]
         device.give_memory_back()
 
 
