@@ -14,8 +14,8 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
     np.testing.assert_array_equal(found, expected, err_msg=where)
     if found.dtype == np.float64:
         known = ~np.isnan(found)
-        bits = [np.ascontiguousarray(a[known]).view(np.uint64) for a in (found, expected)]
-        np.testing.assert_array_equal(*bits, err_msg=where)
+        ours, theirs = (np.ascontiguousarray(a[known]).view(np.uint64) for a in (found, expected))
+        np.testing.assert_array_equal(ours, theirs, err_msg=where)
 
 
 def assert_same_fields(found: Any, expected: Any, where: str) -> None:

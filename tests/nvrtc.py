@@ -1,7 +1,8 @@
 """Compiles kernels for real GPUs with NVRTC, without a GPU or a driver, and reads what came out.
 
 Needs the wheels ``nvidia-cuda-nvrtc`` (the compiler, called through ctypes) and
-``nvidia-cuda-nvdisasm`` (machine code as text).
+``nvidia-cuda-nvdisasm`` (machine code as text). The environment variable ``GPUBOOST_TEST_NVRTC``
+names a folder to take another version of the compiler from, at any depth; it must be there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
+import os
 import re
 import subprocess
 import tempfile
@@ -17,6 +19,7 @@ from pathlib import Path
 
 COMPILER_WHEEL = "nvidia-cuda-nvrtc"
 DISASSEMBLER_WHEEL = "nvidia-cuda-nvdisasm"
+FOLDER_VARIABLE = "GPUBOOST_TEST_NVRTC"
 # What the CUDA backend compiles with: no contraction of products into sums, denormals kept.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--ptxas-options=-v")
 
@@ -58,16 +61,13 @@ class Compiled:
 
 def why_not_available() -> str | None:
     """Why kernels cannot be compiled for a GPU here, or None if they can."""
-    for wheel, pattern in ((COMPILER_WHEEL, r"libnvrtc\.so"), (DISASSEMBLER_WHEEL, "nvdisasm$")):
-        if not _files_of(wheel, pattern):
+    for wheel, files in (
+        (COMPILER_WHEEL, _compilers()),
+        (DISASSEMBLER_WHEEL, _files_of(DISASSEMBLER_WHEEL, "nvdisasm$")),
+    ):
+        if not files:
             return f"compiling for a GPU needs the wheel {wheel}: pip install {wheel}"
     return None
-
-
-def versions() -> dict[str, str]:
-    """The installed versions of the two wheels."""
-    wheels = (COMPILER_WHEEL, DISASSEMBLER_WHEEL)
-    return {wheel: importlib.metadata.version(wheel) for wheel in wheels}
 
 
 def compile_source(
@@ -132,9 +132,25 @@ def _files_of(wheel: str, pattern: str) -> list[Path]:
     return [Path(str(file.locate())) for file in files if re.search(pattern, str(file))]
 
 
+def _compilers() -> list[Path]:
+    """Libraries of the compiler: of the folder that was named, else of the installed wheel."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
+        return _files_of(COMPILER_WHEEL, r"libnvrtc\.so")
+    found = sorted(Path(folder).rglob("libnvrtc.so.*"))
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"{FOLDER_VARIABLE}={folder} should hold one libnvrtc.so.*, found {len(found)}"
+        )
+    return found
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_files_of(COMPILER_WHEEL, r"libnvrtc\.so")[0]))
+    path = _compilers()[0]
+    for builtins in path.parent.glob("libnvrtc-builtins.so.*"):  # 13.0 does not find it alone
+        ctypes.CDLL(str(builtins))
+    library = ctypes.CDLL(str(path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     return library
 

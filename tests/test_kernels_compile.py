@@ -190,6 +190,14 @@ def test_compile_errors_name_the_line() -> None:
         nvrtc.compile_source(source, "sm_90")
 
 
+def test_a_compiler_that_was_asked_for_must_be_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(nvrtc.FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="found 0"):
+        nvrtc.why_not_available()
+
+
 @needs_nvrtc
 def test_resources_are_read() -> None:
     result = compiled(one_kernel(SOUND), "k.cu", "sm_90")

@@ -90,11 +90,11 @@ class Ours:
         rows, features = X.shape
         resources = Resources(seed=seed, n_features=features, n_rows=rows)
         model = GpuBoost("cuda").make(setting, resources)
-        with Served(self.device):
+        with Served(self.device):  # type: ignore[arg-type]
             return model.fit(X, y)
 
     def predict(self, model: Any, X: Any) -> Any:
-        with Served(self.device):
+        with Served(self.device):  # type: ignore[arg-type]
             return model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X)
 
     def remark(self, setting: Setting) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class TreeEnsemble(ManyTrees, FitTemplate):
     verbose: int = 0
 
     if TYPE_CHECKING:
-        _out_of_bag_facts: Any
+        _out_of_bag_facts: ClassVar[Any]
 
     # ---- what forests and bagging say ----------------------------------------------------------
 

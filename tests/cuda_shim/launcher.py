@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.cuda_shim.aliases import check_aliases
 from tests.cuda_shim.arguments import PackedArguments, Parameter, ParameterStruct, check_argument
 from tests.cuda_shim.compiler import FLAVOURS, build_kernels, build_runtime
 from tests.cuda_shim.guard import GuardedCopies
@@ -92,7 +93,8 @@ class Module:
         self.flavour = flavour
         self.order_seed = order_seed
         self.cpu_seconds = cpu_seconds
-        self.kernel_names = [kernel.name for kernel in find_kernels(source_text)]
+        self.declarations = {kernel.name: kernel for kernel in find_kernels(source_text)}
+        self.kernel_names = list(self.declarations)
         self.shared_object: Path = build_kernels(source_text, file_name, flavour)
         # PyDLL keeps Python's lock during a launch: the runtime has room for one at a time.
         self.library = ctypes.PyDLL(str(self.shared_object))
@@ -132,6 +134,7 @@ class Kernel:
     def __init__(self, module: Module, name: str) -> None:
         self.module = module
         self.name = name
+        self.declaration = module.declarations[name]
         self.max_dynamic_shared_size_bytes = DEFAULT_DYNAMIC_SHARED
         library = module.library
         self.max_threads_per_block = int(library[f"shim_bound_{name}"]())
@@ -156,19 +159,21 @@ class Kernel:
         TypeError
             An argument has another type than the kernel's parameter.
         ValueError
-            The launch does not fit a GPU, or an array cannot be passed.
+            The launch does not fit a GPU, an array cannot be passed, or two overlap that must not.
         KernelError
             The kernel failed.
         """
         dimensions = self._dimensions(grid, block)
         self._check_shared(shared_mem)
         self._check_arguments(args)
+        arrays = {i: a.ctypes.data for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+        memory = [(begin, begin + args[i].nbytes, i) for i, begin in arrays.items()]
+        check_aliases(self.declaration, self.parameters, memory)
         seed = self.module.order_seed if order_seed is None else order_seed
         if FLAVOURS[self.module.flavour].guards_arrays:
             with GuardedCopies(args) as guarded:
                 self._launch(dimensions, args, guarded.addresses, shared_mem, seed)
         else:
-            arrays = {i: a.ctypes.data for i, a in enumerate(args) if isinstance(a, np.ndarray)}
             self._launch(dimensions, args, arrays, shared_mem, seed)
 
     def _dimensions(

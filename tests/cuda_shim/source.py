@@ -25,10 +25,23 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class KernelDeclaration:
-    """A kernel's name, and the text between the brackets of ``__launch_bounds__`` if it has one."""
+    """What the source says of a kernel.
+
+    Attributes
+    ----------
+    name : str
+    bound : str
+        The text between the brackets of ``__launch_bounds__``, 1024 without.
+    parameters : tuple of str
+        Their names.
+    restricted : frozenset of str
+        Those that are declared ``__restrict__``.
+    """
 
     name: str
     bound: str
+    parameters: tuple[str, ...]
+    restricted: frozenset[str]
 
 
 def kernel_text(file_name: str) -> str:
@@ -61,10 +74,7 @@ def find_kernels(source_text: str) -> list[KernelDeclaration]:
         There is none, or something ``__global__`` is written in another way.
     """
     code = without_comments(source_text)
-    kernels = [
-        KernelDeclaration(match["name"], (match["bound"] or match["early_bound"] or "1024").strip())
-        for match in _KERNEL.finditer(code)
-    ]
+    kernels = [_declaration(match) for match in _KERNEL.finditer(code)]
     globals_ = len(re.findall(r"\b__global__\b", code))
     if not kernels or globals_ != len(kernels):
         raise ValueError(
@@ -72,3 +82,14 @@ def find_kernels(source_text: str) -> list[KernelDeclaration]:
             'as extern "C" __global__ void name('
         )
     return kernels
+
+
+def _declaration(match: re.Match[str]) -> KernelDeclaration:
+    """What `_KERNEL` has found; the parameters, none of which holds a bracket, follow it."""
+    text = match.string[match.end() : match.string.index(")", match.end())]
+    declared = [part.split() for part in re.sub(r"[*&]", " ", text).split(",") if part.strip()]
+    restricted = frozenset(words[-1] for words in declared if "__restrict__" in words)
+    bound = (match["bound"] or match["early_bound"] or "1024").strip()
+    return KernelDeclaration(
+        match["name"], bound, tuple(words[-1] for words in declared), restricted
+    )

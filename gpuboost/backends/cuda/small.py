@@ -180,7 +180,7 @@ class SmallTrees:
         leaf, target = self._leaf, self._search.task.target
         if leaf is None:  # nothing is read of the arrays
             sizes = (np.int32(0), np.int32(max(target.n_classes, 1)), np.int32(0))
-            return (self._search.root_hessian, self._tiny.place, *sizes)
+            return (self._search.root_hessian, self._search.matrix.n_bins, *sizes)
         sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
         return (leaf.wide, leaf.wide_of, *sizes)
 

@@ -1,0 +1,73 @@
+"""Refuses arguments that overlap in memory where a kernel has promised that they do not.
+
+What is written through one pointer must not be read or written through another one if either of
+them is ``__restrict__``: the compiler keeps values in registers and reorders accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.cuda_shim.arguments import Parameter
+from tests.cuda_shim.source import KernelDeclaration
+
+# Pairs of parameters of a kernel, in its order, that may overlap, and why that is sound.
+_STAND_IN = "one stands in for an optional array that is absent, which the kernel never touches"
+_FIRST_LEVEL = "no node of the first level has a parent, so the histograms before it are never read"
+_PARTS = "`largest` is the third of the sums, and the kernel adds to the first two"
+ALLOWED: dict[tuple[str, str, str], str] = {
+    ("finish_nodes", "bin", "narrow_feature"): _STAND_IN,
+    ("finish_nodes", "feature", "wide_feature"): _STAND_IN,
+    ("finish_nodes", "count", "whole_weight"): _STAND_IN,
+    ("finish_nodes", "rise", "weight"): _STAND_IN,
+    ("finish_nodes", "left", "category_out"): _STAND_IN,
+    ("finish_nodes", "left", "number_of"): _STAND_IN,
+    ("finish_nodes", "category_out", "number_of"): _STAND_IN,
+    ("judge_values", "largest", "sums"): _PARTS,
+    ("key_residuals", "weights", "weight"): _STAND_IN,
+    ("key_walked", "weights", "weight"): _STAND_IN,
+    ("row_losses", "drawn", "largest"): _STAND_IN,
+    ("split_features", "histogram", "previous"): _FIRST_LEVEL,
+    ("sum_planes", "drawn", "sums"): _STAND_IN,
+}
+
+
+def check_aliases(
+    kernel: KernelDeclaration,
+    parameters: Sequence[Parameter],
+    memory: Sequence[tuple[int, int, int]],
+) -> None:
+    """Raise ValueError where two arrays of a launch overlap and must not.
+
+    Parameters
+    ----------
+    kernel : KernelDeclaration
+    parameters : sequence of Parameter
+    memory : sequence of (begin, end, position)
+        Where the arguments lie that are arrays, in any order.
+    """
+    spans = sorted(memory)
+    furthest = 0
+    for number, (begin, end, _) in enumerate(spans):
+        if begin < furthest and begin < end:
+            _check_last(kernel, parameters, spans[: number + 1])
+        furthest = max(furthest, end)
+
+
+def _check_last(
+    kernel: KernelDeclaration,
+    parameters: Sequence[Parameter],
+    spans: Sequence[tuple[int, int, int]],
+) -> None:
+    """The last of some arrays against those that begin before it."""
+    *others, (begin, _, last) = spans
+    for place in (place for start, end, place in others if max(start, begin) < end):
+        one, other = (kernel.parameters[i] for i in sorted((place, last)))
+        written = not (parameters[place].is_const and parameters[last].is_const)
+        if not (written and kernel.restricted & {one, other}):
+            continue
+        if (kernel.name, one, other) not in ALLOWED:
+            raise ValueError(
+                f"{kernel.name}: the arrays given for {one} and {other} overlap in memory, one of "
+                "them is written to, and one is __restrict__: give arrays that lie apart"
+            )
