@@ -70,6 +70,12 @@ def why_not_available() -> str | None:
     return None
 
 
+def versions() -> dict[str, str]:
+    """The installed versions of the two wheels."""
+    wheels = (COMPILER_WHEEL, DISASSEMBLER_WHEEL)
+    return {wheel: importlib.metadata.version(wheel) for wheel in wheels}
+
+
 def compile_source(
     source_text: str,
     architecture: str,

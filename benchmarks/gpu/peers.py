@@ -90,11 +90,15 @@ class Ours:
         rows, features = X.shape
         resources = Resources(seed=seed, n_features=features, n_rows=rows)
         model = GpuBoost("cuda").make(setting, resources)
-        with Served(self.device):  # type: ignore[arg-type]
+        with self._served():
             return model.fit(X, y)
 
+    def _served(self) -> Served:
+        assert self.device is not None, "without a device a peer can be asked, but cannot run"
+        return Served(self.device)
+
     def predict(self, model: Any, X: Any) -> Any:
-        with Served(self.device):  # type: ignore[arg-type]
+        with self._served():
             return model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X)
 
     def remark(self, setting: Setting) -> str | None:
