@@ -100,9 +100,9 @@ class Module:
 
     machine: Machine
 
-    def load(self, code: bytes) -> None:
+    def load(self, cubin: bytes) -> None:
         """Load what the fake compiler made."""
-        text, name = json.loads(code[4:])
+        text, name = json.loads(cubin[4:])
         self._module = cuda_shim.Module(text, file_name=name)
 
     def get_function(self, name: str) -> Function:
@@ -115,7 +115,7 @@ class Event:
 
     machine: Machine
 
-    def __init__(self, disable_timing: bool = False) -> None:
+    def __init__(self, *, disable_timing: bool = False) -> None:
         self._pending: tuple[np.ndarray, np.ndarray] | None = None
         self._launched = 0
         self._stream: Stream | None = None
@@ -167,19 +167,19 @@ class Compiler(types.SimpleNamespace):
         programs: dict[int, tuple[str, str]] = {}
         numbers = itertools.count(1)
 
-        def create(text: str, name: str, headers: tuple[()], include_names: tuple[()]) -> int:
+        def create(src: str, name: str, headers: tuple[()], include_names: tuple[()]) -> int:
             number = next(numbers)
-            programs[number] = (text, name)
+            programs[number] = (src, name)
             return number
 
-        def compile_program(number: int, options: tuple[str, ...]) -> None:
+        def compile_program(prog: int, options: tuple[str, ...]) -> None:
             machine.compilations += 1
             assert not [option for option in options if "ftz=true" in option]
             if machine.reject_source:
                 raise NVRTCError(6)
 
-        def code(number: int) -> bytes:
-            return b"\x7fELF" + json.dumps(programs[number]).encode()
+        def code(prog: int) -> bytes:
+            return b"\x7fELF" + json.dumps(programs[prog]).encode()
 
         super().__init__(
             NVRTCError=NVRTCError,
@@ -187,10 +187,10 @@ class Compiler(types.SimpleNamespace):
             getSupportedArchs=lambda: KNOWN_ARCHITECTURES,
             createProgram=create,
             compileProgram=compile_program,
-            destroyProgram=programs.pop,
+            destroyProgram=lambda prog: programs.pop(prog),
             getCUBIN=code,
             getPTX=code,
-            getProgramLog=lambda number: f"{programs[number][1]}(1): error: no such thing",
+            getProgramLog=lambda prog: f"{programs[prog][1]}(1): error: no such thing",
         )
 
 
@@ -231,14 +231,14 @@ def raw_kernel_of(machine: Machine) -> type:
 def cuda_of(machine: Machine) -> types.SimpleNamespace:
     """``cupy.cuda``."""
 
-    def properties(number: int) -> dict[str, Any]:
+    def properties(device: int) -> dict[str, Any]:
         major, minor = divmod(machine.capability, 10)
         facts = {"name": b"NVIDIA Fake", "major": major, "minor": minor}
         return {**facts, "totalGlobalMem": machine.total, "multiProcessorCount": 4}
 
-    def allow(pointer: int, attribute: int, value: int) -> None:
+    def allow(f: int, attribute: int, value: int) -> None:
         assert attribute == 8
-        machine.functions[pointer].kernel.max_dynamic_shared_size_bytes = value
+        machine.functions[f].kernel.max_dynamic_shared_size_bytes = value
 
     def alloc_pinned_memory(size: int) -> PinnedMemory:
         if machine.refuse_pinned:
@@ -250,13 +250,13 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
     def elapsed(start_event: Event, end_event: Event) -> float:
         return 1e3 * (end_event.seconds - start_event.seconds)
 
-    def static_shared(attribute: int, pointer: int) -> int:
+    def static_shared(attribute: int, f: int) -> int:
         assert attribute == 1
         return 0
 
     return types.SimpleNamespace(
         **streams_of(machine),
-        Device=lambda number=None: Device(machine, machine.current if number is None else number),
+        Device=lambda device=None: Device(machine, machine.current if device is None else device),
         Module=type("Module", (Module,), {"machine": machine}),
         Event=type("Event", (Event,), {"machine": machine}),
         MemoryHook=type("MemoryHook", (MemoryHook,), {"machine": machine}),

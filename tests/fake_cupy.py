@@ -165,7 +165,7 @@ class Machine:
         self.events.append(WAIT)
         self.clock += 1
         stream.waited = self.clock
-        stream.finish_uploads()
+        stream._finish_uploads()
 
     def is_pinned(self, host: np.ndarray) -> bool:
         """Whether an array of the host lies in pinned memory."""
@@ -341,7 +341,7 @@ class Array:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def get(self, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
+    def get(self, *, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
         """Copy to the host; into ``out`` only when an event is waited for."""
         if out is None:
             self.machine.wait()
@@ -351,7 +351,7 @@ class Array:
         self.machine._local.pending = (out, self.machine.host_of(self).copy())
         return out
 
-    def set(self, host: np.ndarray, stream: Stream | None = None) -> None:
+    def set(self, arr: np.ndarray, stream: Stream | None = None) -> None:
         """Copy from the host; without a stream, waiting for it.
 
         With one, the host must leave its memory, which is pinned, as it is until it has waited.
@@ -359,19 +359,19 @@ class Array:
         self.machine.events.append(UPLOAD)
         if stream is None:
             self.machine.wait()
-        elif self.machine.is_pinned(host):
-            stream.uploads.append((host, host.copy()))
+        elif self.machine.is_pinned(arr):
+            stream.uploads.append((arr, arr.copy()))
         else:
             assert self.machine.refuse_pinned, "an asynchronous copy from memory that is not pinned"
         self.machine.check_no_capture()
         if not self.flags.c_contiguous:
             raise RuntimeError("Cannot set to non-contiguous array")
-        if host.dtype != self.dtype:
-            raise TypeError(f"{host.dtype} array cannot be set to {self.dtype} array")
-        if host.shape != self.shape:
-            raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {host.shape}")
-        self.machine.uploaded += host.nbytes
-        self.machine.host_of(self)[...] = host
+        if arr.dtype != self.dtype:
+            raise TypeError(f"{arr.dtype} array cannot be set to {self.dtype} array")
+        if arr.shape != self.shape:
+            raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {arr.shape}")
+        self.machine.uploaded += arr.nbytes
+        self.machine.host_of(self)[...] = arr
         self.machine.note_write(self.host)
 
 
@@ -417,25 +417,27 @@ def make(machine: Machine) -> types.ModuleType:
         host.reshape(-1).view(np.uint8).fill(GARBAGE)
         return machine.own(host)
 
-    def asarray(value: Any, dtype: Any = None, order: str | None = None) -> Array:
-        if isinstance(value, Array):
-            host = machine.host_of(value)
+    def asarray(a: Any, dtype: Any = None, order: str | None = None) -> Array:
+        if isinstance(a, Array):
+            host = machine.host_of(a)
             same = np.asarray(host, dtype=dtype, order=order)
-            return value if same is host else machine.own(same)
-        host = np.array(value, dtype=dtype, order=order or "K")
+            return a if same is host else machine.own(same)
+        host = np.array(a, dtype=dtype, order=order or "K")
         machine.uploaded += host.nbytes
         return machine.own(host)
 
+    def asnumpy(a: Array, *, order: str = "C") -> np.ndarray:
+        return np.asarray(a.get(), order=order)
+
     names |= {
         "__version__": "14.2.0",
-        "stand_in_for": "cupy",
         "ndarray": Array,
         "asarray": asarray,
         "empty": empty,
-        "empty_like": lambda array: empty(array.shape, array.dtype),
-        "array": asarray,
-        "ascontiguousarray": lambda value: asarray(value, order="C"),
-        "asnumpy": lambda value, order="C": np.asarray(value.get(), order=order),
+        "empty_like": lambda prototype: empty(prototype.shape, prototype.dtype),
+        "array": lambda obj, dtype=None: asarray(obj, dtype),
+        "ascontiguousarray": lambda a: asarray(a, order="C"),
+        "asnumpy": asnumpy,
         "get_default_memory_pool": lambda: pool_of(machine),
         "get_default_pinned_memory_pool": lambda: pinned_pool_of(machine),
         "RawKernel": raw_kernel_of(machine),

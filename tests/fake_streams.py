@@ -92,7 +92,7 @@ class Stream:
         # Copies to the device that may not be done: memory of the host, and what it held then.
         self.uploads: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def finish_uploads(self) -> None:
+    def _finish_uploads(self) -> None:
         """End the copies to the device, which read the memory of the host until now."""
         for source, copied in self.uploads:
             same = source.tobytes() == copied.tobytes()
