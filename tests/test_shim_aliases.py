@@ -24,7 +24,7 @@ extern "C" __global__ void add(const int32* __restrict__ a, int32 n, const int32
 """
 
 
-def launch(flavour: str = "plain", **own: slice) -> None:
+def launch(own: dict[str, slice], flavour: str = "plain") -> None:
     """Launch it with 4 numbers each: its own, or those of one common array."""
     common = np.arange(20, dtype=np.int32)
     arrays = {name: np.zeros(4, np.int32) for name in ("a", "b", "out", "plain")}
@@ -43,9 +43,9 @@ def test_an_overlap_of_what_is_written_is_refused(
 ) -> None:
     one, two = names
     with pytest.raises(ValueError, match=f"^add: the arrays given for {one} and {two} overlap"):
-        launch(flavour, **{one: slice(0, 4), two: other})
+        launch({one: slice(0, 4), two: other}, flavour)
     with pytest.raises(ValueError, match=f"^add: the arrays given for {one} and {two} overlap"):
-        launch(flavour, **{one: other, two: slice(0, 4)})
+        launch({one: other, two: slice(0, 4)}, flavour)
 
 
 @needs_compiler
@@ -60,19 +60,19 @@ def test_an_overlap_of_what_is_written_is_refused(
     ids=str,
 )
 def test_other_arrays_may_share_memory(given: dict[str, slice]) -> None:
-    launch(**given)
+    launch(given)
 
 
 @needs_compiler
 def test_an_array_is_held_to_all_that_begin_before_it() -> None:
     with pytest.raises(ValueError, match="given for a and out overlap"):
-        launch(a=slice(0, 20), b=slice(0, 2), out=slice(10, 14))
+        launch({"a": slice(0, 20), "b": slice(0, 2), "out": slice(10, 14)})
 
 
 @needs_compiler
 def test_exceptions_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ALLOWED, ("add", "a", "out"), "a test")
-    launch(a=slice(0, 4), out=slice(0, 4))
+    launch({"a": slice(0, 4), "out": slice(0, 4)})
 
 
 @pytest.mark.parametrize(("kernel", "one", "other"), ALLOWED)
