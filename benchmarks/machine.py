@@ -22,6 +22,7 @@ PACKAGES = (
     "scikit-learn-intelex",
     "xgboost",
     "xgboost-cpu",
+    "xgboost-cu12",
     "lightgbm",
     "catboost",
     "py-boost",
