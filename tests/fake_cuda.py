@@ -127,7 +127,13 @@ class Event:
         if stream is None:
             self._pending = self.machine._local.__dict__.pop("pending", None)
         self._launched = len(self.machine.launches)
-        self.seconds = time.perf_counter()
+        self._clock = self.machine.clock
+        self._seconds = time.perf_counter()
+
+    @property
+    def done(self) -> bool:
+        """Whether the host knows that it is."""
+        return self._stream is None or self._stream.waited > self._clock
 
     def synchronize(self) -> None:
         """Finish it; nothing is waited for before it is recorded."""
@@ -248,7 +254,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
         return found
 
     def elapsed(start_event: Event, end_event: Event) -> float:
-        return 1e3 * (end_event.seconds - start_event.seconds)
+        return 1e3 * (end_event._seconds - start_event._seconds)
 
     def static_shared(attribute: int, f: int) -> int:
         assert attribute == 1

@@ -11,7 +11,7 @@ import pytest
 SANITIZER = "GPUBOOST_TEST_SANITIZER"
 CACHE = "GPUBOOST_TEST_CACHE_DIR"
 REQUIRED = "GPUBOOST_REQUIRE_GPU"
-MOST_ROWS = "GPUBOOST_TEST_ROWS"
+MAX_ROWS = "GPUBOOST_TEST_ROWS"
 
 
 def kernel_folder() -> Path | None:
@@ -27,12 +27,12 @@ def is_required() -> bool:
 
 def rows_are_capped() -> bool:
     """Whether the environment caps the rows of tables, as it does on the stand-in for CuPy."""
-    return MOST_ROWS in os.environ
+    return MAX_ROWS in os.environ
 
 
 def rows(wanted: int) -> int:
     """Rows of a table: as many as are wanted, or fewer where they are capped."""
-    return min(wanted, int(os.environ.get(MOST_ROWS, wanted)))
+    return min(wanted, int(os.environ.get(MAX_ROWS, wanted)))
 
 
 def trees(wanted: int) -> int:

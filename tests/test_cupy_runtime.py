@@ -219,6 +219,11 @@ def test_a_source_may_change_when_an_upload_returns(runtime, machine, small_buff
             np.testing.assert_array_equal(runtime.to_host(array), np.full(90, number))
 
 
+def test_an_upload_to_an_array_that_is_not_contiguous_is_refused(runtime):
+    with runtime.active(), pytest.raises(ValueError, match="must be C-contiguous"):
+        runtime.upload(np.ones((4, 3)), runtime.xp.zeros((3, 4)).T)
+
+
 def test_small_uploads_do_not_wait(runtime, machine):
     """The host goes on while the device is busy: buffers take thousands of them."""
     with runtime.active():
@@ -250,7 +255,7 @@ def test_uploads_and_downloads_by_several_threads(runtime, small_buffers):
         assert all(pool.map(there_and_back, range(40)))
 
 
-def test_memory_that_cannot_be_pinned_is_done_without(runtime, machine, small_buffers):
+def test_ordinary_memory_is_used_if_it_cannot_be_pinned(runtime, machine, small_buffers):
     machine.refuse_pinned = True
     host = np.arange(1000)
     with runtime.active():

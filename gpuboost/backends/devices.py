@@ -13,7 +13,7 @@ from typing import Any
 
 OLDEST = 75  # compute capability that the kernels are compiled and audited for, and newer
 # Before this version a sort that had no memory for its workspace returned a wrong order, and no
-# error (cupy issue 9894).
+# error: https://github.com/cupy/cupy/issues/9894.
 OLDEST_CUPY = (14, 1)
 
 

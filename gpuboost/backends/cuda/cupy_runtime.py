@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.8  # of what is free; the rest is for the binned matrix and for others
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY
 _COMPILER_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
-# CuPy's sorts are C++: that CuPy's pool, or CUDA, has no memory for them reaches Python as a plain
-# MemoryError or RuntimeError that ends so.
+# When a sort runs out of memory, CuPy raises a plain MemoryError or RuntimeError whose message ends
+# with one of these: its sorts are C++, which knows no errors of CuPy's.
 _SORT_OUT_OF_MEMORY = ("std::bad_alloc", "cudaErrorMemoryAllocation: out of memory")
 
 
