@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.gpu import hot_loops
 from benchmarks.gpu.instructions import FLAGS, LINE_INFO, Code
-from benchmarks.gpu.routes import LATENCY, NoWayError, Route, Source, Walker, cycles
+from benchmarks.gpu.loop_paths import LATENCY, LoopPath, NoPathError, PathFinder, Source, cycles
 from gpuboost.backends.cuda.cubins import OPTIONS
 from gpuboost.backends.cuda.source import kernel_source
 from tests import nvrtc
@@ -92,8 +92,8 @@ NESTED = sass(
 )
 
 
-def way(text: str, route: Route) -> list[str]:
-    return [one.opcode for one in Walker(Code(text), SOURCE, route).way()]
+def path_of(text: str, path: LoopPath) -> list[str]:
+    return [one.opcode for one in PathFinder(Code(text), SOURCE, path).path()]
 
 
 # ---- reading and walking -----------------------------------------------------------------------
@@ -116,28 +116,35 @@ def test_instructions_are_read() -> None:
 
 
 def test_a_route_is_the_longest_way_that_keeps_out_of_functions() -> None:
-    longest = way(LOOPS, Route(ROWS))
+    longest = path_of(LOOPS, LoopPath(ROWS))
     assert longest == ["LDG", "ISETP", "BRA", "IMAD", "IADD3", "STG", "BRA", "ATOMS", "BRA", "BRA"]
-    assert way(LOOPS, Route(ROWS, meets={"STG": 0})) == [*longest[:3], *longest[6:]]
-    assert way(LOOPS, Route(ROWS, avoids=("rare",))) == [*longest[:3], *longest[6:]]
-    assert way(LOOPS, Route())[0] == "S2R" and way(LOOPS, Route())[-1] == "EXIT"
+    assert path_of(LOOPS, LoopPath(ROWS, opcode_counts={"STG": 0})) == [*longest[:3], *longest[6:]]
+    assert path_of(LOOPS, LoopPath(ROWS, excludes=("rare",))) == [*longest[:3], *longest[6:]]
+    assert path_of(LOOPS, LoopPath())[0] == "S2R" and path_of(LOOPS, LoopPath())[-1] == "EXIT"
 
 
 def test_inner_loops_turn_as_often_as_is_said() -> None:
-    once = way(NESTED, Route(ROWS))
+    once = path_of(NESTED, LoopPath(ROWS))
     assert once.count("ATOMS") == 1  # the loop for the rest, not that of four at once
-    assert way(NESTED, Route(ROWS, turns={PLANES: 0})) == ["LDS", "BRA", "IADD3", "BRA"]
-    assert way(NESTED, Route(ROWS, turns={PLANES: 5})).count("ATOMS") == 25  # whichever is longest
-    assert way(NESTED, Route(PLANES)) == ["ATOMS", "BRA"]
-    assert way(NESTED, Route(PLANES, meets={"ATOMS": 4})) == [*["ATOMS"] * 4, "BRA"]
+    assert path_of(NESTED, LoopPath(ROWS, trip_counts={PLANES: 0})) == [
+        "LDS",
+        "BRA",
+        "IADD3",
+        "BRA",
+    ]
+    assert (
+        path_of(NESTED, LoopPath(ROWS, trip_counts={PLANES: 5})).count("ATOMS") == 25
+    )  # whichever is longest
+    assert path_of(NESTED, LoopPath(PLANES)) == ["ATOMS", "BRA"]
+    assert path_of(NESTED, LoopPath(PLANES, opcode_counts={"ATOMS": 4})) == [*["ATOMS"] * 4, "BRA"]
 
 
 def test_routes_that_are_not_there_are_refused() -> None:
-    for route in (Route("for (int other"), Route(ROWS, meets={"STG": 2})):
-        with pytest.raises(NoWayError, match="no way of Route"):
-            way(LOOPS, route)
-    with pytest.raises(NoWayError, match="no file has the functions \\['gone'\\]"):
-        way(LOOPS, Route(ROWS, avoids=("gone",)))
+    for path in (LoopPath("for (int other"), LoopPath(ROWS, opcode_counts={"STG": 2})):
+        with pytest.raises(NoPathError, match="no path for LoopPath"):
+            path_of(LOOPS, path)
+    with pytest.raises(NoPathError, match="no file has the functions \\['gone'\\]"):
+        path_of(LOOPS, LoopPath(ROWS, excludes=("gone",)))
 
 
 def test_a_warp_waits_for_its_results() -> None:

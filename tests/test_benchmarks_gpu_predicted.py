@@ -127,10 +127,10 @@ def test_turns_of_a_loop_wait_and_are_issued(monkeypatch: pytest.MonkeyPatch) ->
     known = {"loop": Counted(100, 500, 900, 4, 256, 64)}
     monkeypatch.setattr(kernel_work, "stored", lambda: known)
     at_once = 132 * 32
-    assert kernel_work.turns("loop", 5) == Work(instructions=500, cycles=500)
-    assert kernel_work.turns("loop", 4 * at_once).cycles == 4 * 500
-    assert kernel_work.turns("loop", 4 * at_once, is_far=True).cycles == 4 * 900
-    assert kernel_work.turns("loop", 0) == Work()
+    assert kernel_work.iterations("loop", 5) == Work(instructions=500, cycles=500)
+    assert kernel_work.iterations("loop", 4 * at_once).cycles == 4 * 500
+    assert kernel_work.iterations("loop", 4 * at_once, is_far=True).cycles == 4 * 900
+    assert kernel_work.iterations("loop", 0) == Work()
     assert kernel_work.tiles("loop", 3) == Work(cycles=1500)
     known["loop"] = Counted(100, 500, 900, 4, 1024, 64)
     assert kernel_work.tiles("loop", 3) == Work(cycles=3 * 32 * 100 / 4)

@@ -11,12 +11,12 @@ from benchmarks.gpu.kernel_work import (
     WARP,
     Table,
     histograms,
+    iterations,
     partition,
     policy,
     splits,
     subtrees,
     tiles,
-    turns,
 )
 from benchmarks.gpu.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
@@ -151,7 +151,7 @@ def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
     """Edges by a sort of each column, which the host waits for, and codes in two layouts."""
     waits, arrays = asked
     values = float(rows) * features
-    codes = turns("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
+    codes = iterations("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
     distinct = DISTINCT_BYTES if asked == MANY_VALUES else 0
     return waiting(waits * features) + Stage.of(
         Kernel(Work(calls=float(arrays) * features), 0.0),
@@ -186,8 +186,9 @@ def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
     table, warps = Table(rows, features, float(rows)), rows / WARP
     far = table.is_far
     gradients = Stage.of(
-        turns("gradients of log loss", warps, is_far=far) + Work(bytes=rows * DERIVATIVE_BYTES),
-        turns("gradients made integers", warps, is_far=far) + Work(bytes=rows * INTEGER_BYTES),
+        iterations("gradients of log loss", warps, is_far=far)
+        + Work(bytes=rows * DERIVATIVE_BYTES),
+        iterations("gradients made integers", warps, is_far=far) + Work(bytes=rows * INTEGER_BYTES),
         bare(BOOSTING_LAUNCHES.start - NUMBERING_LAUNCHES - 2),
     )
     found: Stages = {"gradients": gradients, **empty_stages()}
@@ -196,7 +197,9 @@ def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
         for name, stage in _boosting_level(table, own, nodes, depth, queue).items():
             found[name] += stage
     nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows) if leaves is None else 2.0 * leaves
-    added = turns("leaves kept", warps / 4, is_far=far) + turns("leaves added", warps, is_far=far)
+    added = iterations("leaves kept", warps / 4, is_far=far) + iterations(
+        "leaves added", warps, is_far=far
+    )
     return found | {
         "leaves and raw predictions": Stage.of(Kernel(added + Work(bytes=rows * LEAF_BYTES), 0.0)),
         "finished trees": finished(1.0, nodes, float(len(levels))),
@@ -229,7 +232,7 @@ def adaboost_round(rows: int, features: int) -> Stages:
     device is busy with others, and is done before it.
     """
     listed = REWEIGHING_LAUNCHES + LISTED_LAUNCHES + NUMBERING_LAUNCHES + JUDGING_LAUNCHES
-    reweighed = turns("classes reweighed", rows / WARP / 4)
+    reweighed = iterations("classes reweighed", rows / WARP / 4)
     pieces = rows / PIECE_ROWS
     more = int(pieces > FEW_TILES * 1024)
     table = Table(rows, features, float(rows))
@@ -243,7 +246,7 @@ def adaboost_round(rows: int, features: int) -> Stages:
         "policy": policy(ADABOOST_LAUNCHES.of(1) - listed + more, 1, pieces),
         "finished trees": finished(1.0, 3.0, 2.0),
         "errors": Stage.of(
-            turns("misses found", rows / WARP) + Work(bytes=rows * (1.0 + 4 + 8 + 1)),
+            iterations("misses found", rows / WARP) + Work(bytes=rows * (1.0 + 4 + 8 + 1)),
             bare(JUDGING_LAUNCHES - 1),
         ),
         "copy to the host": copied(3.0),
@@ -257,5 +260,5 @@ def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stage
     """
     steps = float(rows) * trees * depth
     shared = 4.0 * features * 257
-    walk = turns("step of a walk", steps / WARP / 4, shared)
+    walk = iterations("step of a walk", steps / WARP / 4, shared)
     return {"walk": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.instructions import FLAGS, LINE_INFO, Code
-from benchmarks.gpu.routes import LATENCY, Route, Source, Walker, cycles
+from benchmarks.gpu.loop_paths import LATENCY, LoopPath, PathFinder, Source, cycles
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
 from gpuboost.backends.cuda.cubins import OPTIONS
@@ -46,15 +46,15 @@ _HALVING = "while (low < high)"
 
 @dataclass(frozen=True)
 class Hot:
-    """A loop, or a kernel without one, and what a warp does in a turn of it.
+    """A loop, or a kernel without one, and what a warp does in an iteration of it.
 
     Attributes
     ----------
     kernel : str
         File and name: ``"histogram.cu histogram_values"``.
-    route : Route
+    path : LoopPath
     items : int
-        Things that a warp, or a lane, does in a turn.
+        Things that a warp, or a lane, does in an iteration.
     of : str
         What these are.
     constants : mapping of str to int
@@ -66,7 +66,7 @@ class Hot:
     """
 
     kernel: str
-    route: Route
+    path: LoopPath
     of: str
     threads: tuple[str, str]
     items: int = 1
@@ -75,56 +75,56 @@ class Hot:
 
 
 def _histogram(times: int, **constants: int) -> Hot:
-    """Rows added to a histogram of values, by so many additions to shared memory in a turn."""
-    route, threads = (
-        Route(_ROWS, meets={"ATOMS": times}),
+    """Rows added to a histogram of values; an iteration adds so often to shared memory."""
+    path, threads = (
+        LoopPath(_ROWS, opcode_counts={"ATOMS": times}),
         ("histogram.cu", "HISTOGRAM_THREADS"),
     )
-    return Hot("histogram.cu histogram_values", route, "rows", threads, 4, constants)
+    return Hot("histogram.cu histogram_values", path, "rows", threads, 4, constants)
 
 
-def _flush(kernel: str, route: Route, items: int) -> Hot:
+def _flush(kernel: str, path: LoopPath, items: int) -> Hot:
     threads = ("histogram.cu", "HISTOGRAM_THREADS")
-    return Hot(f"histogram.cu {kernel}", route, "cells of a lane", threads, items, {"TILE": 32})
+    return Hot(f"histogram.cu {kernel}", path, "cells of a lane", threads, items, {"TILE": 32})
 
 
-def _subtree(name: str, route: Route, of: str) -> Hot:
+def _subtree(name: str, path: LoopPath, of: str) -> Hot:
     threads = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}[name]
-    return Hot(f"{name}.cu grow_{name}", route, of, threads)
+    return Hot(f"{name}.cu grow_{name}", path, of, threads)
 
 
-def _split(avoids: tuple[str, ...], **constants: int) -> Hot:
-    route = Route("for (int32 own = blockIdx.x; own < end", avoids, {"STG": 7})
+def _split(excludes: tuple[str, ...], **constants: int) -> Hot:
+    path = LoopPath("for (int32 own = blockIdx.x; own < end", excludes, {"STG": 7})
     threads = ("orders.cuh", "SPLIT_THREADS")
-    return Hot("split.cu split_features", route, "histograms of a block", threads, 1, constants)
+    return Hot("split.cu split_features", path, "histograms of a block", threads, 1, constants)
 
 
-def _policy(kernel: str, route: Route) -> Hot:
-    return Hot(kernel, route, "tiles of a block", ("chunks.cuh", "CHUNK_THREADS"))
+def _policy(kernel: str, path: LoopPath) -> Hot:
+    return Hot(kernel, path, "tiles of a block", ("chunks.cuh", "CHUNK_THREADS"))
 
 
 def _partition(name: str, opcode: str, times: int) -> Hot:
     threads = ("partition.cu", "PARTITION_THREADS")
-    route = Route(_PIECES, meets={opcode: times})
-    return Hot(f"partition.cu {name}", route, "pieces of a block", threads)
+    path = LoopPath(_PIECES, opcode_counts={opcode: times})
+    return Hot(f"partition.cu {name}", path, "pieces of a block", threads)
 
 
-def _round(kernel: str, route: Route, items: int = 1, **constants: int) -> Hot:
-    return Hot(kernel, route, "rows of a lane", ("rounds.cuh", "BOOST_THREADS"), items, constants)
+def _round(kernel: str, path: LoopPath, items: int = 1, **constants: int) -> Hot:
+    return Hot(kernel, path, "rows of a lane", ("rounds.cuh", "BOOST_THREADS"), items, constants)
 
 
-# Additions of a turn, four rows of a warp: of gradients a weight and the two halves of a value; of
-# two classes a weight, and of half of the rows the low half of a value. With few lanes a row some
-# row of the warp is of the second class.
+# Additions of an iteration, four rows of a warp: of gradients a weight and the two halves of a
+# value; of two classes a weight, and of half of the rows the low half of a value. With few lanes a
+# row some row of the warp is of the second class.
 HOT = {
     "histogram of gradients": _histogram(12, TILE=32, GRADIENTS=1),
     "histogram of gradients, 16 lanes": _histogram(12, TILE=16, GRADIENTS=1),
     "histogram of two classes": _histogram(6, TILE=32),
     "histogram of two classes, 8 lanes": _histogram(8, TILE=8),
-    "flush of values": _flush("histogram_values", Route(_CELLS, meets={"REDG": 4}), 2),
+    "flush of values": _flush("histogram_values", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 2),
     "rows of a long class": Hot(
         "histogram.cu histogram_classes",
-        Route(_SEGMENT_ROWS, meets={"ATOMS": 4}),
+        LoopPath(_SEGMENT_ROWS, opcode_counts={"ATOMS": 4}),
         "rows",
         ("histogram.cu", "HISTOGRAM_THREADS"),
         4,
@@ -132,19 +132,19 @@ HOT = {
     ),
     "rows of short classes": Hot(
         "histogram.cu histogram_classes",
-        Route(_SCATTERED_ROWS, meets={"REDG": 4}),
+        LoopPath(_SCATTERED_ROWS, opcode_counts={"REDG": 4}),
         "rows",
         ("histogram.cu", "HISTOGRAM_THREADS"),
         4,
         {"TILE": 32},
     ),
-    "flush of a class": _flush("histogram_classes", Route(_CELLS, meets={"REDG": 4}), 4),
+    "flush of a class": _flush("histogram_classes", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 4),
     "split by squares": _split(_NUMERIC),
     "split by gradients": _split(_NUMERIC, NEWTON_SCORE=1),
     "random split": _split(_RANDOM),
     "split of a node": Hot(
         "pick.cu decide_splits",
-        Route(
+        LoopPath(
             "for (int32 node = first_node()",
             ("last_rank", "count_up_to"),
             {"STG": 11, "LDG": 40},
@@ -155,54 +155,55 @@ HOT = {
     ),
     "features of a node, a step": Hot(
         "pick.cu choose_features",
-        Route(_HALVING, meets={"LDG": 1}, turns={"for (int32 start = 0": 0}),
+        LoopPath(_HALVING, opcode_counts={"LDG": 1}, trip_counts={"for (int32 start = 0": 0}),
         "steps of a warp",
         ("common.cuh", "WARP"),
     ),
     "rows that go left": _partition("partition_count", "LDG", 16),
     "rows moved": _partition("partition_move", "STG", 12),
-    "small node": _subtree("small", Route(_STACK, _NUMERIC, turns={_LOOKED: 0}), "nodes"),
-    "feature of a small node": _subtree("small", Route(_LOOKED, _NUMERIC), "features"),
-    "random feature of a small node": _subtree("small", Route(_LOOKED, _RANDOM), "features"),
-    "tiny node": _subtree("tiny", Route(_STACK, _NUMERIC, turns={_LOOKED: 0}), "nodes"),
-    "feature of a tiny node": _subtree("tiny", Route(_LOOKED, _NUMERIC), "features"),
-    "random feature of a tiny node": _subtree("tiny", Route(_LOOKED, _RANDOM), "features"),
-    "nodes opened": _policy("policy.cu open_nodes", Route(_TILES, turns={_HALVING: 10})),
-    "nodes placed": _policy("children.cu place_nodes", Route(_TILES)),
-    "pieces placed": _policy("children.cu place_pieces", Route(_TILES)),
+    "small node": _subtree("small", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
+    "feature of a small node": _subtree("small", LoopPath(_LOOKED, _NUMERIC), "features"),
+    "random feature of a small node": _subtree("small", LoopPath(_LOOKED, _RANDOM), "features"),
+    "tiny node": _subtree("tiny", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
+    "feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _NUMERIC), "features"),
+    "random feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _RANDOM), "features"),
+    "nodes opened": _policy("policy.cu open_nodes", LoopPath(_TILES, trip_counts={_HALVING: 10})),
+    "nodes placed": _policy("children.cu place_nodes", LoopPath(_TILES)),
+    "pieces placed": _policy("children.cu place_pieces", LoopPath(_TILES)),
     "nodes numbered": Hot(
         "store.cu number_nodes",
-        Route("for (int64 tile = first; tile < end"),
+        LoopPath("for (int64 tile = first; tile < end"),
         "tiles of a block",
         ("store.cu", "NUMBER_THREADS"),
     ),
     "sums of inner nodes": Hot(
         "store.cu number_nodes",
-        Route("for (int64 i = threadIdx.x; i < n_nodes * n_sums", meets={"STG": 1}),
+        LoopPath("for (int64 i = threadIdx.x; i < n_nodes * n_sums", opcode_counts={"STG": 1}),
         "tiles of a block",
         ("store.cu", "NUMBER_THREADS"),
     ),
     "gradients of log loss": _round(
-        "boosting.cu differentiate", Route(meets={"STG": 2}), FORMULA=7
+        "boosting.cu differentiate", LoopPath(opcode_counts={"STG": 2}), FORMULA=7
     ),
     "gradients made integers": _round(
-        "boosting.cu list_round", Route("for (int64 start = begin", meets={"STG": 5, "LDG": 8})
+        "boosting.cu list_round",
+        LoopPath("for (int64 start = begin", opcode_counts={"STG": 5, "LDG": 8}),
     ),
     "leaves kept": _round(
         "leaves.cu keep_leaves",
-        Route("for (int32 at = threadIdx.x; at < rows[piece]", meets={"STG": 4}),
+        LoopPath("for (int32 at = threadIdx.x; at < rows[piece]", opcode_counts={"STG": 4}),
         4,
     ),
     "leaves added": _round(
-        "leaves.cu add_leaves", Route(avoids=("leaf_of",), meets={"STG": 1, "LDG": 5})
+        "leaves.cu add_leaves", LoopPath(excludes=("leaf_of",), opcode_counts={"STG": 1, "LDG": 5})
     ),
     "classes reweighed": _round(
-        "adaboost.cu reweigh_classes", Route(_ALL_ROWS, meets={"STG": 4}), 4
+        "adaboost.cu reweigh_classes", LoopPath(_ALL_ROWS, opcode_counts={"STG": 4}), 4
     ),
-    "misses found": _round("adaboost.cu find_misses", Route(_ALL_ROWS)),
+    "misses found": _round("adaboost.cu find_misses", LoopPath(_ALL_ROWS)),
     "step of a walk": Hot(
         "predict.cu predict",
-        Route("while (all >= 0)", meets={"LDG": 4}),
+        LoopPath("while (all >= 0)", opcode_counts={"LDG": 4}),
         "steps",
         ("predict.cu", "PREDICT_THREADS"),
         4,
@@ -210,10 +211,10 @@ HOT = {
     ),
     "codes of a row": Hot(
         "bin.cu bin_values",
-        Route(
+        LoopPath(
             "for (int32 f = 0; f < n_own; ++f)",
-            meets={"STG": 1},
-            turns={"for (int32 step = top": 8},
+            opcode_counts={"STG": 1},
+            trip_counts={"for (int32 step = top": 8},
         ),
         "values of a lane",
         ("bin.cu", "BIN_THREADS"),
@@ -223,7 +224,7 @@ HOT = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What a turn of a loop takes a warp.
+    """What an iteration of a loop takes a warp.
 
     Attributes
     ----------
@@ -253,15 +254,15 @@ def count(hot: Hot) -> Counted:
 
     Raises
     ------
-    NoWayError
+    NoPathError
         The kernel has no such loop any more.
     """
     file_name, name = hot.kernel.split()
     codes, registers = _machine_code(file_name, tuple(sorted(hot.constants.items())))
-    way = Walker(codes[name], _source(), hot.route).way()
-    near = cycles(way, IN_FIRST_CACHE if hot.near else LATENCY)
+    path = PathFinder(codes[name], _source(), hot.path).path()
+    near = cycles(path, IN_FIRST_CACHE if hot.near else LATENCY)
     threads = constant(*hot.threads)
-    return Counted(len(way), near, cycles(way, FAR), hot.items, threads, registers[name])
+    return Counted(len(path), near, cycles(path, FAR), hot.items, threads, registers[name])
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """Instructions that a warp issues in a loop, read from the machine code of a kernel.
 
 The text is what ``nvdisasm`` prints with `FLAGS` of code that was compiled with line information,
-which changes no instruction. A loop is found by the text of its first line in the source; the way
+which changes no instruction. A loop is found by the text of its first line in the source; the path
 through it is the longest one that keeps out of the functions that are named, so a count is that of
-a warp whose lanes take all turns that are left.
+a warp whose lanes take every iteration that is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LABEL = re.compile(r"^(\.L_x_\d+|\$\S+):")
 _CODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z]\w*)((?:\.\w+)*)([^;]*);")
 _HIGH_WORD = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/")
 _TARGET = re.compile(r"`\((\.L_x_\d+)\)")
-_TURN = re.compile(r"!?U?P\d")  # a predicate among the operands of a branch
+_PREDICATE = re.compile(r"!?U?P\d")  # a predicate among the operands of a branch
 _ENDS = ("BRA", "EXIT", "RET", "BRX")
 
 Frame = tuple[str, int]  # file and line
@@ -101,8 +101,8 @@ def _parts(match: re.Match[str]) -> tuple[str, str | None, bool]:
     if opcode == "BRA" and ".DIV" in kind:
         return opcode, None, True  # taken where lanes have parted: warps are taken to be whole
     target = _TARGET.search(operands) if opcode == "BRA" else None
-    turn = _TURN.search(operands.split("`")[0]) is not None and opcode == "BRA"
-    return opcode, target and target[1], guard not in (None, "PT", "UPT") or turn
+    conditional = _PREDICATE.search(operands.split("`")[0]) is not None and opcode == "BRA"
+    return opcode, target and target[1], guard not in (None, "PT", "UPT") or conditional
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Loop:
 
 
 class Code:
-    """The machine code of a kernel as blocks of instructions without a turn in them."""
+    """The machine code of a kernel as blocks of instructions without a branch in them."""
 
     def __init__(self, text: str) -> None:
         self.instructions, labels = read_code(text)
@@ -139,7 +139,7 @@ class Code:
         return sum(self.end[start] - start for start in loop.blocks)
 
     def lines(self, loop: Loop) -> set[Frame]:
-        """Where the turns back to the head come from in the source."""
+        """Where the branches back to the head come from in the source."""
         return {frame for tail in loop.tails for frame in self.block(tail)[-1].frames[:1]}
 
     @cached_property
@@ -172,7 +172,7 @@ class Code:
         return sorted(found, key=lambda loop: len(loop.blocks))
 
     def _dominators(self) -> dict[int, set[int]]:
-        """The blocks that every way to a block goes through, of those that can be reached."""
+        """The blocks that every path to a block goes through, of those that can be reached."""
         order = depth_first(0, self.after.__getitem__)
         before: dict[int, list[int]] = {start: [] for start in order}
         for start in order:

@@ -44,8 +44,8 @@ def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
     return min(max(1, blocks) * warps, MOST_WARPS)
 
 
-def turns(name: str, often: float, shared: float = FEW_SHARED, is_far: bool = False) -> Work:
-    """What so many turns of a loop need, each of one warp, over all warps.
+def iterations(name: str, often: float, shared: float = FEW_SHARED, is_far: bool = False) -> Work:
+    """What so many iterations of a loop need, each of one warp, over all warps.
 
     A multiprocessor runs as many warps as it has room for; each of them waits for its own results.
 
@@ -155,9 +155,9 @@ def histograms(
     shared = 4.0 * PLANES * WIDTH * lanes
     threads = constant("histogram.cu", "HISTOGRAM_THREADS")
     at_once = WARP // lanes * stored()[loop].items  # rows of a warp
-    # In the last turn over the rows of a block half of the warps have none.
-    added = turns(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
-    flushed = turns("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
+    # In the last iteration over the rows of a block half of the warps have none.
+    added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
+    flushed = iterations("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
     cells = slots * looked * WIDTH * CELL_BYTES
     return Stage.of(
         Work(bytes=cells),
@@ -194,8 +194,8 @@ def histograms_of_classes(table: Table, nodes: float, looked: int, n_classes: in
     room = nodes * looked * WIDTH * 8.0 * (2 + n_classes)
     return Stage.of(
         Work(bytes=room),
-        turns(loop, rows / 4, shared, table.is_far)
-        + turns("flush of a class", passes, shared)
+        iterations(loop, rows / 4, shared, table.is_far)
+        + iterations("flush of a class", passes, shared)
         + Work(
             bytes=rows * (table.row_bytes(nodes) + ROW_BYTES) + room,
             additions=rows * lanes,
@@ -215,13 +215,13 @@ def splits(kind: str, slots: float, looked: int, subtracted: float, nodes: float
     threads = stored()[kind].threads
     return Stage.of(
         Kernel(),
-        turns(kind, histograms_there * threads / WARP)
+        iterations(kind, histograms_there * threads / WARP)
         + Work(
             bytes=cells * CELL_BYTES * (1 + 3 * subtracted),
             operations=cells * CANDIDATE_OPERATIONS,
             blocks=min(histograms_there, STRIDING_BLOCKS),
         ),
-        turns("split of a node", nodes),
+        iterations("split of a node", nodes),
     )
 
 
@@ -234,11 +234,11 @@ def partition(table: Table, rows: float, gathered: float, blocks: float = 0.0) -
     warps = constant("partition.cu", "PARTITION_THREADS") / WARP
     idle = Work(blocks=blocks)
     return Stage.of(
-        turns("rows that go left", pieces * warps, is_far=table.is_far)
+        iterations("rows that go left", pieces * warps, is_far=table.is_far)
         + Work(bytes=rows * TURN_BYTES + gathered)
         + idle,
         idle,
-        turns("rows moved", pieces * warps, is_far=table.is_far)
+        iterations("rows moved", pieces * warps, is_far=table.is_far)
         + Work(bytes=rows * MOVED_BYTES)
         + idle,
         idle,
@@ -258,7 +258,7 @@ def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0
         tiles("pieces placed", of_pieces),
     ]
     if n_choosing:
-        own.append(turns("features of a node, a step", n_choosing * HALVINGS))
+        own.append(iterations("features of a node, a step", n_choosing * HALVINGS))
     return Stage.of(*own, bare(launches - len(own)))
 
 
@@ -270,5 +270,7 @@ def subtrees(size: str, kind: str, nodes: float, looked: float) -> Stage:
     own, feature = f"{size} node", f"{kind}feature of a {size} node"
     warps = stored()[own].threads / WARP
     shared = SMALL_SHARED if size == "small" else FEW_SHARED
-    work = turns(own, nodes * warps, shared) + turns(feature, nodes * looked * warps, shared)
+    work = iterations(own, nodes * warps, shared) + iterations(
+        feature, nodes * looked * warps, shared
+    )
     return Stage.of(Kernel(work, 0.0))

@@ -1,4 +1,4 @@
-"""The way that a warp takes through a loop of machine code, and how long it takes alone."""
+"""The path of a warp through a loop of machine code, and its cycles when it runs alone."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ LATENCY = {
 USUAL_LATENCY = 20  # of others that are waited for
 OPERANDS_READ = 20  # cycles until operands may be written over
 N_BARRIERS = 6
-# What an instruction of a function that is avoided takes from the length of a way: the compiler
-# merges blocks, so that a few of them can lie on any way.
-DETOUR = -9
+# An instruction of an excluded function shortens a path by as much: the compiler merges blocks, so
+# a few such instructions may lie on every path.
+EXCLUDED_LENGTH = -9
 
-Meets = tuple[int, ...]
+Counts = tuple[int, ...]
 
 _FUNCTION = re.compile(r"^( *)__device__[^;{]*?\b(\w+)\(", re.MULTILINE)
 
 
-class NoWayError(LookupError):
-    """There is no such loop, or no way through it."""
+class NoPathError(LookupError):
+    """There is no such loop, or no path through it."""
 
 
 @dataclass(frozen=True)
-class Route:
-    """A loop of a kernel, and which way through it counts.
+class LoopPath:
+    """A loop of a kernel, and which path through it counts.
 
     Attributes
     ----------
     loop : str
         Part of the line of the source in which it is written; empty for the whole kernel.
-    avoids : tuple of str
-        Functions that are not called: the way has as few of their instructions as it can.
-    meets : mapping of str to int
-        Instructions that are met so many times on the way.
-    turns : mapping of str to int
-        Parts of lines of inner loops, and how often those turn; others do once. Where the compiler
-        makes several loops of one, for many items at once and for the rest, the smallest of them
-        is meant, but of those that are named here the one that the longest way takes.
+    excludes : tuple of str
+        Functions that are not called: the path has as few of their instructions as possible.
+    opcode_counts : mapping of str to int
+        How many instructions of these opcodes the path has.
+    trip_counts : mapping of str to int
+        Parts of lines of inner loops, and how many iterations these have; others have one. The
+        compiler may make several loops of one, for many items at once and for the rest. Then the
+        smallest is meant, but of loops that are named here the one on the longest path.
     """
 
     loop: str = ""
-    avoids: tuple[str, ...] = ()
-    meets: Mapping[str, int] = field(default_factory=dict)
-    turns: Mapping[str, int] = field(default_factory=dict)
+    excludes: tuple[str, ...] = ()
+    opcode_counts: Mapping[str, int] = field(default_factory=dict)
+    trip_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,52 +80,52 @@ class Source:
                     found |= {(file, number) for number in range(first, last + 1)}
                     met.add(name)
         if met != wanted:
-            raise NoWayError(f"no file has the functions {sorted(wanted - met)}")
+            raise NoPathError(f"no file has the functions {sorted(wanted - met)}")
         return found
 
 
 @dataclass(frozen=True)
 class _Step:
-    """Instructions on the way so far: those before, and then these so many times."""
+    """Instructions of a path so far: those before, and then these so many times."""
 
-    length: int  # of the way, with detours
+    length: int  # of the path, less what excluded functions take from it
     before: _Step | None
     own: Sequence[Instruction]
-    turns: int
+    times: int
 
     def instructions(self) -> list[Instruction]:
         parts, step = [], self
         while True:
-            parts.append(list(step.own) * step.turns)
+            parts.append(list(step.own) * step.times)
             if step.before is None:
                 return [one for part in reversed(parts) for one in part]
             step = step.before
 
 
-class Walker:
-    """Finds the longest way of a route through the code of a kernel."""
+class PathFinder:
+    """Finds the longest path of a kind through the code of a kernel."""
 
-    def __init__(self, code: Code, source: Source, route: Route) -> None:
-        self._code, self._source, self._route = code, source, route
-        self._avoided = source.functions(route.avoids)
+    def __init__(self, code: Code, source: Source, path: LoopPath) -> None:
+        self._code, self._source, self._path = code, source, path
+        self._excluded = source.functions(path.excludes)
 
-    def way(self) -> list[Instruction]:
+    def path(self) -> list[Instruction]:
         """The instructions from the head of the loop back to it.
 
         Raises
         ------
-        NoWayError
+        NoPathError
         """
-        loops = [self._code.whole] if not self._route.loop else self._loops()
+        loops = [self._code.whole] if not self._path.loop else self._loops()
         for loop in loops:
-            found = self.longest(loop).get(tuple(self._route.meets.values()))
+            found = self.longest(loop).get(tuple(self._path.opcode_counts.values()))
             if found is not None:
                 return found.instructions()
-        raise NoWayError(f"no way of {self._route}")
+        raise NoPathError(f"no path for {self._path}")
 
     def _loops(self) -> list[Loop]:
-        """Those that the route may mean, small ones first."""
-        text = self._route.loop
+        """Those that may be meant, small ones first."""
+        text = self._path.loop
         named = [
             loop
             for loop in self._code.loops
@@ -133,20 +133,20 @@ class Walker:
         ]
         return sorted(named, key=self._code.size)
 
-    def longest(self, loop: Loop, is_inner: bool = False) -> dict[Meets, _Step]:
-        """The longest way through a loop, by how often it meets what the route counts."""
-        opcodes = () if is_inner else tuple(self._route.meets)
+    def longest(self, loop: Loop, is_inner: bool = False) -> dict[Counts, _Step]:
+        """The longest path through a loop for each number of the opcodes that are counted."""
+        opcodes = () if is_inner else tuple(self._path.opcode_counts)
         region = _Region.of(self._code, loop, *self._inner_loops(loop))
-        known: dict[int, dict[Meets, _Step]] = {}
-        ends: dict[Meets, _Step] = {}
-        nothing: dict[Meets, _Step | None] = {(0,) * len(opcodes): None}
+        known: dict[int, dict[Counts, _Step]] = {}
+        ends: dict[Counts, _Step] = {}
+        nothing: dict[Counts, _Step | None] = {(0,) * len(opcodes): None}
         for node in region.order():
-            own, turns = self._of_node(node, region)
-            met = [turns * sum(one.opcode == opcode for one in own) for opcode in opcodes]
+            own, trips = self._of_node(node, region)
+            found = [trips * sum(one.opcode == opcode for one in own) for opcode in opcodes]
             for times, step in (nothing if node == loop.head else known.pop(node)).items():
-                length = (step.length if step else 0) + turns * self._length(own)
-                new = _Step(length, step, own, turns)
-                now = tuple(a + b for a, b in zip(times, met, strict=True))
+                length = (step.length if step else 0) + trips * self._length(own)
+                new = _Step(length, step, own, trips)
+                now = tuple(a + b for a, b in zip(times, found, strict=True))
                 if loop.tails & region.blocks(node):
                     _keep(ends, now, new)
                 for to in set(region.after(node)):
@@ -154,21 +154,22 @@ class Walker:
         return ends
 
     def _length(self, own: Iterable[Instruction]) -> int:
-        return sum(1 if self._avoided.isdisjoint(one.frames) else DETOUR for one in own)
+        return sum(1 if self._excluded.isdisjoint(one.frames) else EXCLUDED_LENGTH for one in own)
 
     def _of_node(self, node: int, region: _Region) -> tuple[Sequence[Instruction], int]:
-        """The instructions of a block, or of a turn of an inner loop, and the turns."""
+        """The instructions of a block, or of an iteration of an inner loop, and its iterations."""
         if node not in region.inner:
             return self._code.block(node), 1
         loop = region.inner[node]
-        ways, turns = self.longest(loop, is_inner=True), self._turns(loop)
-        return (ways[()].instructions() if ways else []), (1 if turns is None else turns)
+        paths, trips = self.longest(loop, is_inner=True), self._trip_count(loop)
+        return (paths[()].instructions() if paths else []), (1 if trips is None else trips)
 
-    def _turns(self, loop: Loop) -> int | None:
-        """How often a loop turns, None where the route does not say it."""
+    def _trip_count(self, loop: Loop) -> int | None:
+        """Iterations of an inner loop, None where nothing says how many."""
         lines = [self._source.line(frame) for frame in self._code.lines(loop)]
-        turns = [n for text, n in self._route.turns.items() if any(text in one for one in lines)]
-        return turns[0] if turns else None
+        named = self._path.trip_counts.items()
+        trips = [n for text, n in named if any(text in one for one in lines)]
+        return trips[0] if trips else None
 
     def _inner_loops(self, loop: Loop) -> tuple[list[Loop], set[int]]:
         """Loops right inside of one, and the blocks of those that are left out."""
@@ -183,7 +184,9 @@ class Walker:
             places = frozenset(self._code.block(tail)[-1].frames for tail in one.tails)
             smallest.setdefault(places, one)
         kept = [
-            one for one in outermost if one in smallest.values() or self._turns(one) is not None
+            one
+            for one in outermost
+            if one in smallest.values() or self._trip_count(one) is not None
         ]
         return kept, {block for one in outermost if one not in kept for block in one.blocks}
 
@@ -208,7 +211,7 @@ class _Region:
         return self.inner[node].blocks if node in self.inner else frozenset({node})
 
     def after(self, node: int) -> Iterator[int]:
-        """Nodes that may follow one, but by a turn of the loop."""
+        """Nodes that may follow one in the same iteration."""
         for block in self.blocks(node):
             for there in self.code.after[block]:
                 to = self.node_of.get(there, there)
@@ -221,19 +224,19 @@ class _Region:
         return depth_first(self.loop.head, self.after)
 
 
-def _keep(known: dict[Meets, _Step], times: Meets, step: _Step) -> None:
+def _keep(known: dict[Counts, _Step], times: Counts, step: _Step) -> None:
     if times not in known or known[times].length < step.length:
         known[times] = step
 
 
-def cycles(way: Iterable[Instruction], latency: Mapping[str, int] = LATENCY) -> int:
+def cycles(path: Iterable[Instruction], latency: Mapping[str, int] = LATENCY) -> int:
     """Cycles that a warp takes for some instructions which no other warp competes with.
 
     A warp issues in order. The assembler has written with each instruction how long the next one
     has to wait, which barriers its result or its operands keep closed, and which it waits for.
     """
     now, opened = 0, [0] * N_BARRIERS
-    for one in way:
+    for one in path:
         now = max([now, *(opened[barrier] for barrier in one.waits)])
         result = latency.get(one.opcode, USUAL_LATENCY)
         for barrier, after in ((one.sets, result), (one.frees, OPERANDS_READ)):
