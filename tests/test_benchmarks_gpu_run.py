@@ -45,7 +45,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_without_a_gpu_the_reason_is_said(tmp_path: Path) -> None:
     done = command("--out", str(tmp_path / "gpu.json"))
-    assert done.returncode == 2
+    assert done.returncode == run.NO_DEVICE
     assert "there is no GPU to measure (ModuleNotFoundError" in done.stderr
 
 
@@ -80,7 +80,7 @@ def test_a_case_that_the_budget_ends_has_not_failed(
 
     monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
-    monkeypatch.setattr(run, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(run, "choose", lambda *only: CASES[:2])
     assert run.run(arguments(tmp_path, "--budget", "0.5")) == run.UNFINISHED
     said = capsys.readouterr().out

@@ -1,6 +1,6 @@
 """What the GPU and the software on it are: ``python -m benchmarks.gpu.facts``.
 
-The last line is a JSON object. The exit status is 2 if there is no GPU.
+The last line is a JSON object. The exit status is 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import sys
 from contextlib import suppress
 
 from benchmarks.gpu.device import CudaDevice
+from benchmarks.gpu.run import NO_DEVICE
 from benchmarks.machine import describe_machine
-
-NO_DEVICE = 2
 
 
 def main() -> int:

@@ -25,11 +25,16 @@ def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry
     found = [(step, entries.get(step.name, {"status": NOT_BEGUN})) for step in steps]
     records = newest_records(folder)
     parts = ["# First run on a GPU", steps_table(found)]
-    parts += [f"Left out: {step.name}, {e['reason']}." for step, e in found if "reason" in e]
+    parts += [
+        f"{e['status'].capitalize()}: {step.name}, {e['reason']}."
+        for step, e in found
+        if "reason" in e
+    ]
     parts += [failed_tests(found)]
     parts += [_as_json(step.name, e["found"]) for step, e in found if e.get("found")]
     if records:
         parts += ["## Measured", summary(records)[0], predicted_table(records)]
+    parts += [_findings(step, e) for step, e in found if e.get("findings")]
     parts += [_output(step, e) for step, e in found if e["status"] in SHOWN]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -93,6 +98,11 @@ def _predicted_name(record: Entry) -> str:
 
 def _as_json(name: str, found: Entry) -> str:
     return f"## What `{name}` found\n\n```json\n{json.dumps(found, indent=1)}\n```"
+
+
+def _findings(step: Step, entry: Entry) -> str:
+    lines = "\n".join(entry["findings"][:SHOWN_LINES])
+    return f"## Findings of `{step.name}`\n\n```\n{lines}\n```"
 
 
 def _output(step: Step, entry: Entry) -> str:

@@ -3,7 +3,7 @@
 A call measures what is not done yet and ends in time; the next one goes on with the same result
 file, so where a machine keeps nothing that file is carried to the next one (--out). The exit status
 is 4 if there was no time for some cases, else 1 if a bound is missed, a model is not the same or a
-case failed; it is 2 if there is no GPU.
+case failed; it is 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
-from benchmarks.gpu.children import run_child
+from benchmarks.gpu.children import INNER_TERM_SECONDS, run_child
 from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device
 from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
@@ -26,12 +26,12 @@ from benchmarks.results import FOLDER, OtherMachineError, Results
 
 NAME = "gpu"
 PROCESS = "process"  # who failed where a case's process did
-LEAST_SECONDS = 15.0  # that are worth starting a case
+MIN_SECONDS = 15.0  # that are worth starting a case
 GRACE = 5.0  # seconds beyond a case's limit before its process is ended
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE_SAID = "no device"
 CUT_SHORT = "cut short by --budget"
-NO_DEVICE = 3  # exit status of a child that finds no GPU
+NO_DEVICE = 3  # exit status where there is no GPU; 2 is that of wrong arguments
 UNFINISHED = 4  # exit status of a call that had no time for some cases
 
 Say = Callable[[str], None]
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     begun = unfinished = False
     for case in cases:
         left = args.budget - (time.perf_counter() - started)
-        if left < LEAST_SECONDS or (begun and left < case.limit):
+        if left < MIN_SECONDS or (begun and left < case.limit):
             print(f"{case.name}\n  no time left; call again to go on", flush=True)
             unfinished = True
             continue
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{case.name}", flush=True)
         why = _run_child(case, args, path, min(case.limit, left))
         if why == NO_DEVICE_SAID:
-            return 2
+            return NO_DEVICE
         if why == CUT_SHORT:
             print(f"  {CUT_SHORT}; call again to go on", flush=True)
             unfinished = True
@@ -137,7 +137,7 @@ def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: flo
     command = [sys.executable, "-m", "benchmarks.gpu", "--child", case.name]
     command += ["--out", str(path.resolve()), "--scale", args.scale, "--budget", str(seconds)]
     command += ["--repeat", str(args.repeat), "--seed", str(args.seed)]
-    status = run_child(command, seconds + GRACE, cwd=ROOT)
+    status = run_child(command, seconds + GRACE, term_seconds=INNER_TERM_SECONDS, cwd=ROOT)
     if status is None:
         return CUT_SHORT if seconds < case.limit else f"ended after {seconds + GRACE:.0f} s"
     if status == NO_DEVICE:
