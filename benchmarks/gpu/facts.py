@@ -1,6 +1,6 @@
 """What the GPU and the software on it are: ``python -m benchmarks.gpu.facts``.
 
-The last line is a JSON object. The exit status is 3 if there is no GPU.
+The last line is a JSON object. The exit status is 3 if there is no GPU, 1 if CuPy cannot use it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from benchmarks.gpu.device import CudaDevice
+from benchmarks.gpu.device import CudaDevice, NoDeviceError
 from benchmarks.gpu.run import NO_DEVICE
 from benchmarks.machine import describe_machine
 
@@ -21,9 +21,12 @@ def main() -> int:
         print(subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=20).stdout)
     try:
         device = CudaDevice()
-    except RuntimeError as error:
+    except NoDeviceError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_DEVICE
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     print(json.dumps({"gpu": device.facts(), "machine": describe_machine()}))
     return 0
 
