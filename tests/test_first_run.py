@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import children, first_report, first_run, kernel_archive, steps
-from benchmarks.gpu.cases import CASES, FIT, HISTOGRAM
+from benchmarks.gpu.cases import CASES, EQUALITY, FIT, HISTOGRAM
 from benchmarks.gpu.first_report import report_text
 from benchmarks.gpu.run import GRACE
 from benchmarks.gpu.sanitizer import SANITIZER, findings
@@ -138,6 +138,12 @@ def test_steps_of_tests_say_that_pytest_is_missing(
     assert statuses(run) == [FAILED, FAILED, LEFT_OUT, LEFT_OUT, FAILED]
     assert f"Failed: parity, {first_run.NO_PYTEST}." in report_text(tmp_path, found, run.entries)
     assert Run(tmp_path, found).status(found[0]) == NOT_BEGUN  # it may be installed by then
+
+
+def test_nothing_but_tests_needs_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; "
+    code += "from benchmarks.gpu import copies, facts, first_run, run"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("status", [1, 2, 3, 5])
@@ -419,13 +425,35 @@ def test_the_steps_leave_eight_files(tmp_path: Path) -> None:
     assert {len(Path(cache).relative_to(tmp_path).parts) for cache in caches} == {3}
 
 
-def test_cases_are_measured_again(tmp_path: Path) -> None:
+def test_only_what_failed_is_measured_again(tmp_path: Path) -> None:
     name = "the same model as NumPy's"
-    result = tmp_path / "gpu-2.json"
-    result.write_text(json.dumps({"records": [{"case": name}, {"case": "another"}]}))
+    assert name in [case.name for case in first_run.choose()]
+    common = {"case": name, "kind": EQUALITY, "scale": "full", "bounds": {}}
+    kept = [
+        common | {"who": f"{OURS}, equal", "case": "another", "equal": False},
+        common | {"who": "peer", "seconds": 1.0},
+    ]
+    wrong = [common | {"who": OURS, "equal": False}, common | {"who": "other", "failed": "no"}]
+    result = tmp_path / "gpu.json"
+    result.write_text(json.dumps({"records": kept + wrong}))
     (equal,) = (step for step in first_run.all_steps(tmp_path, "full") if step.name == "equal")
     Run(tmp_path, [equal]).forget(equal)
-    assert json.loads(result.read_text())["records"] == [{"case": "another"}]
+    assert json.loads(result.read_text())["records"] == kept
+    result.write_text(json.dumps({"records": [common | {"who": OURS, "equal": True}]}))
+    Run(tmp_path, [equal]).forget(equal)
+    assert len(json.loads(result.read_text())["records"]) == 1  # what was measured well stays
+
+
+def test_results_of_other_machines_go_along_in_the_archive(tmp_path: Path) -> None:
+    (equal,) = (step for step in first_run.all_steps(tmp_path, "full") if step.name == "equal")
+    aside = Path(equal.command[equal.command.index("--aside") + 1])
+    aside.mkdir(parents=True)
+    (aside / "gpu-1.json").write_text("{}")
+    Run(tmp_path, []).kernels.pack()
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["kernels.tar.gz"]
+    shutil.rmtree(tmp_path / "scratch")
+    Run(tmp_path, [])
+    assert (aside / "gpu-1.json").read_text() == "{}"
 
 
 def test_every_case_is_of_a_step(tmp_path: Path) -> None:
@@ -460,6 +488,7 @@ def test_the_sanitizer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
     subprocess.run([sys.executable, "-c", "import cupy"], capture_output=True).returncode == 0,
     reason="there may be a GPU",
 )
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be a GPU")
 @pytest.mark.parametrize(
     "form", [["-m", "benchmarks.gpu.first_run"], ["benchmarks/gpu/first_run.py"]]
 )
@@ -538,7 +567,7 @@ def test_the_whole_run_on_the_stand_in(tmp_path: Path, stand_in: dict[str, str])
     assert ours == {case.name for case in CASES} and not [r for r in records if "failed" in r]
     text = (runs / "report.md").read_text()
     assert (
-        '"pinned_GB_per_s"' in text and '"nvrtc"' in text and f"| {CASES[3].name} (tiny) |" in text
+        '"to_host_GB_per_s"' in text and '"nvrtc"' in text and f"| {CASES[3].name} (tiny) |" in text
     )
     files = {path.name for path in runs.iterdir() if path.is_file()}
     assert files == {

@@ -14,6 +14,7 @@ from benchmarks.peers import OURS
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
 
+RESULTS = "gpu.json"  # in the folder of a run
 PREDICTED = FOLDER / "gpu_predicted.json"
 SHOWN, SHOWN_LINES = (FAILED, CUT_SHORT, NO_DEVICE), 40  # steps whose output is shown
 
@@ -23,7 +24,7 @@ Entry = dict[str, Any]
 def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry]) -> str:
     """What is known so far: a table of the steps, then what they found."""
     found = [(step, entries.get(step.name, {"status": NOT_BEGUN})) for step in steps]
-    records = newest_records(folder)
+    records = measured_records(folder)
     parts = ["# First run on a GPU", steps_table(found)]
     parts += [
         f"{e['status'].capitalize()}: {step.name}, {e['reason']}."
@@ -39,16 +40,10 @@ def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def newest_records(folder: Path) -> list[Entry]:
-    """Records of the benchmark's newest result file; a run on another machine begins one."""
-    path = newest_results(folder)
-    return json.loads(path.read_text(encoding="utf-8"))["records"] if path else []
-
-
-def newest_results(folder: Path) -> Path | None:
-    """The result file of the benchmark that was written last."""
-    found = folder.glob("gpu*.json")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+def measured_records(folder: Path) -> list[Entry]:
+    """Records of the benchmark's result file, which is of the machine that it ran on last."""
+    path = folder / RESULTS
+    return json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
 
 
 def steps_table(found: Sequence[tuple[Step, Entry]]) -> str:

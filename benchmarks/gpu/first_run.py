@@ -22,10 +22,13 @@ if not __package__:
 
 from benchmarks.gpu.cases import SCALES, choose
 from benchmarks.gpu.children import exit_on_sigterm
-from benchmarks.gpu.first_report import newest_results, report_text
+from benchmarks.gpu.first_report import RESULTS, report_text
+from benchmarks.gpu.kernel_archive import OTHER_RESULTS
 from benchmarks.gpu.run import UNFINISHED
 from benchmarks.gpu.sanitizer import SANITIZER, find_sanitizer, findings
 from benchmarks.gpu.steps import CUT_SHORT, NOT_BEGUN, ROOT, SECONDS, Run, Step, replace_text
+from benchmarks.gpu.text import by_case, missed_bounds
+from benchmarks.peers import OURS
 from tests.finished_log import BROKE_DEVICE
 
 SANITIZER_FOUND = "9"  # exit status of compute-sanitizer where it found errors
@@ -37,7 +40,7 @@ FITS = ("Classifier", "Regressor", "prediction of")  # in names of cases
 
 def all_steps(folder: Path, scale: str) -> list[Step]:
     """The steps, the most telling first."""
-    cases = partial(_cases, folder / "gpu.json", scale)
+    cases = partial(_cases, folder / RESULTS, scale)
     tests = partial(_tests, folder)
     return [
         Step("facts", "What is here?", _python("facts"), 60, always=True),
@@ -119,6 +122,7 @@ def _sanitized(tests: partial[Step], tool: str) -> Step:
 def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only: str) -> Step:
     """Cases of the benchmark, by texts in their names."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--out", str(path), "--scale", scale]
+    command += ["--aside", str(path.parent / OTHER_RESULTS)]
     return Step(
         name,
         question,
@@ -126,17 +130,24 @@ def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only
         limit,
         min_seconds=30,
         unfinished=(UNFINISHED,),
-        forget=partial(_drop_cases, path.parent, only),
+        forget=partial(_drop_failures, path, only),
     )
 
 
-def _drop_cases(folder: Path, only: tuple[str, ...]) -> None:
-    """Remove cases from the result file, so that they are measured anew."""
-    path, names = newest_results(folder), {case.name for case in choose(*only)}
-    if path is not None:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        content["records"] = [r for r in content["records"] if r["case"] not in names]
-        replace_text(path, json.dumps(content, indent=1) + "\n")
+def _drop_failures(path: Path, only: tuple[str, ...]) -> None:
+    """Remove what failed, or missed a bound, from the result file, so that it is measured anew."""
+    if not path.exists():
+        return
+    content = json.loads(path.read_text(encoding="utf-8"))
+    names, records = {case.name for case in choose(*only)}, content["records"]
+    dropped = [
+        record
+        for own in by_case([r for r in records if r["case"] in names]).values()
+        for record in own
+        if "failed" in record or (record["who"].startswith(OURS) and missed_bounds(own))
+    ]
+    content["records"] = [record for record in records if record not in dropped]
+    replace_text(path, json.dumps(content, indent=1) + "\n")
 
 
 # ---- the command -------------------------------------------------------------------------------

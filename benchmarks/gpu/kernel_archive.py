@@ -8,18 +8,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# Three folders down, so that tools that copy only upper folders take the archive instead.
+CACHES = Path("scratch", "caches")
+OTHER_RESULTS = CACHES / "results"  # result files of other machines
 DAMAGE = (OSError, zlib.error, tarfile.TarError, EOFError)
 FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 class KernelArchive:
-    """The machine code of kernels, in folders for all steps and in one archive beside them."""
+    """The machine code of kernels, in folders for all steps and in one archive beside them.
+
+    The archive takes along result files of other machines too.
+    """
 
     def __init__(self, folder: Path) -> None:
-        # Three folders down, so that tools that copy only upper folders take the archive instead.
-        self._caches = folder / "scratch" / "caches"
+        self._caches = folder / CACHES
         self._archive = folder / "kernels.tar.gz"
-        self._kept = [self._caches / "gpuboost", self._caches / "cupy"]
+        self._kept = [
+            self._caches / "gpuboost",
+            self._caches / "cupy",
+            folder / OTHER_RESULTS,
+        ]
         self._packed: dict[Path, int] = {}
         for cache in (*self._kept, self._caches / "numba"):
             cache.mkdir(parents=True, exist_ok=True)

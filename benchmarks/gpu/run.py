@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
 from benchmarks.gpu.children import INNER_TERM_SECONDS, run_child
-from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device
+from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device, NoDeviceError
 from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
 from benchmarks.results import FOLDER, OtherMachineError, Results
@@ -54,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="result file, JSON; where it is there, what it has done is not measured again: keep "
         "it, and give it to the next call (default: benchmarks/results/gpu)",
+    )
+    parser.add_argument(
+        "--aside",
+        type=Path,
+        metavar="FOLDER",
+        help="where a result file of another machine is moved to, and one of this machine is taken "
+        "from (default: results of another machine stay, and a file is begun beside them)",
     )
     parser.add_argument("--scale", choices=tuple(SCALES), default="full")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
@@ -109,14 +116,28 @@ def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
 
 
 def open_results(args: argparse.Namespace) -> Path:
-    """The result file; where it is another machine's, one beside it."""
+    """The result file; where it is another machine's, one beside it or a fresh one."""
     path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else f"gpu-{args.scale}.json")
     path = path if path.suffix else path.with_suffix(".json")
+    if args.aside is not None and not args.again:
+        put_aside(path, args.aside)
     beside = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
     own = next(one for one in itertools.chain([path], beside) if args.again or _is_of_here(one))
     if args.again:
         own.unlink(missing_ok=True)
     return own
+
+
+def put_aside(path: Path, folder: Path) -> None:
+    """Exchange a result file of another machine for that of this machine, if there is one."""
+    if not _is_of_here(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        names = (folder / f"{path.stem}-{number}.json" for number in itertools.count(1))
+        path.rename(next(name for name in names if not name.exists()))
+    if not path.exists():
+        own = next((one for one in sorted(folder.glob("*.json")) if _is_of_here(one)), None)
+        if own is not None:
+            own.rename(path)
 
 
 def _is_of_here(path: Path) -> bool:
@@ -159,7 +180,7 @@ def _child(args: argparse.Namespace) -> int:
     (case,) = (case for case in choose(args.child) if case.name == args.child)
     try:
         device = CudaDevice(AHEAD_BYTES if args.scale == "full" else AHEAD_BYTES // SMALL)
-    except RuntimeError as error:
+    except NoDeviceError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_DEVICE
     keep = Kept(Results(NAME, args.out), args.scale, device.facts())
