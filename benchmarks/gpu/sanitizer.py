@@ -18,7 +18,7 @@ _HARMLESS = re.compile(
     r"COMPUTE-SANITIZER"
     r"|SUMMARY: 0 "
     r"|process didn't terminate successfully"
-    r"|Target application (returned an error|terminated before)"
+    r"|Target application (returned|terminated)"
 )
 
 
