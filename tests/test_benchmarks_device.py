@@ -47,8 +47,13 @@ def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
     [
         (100, None, run.NO_DEVICE, "there is no GPU to measure"),
         (35, None, run.NO_DEVICE, "there is no GPU to measure"),
-        (35, "1.2", 1, "the GPU cannot be used (CUDARuntimeError"),  # the driver is too old
-        (802, None, 1, "the GPU cannot be used (CUDARuntimeError"),
+        (
+            35,
+            "1.2",
+            facts.UNUSABLE,
+            "the GPU cannot be used (CUDARuntimeError",
+        ),  # the driver is too old
+        (802, None, facts.UNUSABLE, "the GPU cannot be used (CUDARuntimeError"),
     ],
 )
 def test_only_a_missing_gpu_is_none(

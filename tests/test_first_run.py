@@ -98,6 +98,16 @@ def test_without_a_gpu_nothing_else_begins(tmp_path: Path) -> None:
     assert again.exit_status == 0 and statuses(again) == [PASSED, PASSED]
 
 
+def test_with_a_gpu_that_cannot_be_used_nothing_else_begins(tmp_path: Path) -> None:
+    unusable = python("facts", "import sys; sys.exit(5)", always=True, fatal=(5,))
+    run = Run(tmp_path, [unusable, python("b", "")])
+    run.go_on(60)
+    assert run.exit_status == 1 and statuses(run) == [FAILED, NOT_BEGUN]
+    repaired = Run(tmp_path, [python("facts", "", always=True, fatal=(5,)), run.steps[1]])
+    repaired.go_on(60)
+    assert repaired.exit_status == 0 and statuses(repaired) == [PASSED, PASSED]
+
+
 def test_wrong_arguments_are_no_missing_gpu(tmp_path: Path) -> None:
     run = Run(tmp_path, [python("a", "import sys; sys.exit(2)"), python("b", "")])
     run.go_on(60)
@@ -212,13 +222,19 @@ def test_findings_of_a_sanitizer_are_its_lines_alone() -> None:
     assert findings([clean.replace("0", "1")]) != []
 
 
-def test_findings_of_a_slice_that_was_cut_short_stay(tmp_path: Path) -> None:
+def test_findings_of_a_slice_that_was_cut_short_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "tool.log"
     says = f"import os; seen = os.path.exists({str(log)!r}); "
     says += noting(log, "began a\npassed a\n", "seen or print('========= Invalid read'); ")
     given: dict[str, Any] = {"log": "tool.log", "unfinished": (7,), "findings": findings}
     step = python("tool", f"{says}exit(0 if seen else 7)", **given)
     run = Run(tmp_path, [step])
+    monkeypatch.setattr(steps, "ROUNDS", 1)
+    run.go_on(60)
+    assert statuses(run) == [CUT_SHORT] and run.exit_status == 1
+    run = Run(tmp_path, [step])  # the next call
     run.go_on(60)
     assert statuses(run) == [FAILED] and run.entries["tool"]["exit_status"] == 0
     assert run.entries["tool"]["findings"] == ["Invalid read"]
@@ -240,6 +256,7 @@ def test_findings_of_a_slice_that_was_cut_short_stay(tmp_path: Path) -> None:
         "from benchmarks.gpu import children; children.exit_on_sigterm(); "
         "children.run_child(words, 3, 60)",  # SIGTERM comes while it waits for the case to end
     ],
+    ids=["a child", "a case", "a case that is being ended"],
 )
 def test_a_step_that_hangs_is_cut_short_with_all_it_started(
     start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

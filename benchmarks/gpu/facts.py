@@ -1,6 +1,6 @@
 """What the GPU and the software on it are: ``python -m benchmarks.gpu.facts``.
 
-The last line is a JSON object. The exit status is 3 if there is no GPU, 1 if CuPy cannot use it.
+The last line is a JSON object. The exit status is 3 if there is no GPU, 5 if CuPy cannot use it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from benchmarks.gpu.device import CudaDevice, NoDeviceError
 from benchmarks.gpu.run import NO_DEVICE
 from benchmarks.machine import describe_machine
 
+UNUSABLE = 5  # exit status where there is a GPU that CuPy cannot use
+
 
 def main() -> int:
     """Print what ``nvidia-smi`` says, and the facts that the benchmarks note."""
@@ -26,7 +28,7 @@ def main() -> int:
         return NO_DEVICE
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return UNUSABLE
     print(json.dumps({"gpu": device.facts(), "machine": describe_machine()}))
     return 0
 

@@ -22,6 +22,7 @@ if not __package__:
 
 from benchmarks.gpu.cases import SCALES, choose
 from benchmarks.gpu.children import exit_on_sigterm
+from benchmarks.gpu.facts import UNUSABLE
 from benchmarks.gpu.first_report import RESULTS, report_text
 from benchmarks.gpu.kernel_archive import OTHER_RESULTS
 from benchmarks.gpu.run import UNFINISHED
@@ -43,7 +44,7 @@ def all_steps(folder: Path, scale: str) -> list[Step]:
     cases = partial(_cases, folder / RESULTS, scale)
     tests = partial(_tests, folder)
     return [
-        Step("facts", "What is here?", _python("facts"), 60, always=True),
+        Step("facts", "What is here?", _python("facts"), 60, always=True, fatal=(UNUSABLE,)),
         tests(
             "small",
             "Does a fit run, and is it NumPy's?",

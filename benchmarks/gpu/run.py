@@ -31,7 +31,7 @@ GRACE = 5.0  # seconds beyond a case's limit before its process is ended
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE_SAID = "no device"
 CUT_SHORT = "cut short by --budget"
-NO_DEVICE = 3  # exit status where there is no GPU; 2 is that of wrong arguments
+NO_DEVICE = 3  # exit status of a command that found no GPU; 2 is that of wrong arguments
 UNFINISHED = 4  # exit status of a call that had no time for some cases
 
 Say = Callable[[str], None]

@@ -56,6 +56,8 @@ class Step:
         Beside that of all steps.
     unfinished : tuple of int
         Exit statuses that say that there is more to do.
+    fatal : tuple of int
+        Exit statuses of a failure after which no other step can run.
     log : str
         File of ``pytest --finished`` in the folder, empty for other commands.
     always : bool
@@ -79,6 +81,7 @@ class Step:
     min_seconds: float = 20.0
     environment: Mapping[str, str] = field(default_factory=dict)
     unfinished: tuple[int, ...] = ()
+    fatal: tuple[int, ...] = ()
     log: str = ""
     always: bool = False
     missing: str = ""
@@ -121,8 +124,7 @@ class Run:
         """3 if there is no GPU, 1 if anything failed, else 0."""
         if any(entry["status"] == NO_DEVICE for entry in self.entries.values()):
             return NO_DEVICE_STATUS
-        failed = (e["status"] == FAILED or e.get("failed_tests") for e in self.entries.values())
-        return int(any(failed))
+        return int(any(_is_failure(entry) for entry in self.entries.values()))
 
     def forget(self, step: Step) -> None:
         """Have a step run once more, with the tests that it found to fail.
@@ -147,7 +149,8 @@ class Run:
                 needed = min(step.min_seconds, (seconds - MARGIN) / 2)  # for short calls
                 if self.status(step) in (NOT_BEGUN, CUT_SHORT) and left() >= needed:
                     self._run(step, min(step.limit, left()))
-                if self.status(step) == NO_DEVICE:
+                ended_by = self.entries.get(step.name, {}).get("exit_status")
+                if self.status(step) == NO_DEVICE or ended_by in step.fatal:
                     return
 
     def _run(self, step: Step, seconds: float) -> None:
@@ -230,6 +233,11 @@ class Run:
         for entry in entries.values():
             entry.setdefault("status", NOT_BEGUN)
         replace_text(self._report, json.dumps({"steps": entries}, indent=1) + "\n")
+
+
+def _is_failure(entry: Entry) -> bool:
+    """Whether a step has failed, or will at its end."""
+    return bool(entry["status"] == FAILED or entry.get("failed_tests") or entry.get("findings"))
 
 
 def replace_text(path: Path, text: str) -> None:
