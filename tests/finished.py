@@ -12,12 +12,20 @@ from pathlib import Path
 
 import pytest
 
-BEGAN, PASSED, FAILED, SKIPPED, LOST = "began", "passed", "failed", "skipped", "lost"
-MOST_BEGINNINGS = 2  # of a test that does not end
+from tests.finished_log import (
+    BEGAN,
+    BROKE_DEVICE,
+    FAILED,
+    FAILED_BEFORE,
+    LOST,
+    PASSED,
+    SKIPPED,
+    FinishedLog,
+)
 
 
 class Finished:
-    """The log of one run, and of those before it.
+    """The plugin that keeps the log.
 
     Parameters
     ----------
@@ -26,54 +34,27 @@ class Finished:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._began: dict[str, int] = {}  # tests without an end, and how often they began
-        self._end: dict[str, str] = {}
+        self._log = FinishedLog(path)
         self._now, self._outcome = "", PASSED
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                self._read(*line.split(" ", 1))
-
-    def _read(self, word: str, test: str) -> None:
-        if word == BEGAN:
-            self._began[test] = self._began.get(test, 0) + 1
-        else:
-            self._end[test] = word
-            self._began.pop(test, None)
-
-    def _write(self, word: str) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{word} {self._now}\n")
-        self._read(word, self._now)
-
-    @property
-    def bad(self) -> dict[str, str]:
-        """Tests that did not pass, and why."""
-        ends = {test: word for test, word in self._end.items() if word in (FAILED, LOST)}
-        never = {test: f"{BEGAN} {n} times" for test, n in self._began.items() if n > 1}
-        return ends | never
+        self._n_left_out, self._lost = 0, False
 
     # ---- pytest's hooks ------------------------------------------------------------------------
 
+    @pytest.hookimpl(trylast=True)  # after -m and -k, so that only chosen tests are counted
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Leave out what is finished."""
-        left = [item for item in items if self._is_left(item.nodeid)]
-        if len(left) < len(items):
+        left = [item for item in items if self._log.is_left(item.nodeid)]
+        self._n_left_out = len(items) - len(left)
+        if self._n_left_out:
             config.hook.pytest_deselected(items=[item for item in items if item not in left])
-        items[:] = sorted(left, key=lambda item: item.nodeid in self._began)
-
-    def _is_left(self, test: str) -> bool:
-        if self._end.get(test, SKIPPED) != SKIPPED:
-            return False
-        return self._began.get(test, 0) < MOST_BEGINNINGS
+        items[:] = sorted(left, key=lambda item: item.nodeid in self._log.began)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note that a test begins."""
         self._now, self._outcome = nodeid, PASSED
-        self._write(BEGAN)
+        self._log.write(BEGAN, nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Follow what becomes of it."""
@@ -84,23 +65,31 @@ class Finished:
 
     def pytest_runtest_logfinish(self) -> None:
         """Note what became of it."""
-        self._write(self._outcome)
+        self._log.write(self._outcome, self._now)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note the test that ended the run itself, by `pytest.exit`."""
-        if isinstance(excinfo.value, pytest.exit.Exception):
-            self._write(LOST)
+        if self._now and isinstance(excinfo.value, pytest.exit.Exception):
+            self._lost = True
+            self._log.write(LOST, self._now)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """A run fails by what failed before it, and does not by having nothing left to do."""
-        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and self._end:
-            bad = pytest.ExitCode.TESTS_FAILED
-            session.exitstatus = bad if self.bad else pytest.ExitCode.OK
+        """Give a broken device and earlier failures exit statuses of their own.
+
+        A run with nothing left to do is no failure. Where no test was chosen at all, or where
+        collecting them failed, pytest's own status stays. It is changed only here, because pytest
+        shows no failures where `pytest.exit` has a status of its own.
+        """
+        if self._lost:
+            session.exitstatus = BROKE_DEVICE
+        nothing_left = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._n_left_out
+        if exitstatus == pytest.ExitCode.OK or nothing_left:
+            session.exitstatus = FAILED_BEFORE if self._log.bad else pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """All that did not pass, this time or before."""
-        for test, why in self.bad.items():
-            terminalreporter.write_line(f"{self._path.name}: {why}: {test}")
+        for test, why in self._log.bad.items():
+            terminalreporter.write_line(f"{self._log.path.name}: {why}: {test}")
 
 
 def add_option(parser: pytest.Parser) -> None:

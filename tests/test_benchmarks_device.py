@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.gpu import device as device_module
-from benchmarks.gpu import run
+from benchmarks.gpu import facts, run
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION
 from benchmarks.gpu.device import CudaDevice
 from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
 from tests import cuda_shim, nvrtc
+from tests.fake_errors import CUDARuntimeError
 from tests.gpu_cases import arguments, fake_cuda_device, kept, measured, tiny
 
 pytestmark = pytest.mark.skipif(
@@ -34,9 +37,55 @@ def cupy_device(machine: Any, monkeypatch: Any) -> CudaDevice:
 
 
 def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
-    facts = cupy_device.facts()
-    assert facts["name"] == "NVIDIA X" and facts["cupy"] == "14.2.0" and facts["memory_gb"] == 9
-    assert facts["nvrtc"] == "12.9" and facts["driver"] == "1.2"
+    found = cupy_device.facts()
+    assert found["name"] == "NVIDIA X" and found["cupy"] == "14.2.0" and found["memory_gb"] == 9
+    assert found["nvrtc"] == "12.9" and found["driver"] == "1.2"
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "expected", "said"),
+    [
+        (100, None, run.NO_DEVICE, "there is no GPU to measure"),
+        (35, None, run.NO_DEVICE, "there is no GPU to measure"),
+        (
+            35,
+            "1.2",
+            facts.UNUSABLE,
+            "the GPU cannot be used (CUDARuntimeError",
+        ),  # the driver is too old
+        (802, None, facts.UNUSABLE, "the GPU cannot be used (CUDARuntimeError"),
+    ],
+)
+def test_only_a_missing_gpu_is_none(
+    status: int,
+    driver: str | None,
+    expected: int,
+    said: str,
+    cupy_device: CudaDevice,
+    monkeypatch: Any,
+    capsys: Any,
+) -> None:
+    def zeros(shape: Any) -> Any:
+        raise CUDARuntimeError(status)
+
+    monkeypatch.setattr(device_module, "driver_version", lambda: driver)
+    monkeypatch.setattr(sys.modules["cupy"], "zeros", zeros)
+    assert facts.main() == expected
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "expected"),
+    [("NVIDIA X, 1.2", 0, "1.2"), ("No devices were found", 6, None), ("", 0, None)],
+)
+def test_the_driver_is_asked_for(
+    said: str, status: int, expected: str | None, tmp_path: Path, monkeypatch: Any
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho '{said}'\nexit {status}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert device_module.driver_version() == expected
 
 
 def test_memory_of_a_gpu_is_followed(cupy_device: CudaDevice) -> None:

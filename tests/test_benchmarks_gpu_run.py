@@ -45,7 +45,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_without_a_gpu_the_reason_is_said(tmp_path: Path) -> None:
     done = command("--out", str(tmp_path / "gpu.json"))
-    assert done.returncode == 2
+    assert done.returncode == run.NO_DEVICE
     assert "there is no GPU to measure (ModuleNotFoundError" in done.stderr
 
 
@@ -80,7 +80,7 @@ def test_a_case_that_the_budget_ends_has_not_failed(
 
     monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(run, "GRACE", 0.0)
-    monkeypatch.setattr(run, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(run, "choose", lambda *only: CASES[:2])
     assert run.run(arguments(tmp_path, "--budget", "0.5")) == run.UNFINISHED
     said = capsys.readouterr().out
@@ -106,9 +106,30 @@ def test_results_of_another_machine_stay(tmp_path: Path) -> None:
     assert not own.exists()
 
 
+def test_results_of_another_machine_are_put_aside(tmp_path: Path) -> None:
+    """Two machines take turns: each finds its own results, in the same file."""
+    own, aside = tmp_path / "gpu.json", tmp_path / "aside"
+    given = arguments(tmp_path, "--aside", str(aside))
+    assert run.open_results(given) == own and not own.exists()
+    Results("gpu", own).add("a", {})
+    assert run.open_results(given) == own and not aside.exists()
+    here = own.read_text()
+    content = json.loads(here)
+    content["machine"]["cpu"] = "another"
+    for n_aside in (1, 2):
+        own.write_text(json.dumps(content))
+        assert run.open_results(given) == own and not own.exists()
+        assert len(list(aside.iterdir())) == n_aside
+    own.write_text(json.dumps(content))
+    (aside / "gpu-9.json").write_text(here)
+    assert run.open_results(given) == own and own.read_text() == here
+    assert {path.name for path in aside.iterdir()} == {"gpu-1.json", "gpu-2.json", "gpu-3.json"}
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["gpu.json"]
+
+
 def test_copies_and_binning_are_timed(cupy_device: CudaDevice) -> None:
     found = copies.measure_copies(cupy_device, 4096) | copies.measure_binning(cupy_device, 300)
-    assert len(found) == 4 and min(found.values()) > 0
+    assert len(found) == 7 and min(found.values()) > 0
 
 
 # ---- slices of a run ---------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tests.device_cases import Case
 from tests.device_memory import assert_foretold
 from tests.fake_cupy import Array
 from tests.fake_streams import GRAPH
+from tests.finished_log import BROKE_DEVICE, FAILED_BEFORE
 
 pytest_plugins = ["pytester"]
 
@@ -122,7 +123,7 @@ def run_inner(inner: pytest.Pytester, *words: str) -> pytest.RunResult:
 
 def test_a_broken_device_ends_the_run_and_the_next_one_goes_on(inner: pytest.Pytester) -> None:
     done = run_inner(inner)
-    assert done.ret == pytest.ExitCode.INTERRUPTED
+    assert done.ret == BROKE_DEVICE
     said = str(done.stdout)
     assert "test_inner.py::test_breaks broke the device for this process" in said
     assert "what the kernel left" in said  # the failure itself is shown
@@ -135,7 +136,7 @@ def test_a_broken_device_ends_the_run_and_the_next_one_goes_on(inner: pytest.Pyt
     ]
     again = run_inner(inner)
     again.assert_outcomes(passed=1, skipped=1, deselected=3)
-    assert again.ret == pytest.ExitCode.TESTS_FAILED
+    assert again.ret == FAILED_BEFORE
     again.stdout.fnmatch_lines(["log: failed: *::test_wrong", "log: lost: *::test_breaks"])
 
 
@@ -153,6 +154,13 @@ def test_nothing_left_to_do_is_no_failure(inner: pytest.Pytester) -> None:
     again = run_inner(inner, "-k", "first or last")
     again.assert_outcomes(deselected=5)
     assert again.ret == pytest.ExitCode.OK
+    none = run_inner(inner, "-k", "nothing_like_this")
+    assert none.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_run_that_did_not_begin_is_no_broken_device(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_inner="import nothing_like_this")
+    assert run_inner(inner).ret == pytest.ExitCode.INTERRUPTED  # an error of collection
 
 
 def test_what_did_not_end_comes_last_and_is_given_up(inner: pytest.Pytester) -> None:
@@ -164,7 +172,7 @@ def test_what_did_not_end_comes_last_and_is_given_up(inner: pytest.Pytester) -> 
     log.write_text("began test_inner.py::test_first\n" * 2)
     given_up = run_inner(inner, "-k", "first or last")
     given_up.assert_outcomes(passed=1, deselected=4)
-    assert given_up.ret == pytest.ExitCode.TESTS_FAILED
+    assert given_up.ret == FAILED_BEFORE
     given_up.stdout.fnmatch_lines(["log: began 2 times: *::test_first"])
 
 

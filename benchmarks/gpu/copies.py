@@ -1,7 +1,8 @@
 """Times of copies to the host and of binning: ``python -m benchmarks.gpu.copies``.
 
-Trees reach the host through fresh pageable memory or through pinned memory, and every fit bins its
-table first; here both are timed alone. The last line is a JSON object.
+Trees reach the host through fresh pageable memory or through pinned memory, tables reach the
+device, and every fit bins its table first; here each is timed alone. ``to_host`` and ``asarray``
+are those of the product's `CupyRuntime`. The last line is a JSON object.
 """
 
 from __future__ import annotations
@@ -24,16 +25,23 @@ REPEAT = 3
 
 
 def measure_copies(device: Device, n_bytes: int) -> dict[str, float]:
-    """GB copied to the host in a second: into fresh memory, and into pinned memory."""
-    there = device.xp.zeros(n_bytes, dtype=np.uint8)
+    """GB copied in a second: to the host and from it, as CuPy does it and as the product does."""
+    there, here = device.xp.zeros(n_bytes, dtype=np.uint8), np.ones(n_bytes, dtype=np.uint8)
     memory = importlib.import_module("cupy").cuda.alloc_pinned_memory(n_bytes)
     pinned: np.ndarray = np.frombuffer(memory, np.uint8, n_bytes)
-    pageable = _median_seconds(device, there.get)
-    fast = _median_seconds(device, lambda: there.get(out=pinned, blocking=False))
-    return {
-        "pageable_GB_per_s": n_bytes / pageable / 1e9,
-        "pinned_GB_per_s": n_bytes / fast / 1e9,
+    runtime = device.runtime.inner
+    calls: dict[str, Callable[[], Any]] = {
+        "pageable": there.get,
+        "pinned": lambda: there.get(out=pinned, blocking=False),
+        "to_host": lambda: runtime.to_host(there),
+        "cupy_asarray": lambda: device.asarray(here),
+        "asarray": lambda: runtime.asarray(here),
     }
+    with runtime.active():
+        return {
+            f"{name}_GB_per_s": n_bytes / _median_seconds(device, call) / 1e9
+            for name, call in calls.items()
+        }
 
 
 def measure_binning(device: Device, n_rows: int) -> dict[str, float]:

@@ -24,6 +24,13 @@ _WHERE = tuple(f"gpuboost.estimators.{name}" for name in ("base", "template", "b
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
+_NO_DEVICE_STATUS = (35, 100)  # cudaErrorInsufficientDriver, which means none too; NoDevice
+
+
+class NoDeviceError(RuntimeError):
+    """There is no GPU, or no driver of one, on this machine."""
+
+
 class Device:
     """What measures anything: kernels by a runtime, and how to wait and take times.
 
@@ -106,8 +113,10 @@ class CudaDevice(Device):
 
     Raises
     ------
+    NoDeviceError
+        There is no device, or CuPy is not there to find one.
     RuntimeError
-        CuPy or a usable device is not there.
+        There is a device, but CuPy cannot use it.
     """
 
     name = "cuda"
@@ -118,7 +127,11 @@ class CudaDevice(Device):
             self._cupy = importlib.import_module("cupy")
             self._cupy.zeros(1)
         except Exception as error:  # CuPy has many ways to say that there is no device
-            raise RuntimeError(
+            if not _is_missing(error):
+                raise RuntimeError(
+                    f"the GPU cannot be used ({type(error).__name__}: {error})"
+                ) from error
+            raise NoDeviceError(
                 f"there is no GPU to measure ({type(error).__name__}: {error}); install CuPy for "
                 "the version of the driver on a machine with an NVIDIA GPU"
             ) from error
@@ -180,6 +193,12 @@ class CudaDevice(Device):
         return statistics.median(found)
 
 
+def _is_missing(error: Exception) -> bool:
+    """Whether an error of CuPy says that there is no device, and the driver's tool lists none."""
+    is_said = isinstance(error, ImportError) or getattr(error, "status", 0) in _NO_DEVICE_STATUS
+    return is_said and driver_version() is None
+
+
 def ceilings_text() -> str:
     """Source of the ceilings' kernels, as a compiler takes it."""
     source = importlib.import_module("gpuboost.backends.cuda.source")
@@ -187,10 +206,12 @@ def ceilings_text() -> str:
 
 
 def driver_version() -> str | None:
-    """Version of the driver as its own tool says it, None where there is no such tool."""
+    """Version of the driver as its own tool says it, None where that finds no driver or device."""
     try:
         said = subprocess.run(_DRIVER_QUERY, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
+        return None
+    if said.returncode:
         return None
     return said.stdout.partition("\n")[0].rpartition(",")[2].strip() or None
 

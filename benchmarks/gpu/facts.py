@@ -1,6 +1,6 @@
 """What the GPU and the software on it are: ``python -m benchmarks.gpu.facts``.
 
-The last line is a JSON object. The exit status is 2 if there is no GPU.
+The last line is a JSON object. The exit status is 3 if there is no GPU, 5 if CuPy cannot use it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from benchmarks.gpu.device import CudaDevice
+from benchmarks.gpu.device import CudaDevice, NoDeviceError
+from benchmarks.gpu.run import NO_DEVICE
 from benchmarks.machine import describe_machine
 
-NO_DEVICE = 2
+UNUSABLE = 5  # exit status where there is a GPU that CuPy cannot use
 
 
 def main() -> int:
@@ -22,9 +23,12 @@ def main() -> int:
         print(subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=20).stdout)
     try:
         device = CudaDevice()
-    except RuntimeError as error:
+    except NoDeviceError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_DEVICE
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UNUSABLE
     print(json.dumps({"gpu": device.facts(), "machine": describe_machine()}))
     return 0
 

@@ -14,6 +14,7 @@ from benchmarks.peers import OURS
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
 
+RESULTS = "gpu.json"  # in the folder of a run
 PREDICTED = FOLDER / "gpu_predicted.json"
 SHOWN, SHOWN_LINES = (FAILED, CUT_SHORT, NO_DEVICE), 40  # steps whose output is shown
 
@@ -23,27 +24,26 @@ Entry = dict[str, Any]
 def report_text(folder: Path, steps: Sequence[Step], entries: Mapping[str, Entry]) -> str:
     """What is known so far: a table of the steps, then what they found."""
     found = [(step, entries.get(step.name, {"status": NOT_BEGUN})) for step in steps]
-    records = newest_records(folder)
+    records = measured_records(folder)
     parts = ["# First run on a GPU", steps_table(found)]
-    parts += [f"Left out: {step.name}, {e['reason']}." for step, e in found if "reason" in e]
+    parts += [
+        f"{e['status'].capitalize()}: {step.name}, {e['reason']}."
+        for step, e in found
+        if "reason" in e
+    ]
     parts += [failed_tests(found)]
     parts += [_as_json(step.name, e["found"]) for step, e in found if e.get("found")]
     if records:
         parts += ["## Measured", summary(records)[0], predicted_table(records)]
+    parts += [_findings(step, e) for step, e in found if e.get("findings")]
     parts += [_output(step, e) for step, e in found if e["status"] in SHOWN]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def newest_records(folder: Path) -> list[Entry]:
-    """Records of the benchmark's newest result file; a run on another machine begins one."""
-    path = newest_results(folder)
-    return json.loads(path.read_text(encoding="utf-8"))["records"] if path else []
-
-
-def newest_results(folder: Path) -> Path | None:
-    """The result file of the benchmark that was written last."""
-    found = folder.glob("gpu*.json")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+def measured_records(folder: Path) -> list[Entry]:
+    """Records of the benchmark's result file, which is of the machine that it ran on last."""
+    path = folder / RESULTS
+    return json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
 
 
 def steps_table(found: Sequence[tuple[Step, Entry]]) -> str:
@@ -93,6 +93,11 @@ def _predicted_name(record: Entry) -> str:
 
 def _as_json(name: str, found: Entry) -> str:
     return f"## What `{name}` found\n\n```json\n{json.dumps(found, indent=1)}\n```"
+
+
+def _findings(step: Step, entry: Entry) -> str:
+    lines = "\n".join(entry["findings"][:SHOWN_LINES])
+    return f"## Findings of `{step.name}`\n\n```\n{lines}\n```"
 
 
 def _output(step: Step, entry: Entry) -> str:

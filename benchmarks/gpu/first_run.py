@@ -2,7 +2,7 @@
 
 ``python3 benchmarks/gpu/first_run.py --minutes 9`` runs the most telling checks first, ends by
 itself, and goes on where it stopped when it is called again. Nothing is fetched. ``report.md`` in
-the folder says what is known so far. The exit status is 1 if anything failed, 2 if there is no GPU.
+the folder says what is known so far. The exit status is 1 if anything failed, 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
-import shutil
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,24 +22,29 @@ if not __package__:
 
 from benchmarks.gpu.cases import SCALES, choose
 from benchmarks.gpu.children import exit_on_sigterm
-from benchmarks.gpu.first_report import newest_results, report_text
+from benchmarks.gpu.facts import UNUSABLE
+from benchmarks.gpu.first_report import RESULTS, report_text
+from benchmarks.gpu.kernel_archive import OTHER_RESULTS
 from benchmarks.gpu.run import UNFINISHED
+from benchmarks.gpu.sanitizer import SANITIZER, find_sanitizer, findings
 from benchmarks.gpu.steps import CUT_SHORT, NOT_BEGUN, ROOT, SECONDS, Run, Step, replace_text
+from benchmarks.gpu.text import by_case, missed_bounds
+from benchmarks.peers import OURS
+from tests.finished_log import BROKE_DEVICE
 
-PYTEST_INTERRUPTED = 2  # by `pytest.exit`: a test broke the device for its process
-SANITIZER = "compute-sanitizer"
 SANITIZER_FOUND = "9"  # exit status of compute-sanitizer where it found errors
 NO_SANITIZER = f"there is no {SANITIZER} on PATH, in CUDA_HOME, /usr/local/cuda* or NVIDIA's wheels"
+NO_PYTEST = f"pytest is not installed for {sys.executable}"
 FEW = "(test_every_estimator or test_every_option) and 160"
 FITS = ("Classifier", "Regressor", "prediction of")  # in names of cases
 
 
 def all_steps(folder: Path, scale: str) -> list[Step]:
     """The steps, the most telling first."""
-    cases = partial(_cases, folder / "gpu.json", scale)
+    cases = partial(_cases, folder / RESULTS, scale)
     tests = partial(_tests, folder)
     return [
-        Step("facts", "What is here?", _python("facts"), 60, always=True),
+        Step("facts", "What is here?", _python("facts"), 60, always=True, fatal=(UNUSABLE,)),
         tests(
             "small",
             "Does a fit run, and is it NumPy's?",
@@ -64,7 +66,7 @@ def all_steps(folder: Path, scale: str) -> list[Step]:
         cases("speed", "How fast are fits and predictions, beside the peers?", 600, *FITS),
         _sanitized(tests, "memcheck"),
         _sanitized(tests, "racecheck"),
-        tests("large", "Are models of large tables equal?", "gpu and slow", 900, least=120),
+        tests("large", "Are models of large tables equal?", "gpu and slow", 900, min_seconds=120),
     ]
 
 
@@ -81,7 +83,7 @@ def _tests(
     *,
     only: str = "",
     log: str = "tests.log",
-    least: float = 20.0,
+    min_seconds: float = 20.0,
 ) -> Step:
     """Tests of a GPU: of a kind, and of those the ones that an expression names."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
@@ -92,9 +94,10 @@ def _tests(
         question,
         tuple(command),
         limit,
-        least=least,
+        min_seconds=min_seconds,
+        missing="" if importlib.util.find_spec("pytest") else NO_PYTEST,
         environment={"GPUBOOST_REQUIRE_GPU": "1"},
-        unfinished=(PYTEST_INTERRUPTED,),
+        unfinished=(BROKE_DEVICE,),
         log=log,
     )
 
@@ -110,50 +113,42 @@ def _sanitized(tests: partial[Step], tool: str) -> Step:
         step,
         command=(*words, "--error-exitcode", SANITIZER_FOUND, *step.command),
         environment={**step.environment, "GPUBOOST_TEST_SANITIZER": "1"},
-        missing="" if found else NO_SANITIZER,
+        missing=step.missing or ("" if found else NO_SANITIZER),
+        optional=True,
+        findings=findings,
         refusal="Device not supported",
     )
-
-
-def find_sanitizer() -> str | None:
-    """Path of compute-sanitizer, None if it is not here."""
-    return next((str(path) for path in _sanitizer_paths() if os.access(path, os.X_OK)), None)
-
-
-def _sanitizer_paths() -> Iterator[Path]:
-    """Where it may be."""
-    on_path = shutil.which(SANITIZER)
-    if on_path:
-        yield Path(on_path)
-    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
-    for home in (*homes, *sorted(Path("/usr/local").glob("cuda*"), reverse=True)):
-        yield home / "bin" / SANITIZER
-    wheels = importlib.util.find_spec("nvidia")
-    for place in (wheels and wheels.submodule_search_locations) or ():
-        yield from (path for path in sorted(Path(place).rglob(SANITIZER)) if path.is_file())
 
 
 def _cases(path: Path, scale: str, name: str, question: str, limit: float, *only: str) -> Step:
     """Cases of the benchmark, by texts in their names."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--out", str(path), "--scale", scale]
+    command += ["--aside", str(path.parent / OTHER_RESULTS)]
     return Step(
         name,
         question,
         (*command, "--budget", SECONDS, "--only", *only),
         limit,
-        least=30,
+        min_seconds=30,
         unfinished=(UNFINISHED,),
-        forget=partial(_drop_cases, path.parent, only),
+        forget=partial(_drop_failures, path, only),
     )
 
 
-def _drop_cases(folder: Path, only: tuple[str, ...]) -> None:
-    """Remove cases from the result file, so that they are measured anew."""
-    path, names = newest_results(folder), {case.name for case in choose(*only)}
-    if path is not None:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        content["records"] = [r for r in content["records"] if r["case"] not in names]
-        replace_text(path, json.dumps(content, indent=1) + "\n")
+def _drop_failures(path: Path, only: tuple[str, ...]) -> None:
+    """Remove what failed, or missed a bound, from the result file, so that it is measured anew."""
+    if not path.exists():
+        return
+    content = json.loads(path.read_text(encoding="utf-8"))
+    names, records = {case.name for case in choose(*only)}, content["records"]
+    dropped = [
+        record
+        for own in by_case([r for r in records if r["case"] in names]).values()
+        for record in own
+        if "failed" in record or (record["who"].startswith(OURS) and missed_bounds(own))
+    ]
+    content["records"] = [record for record in records if record not in dropped]
+    replace_text(path, json.dumps(content, indent=1) + "\n")
 
 
 # ---- the command -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A call measures what is not done yet and ends in time; the next one goes on with the same result
 file, so where a machine keeps nothing that file is carried to the next one (--out). The exit status
 is 4 if there was no time for some cases, else 1 if a bound is missed, a model is not the same or a
-case failed; it is 2 if there is no GPU.
+case failed; it is 3 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
-from benchmarks.gpu.children import run_child
-from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device
+from benchmarks.gpu.children import INNER_TERM_SECONDS, run_child
+from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device, NoDeviceError
 from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
 from benchmarks.results import FOLDER, OtherMachineError, Results
 
 NAME = "gpu"
 PROCESS = "process"  # who failed where a case's process did
-LEAST_SECONDS = 15.0  # that are worth starting a case
+MIN_SECONDS = 15.0  # that are worth starting a case
 GRACE = 5.0  # seconds beyond a case's limit before its process is ended
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE_SAID = "no device"
 CUT_SHORT = "cut short by --budget"
-NO_DEVICE = 3  # exit status of a child that finds no GPU
+NO_DEVICE = 3  # exit status of a command that found no GPU; 2 is that of wrong arguments
 UNFINISHED = 4  # exit status of a call that had no time for some cases
 
 Say = Callable[[str], None]
@@ -55,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="result file, JSON; where it is there, what it has done is not measured again: keep "
         "it, and give it to the next call (default: benchmarks/results/gpu)",
     )
+    parser.add_argument(
+        "--aside",
+        type=Path,
+        metavar="FOLDER",
+        help="where a result file of another machine is moved to, and one of this machine is taken "
+        "from (default: results of another machine stay, and a file is begun beside them)",
+    )
     parser.add_argument("--scale", choices=tuple(SCALES), default="full")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -76,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     begun = unfinished = False
     for case in cases:
         left = args.budget - (time.perf_counter() - started)
-        if left < LEAST_SECONDS or (begun and left < case.limit):
+        if left < MIN_SECONDS or (begun and left < case.limit):
             print(f"{case.name}\n  no time left; call again to go on", flush=True)
             unfinished = True
             continue
@@ -84,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{case.name}", flush=True)
         why = _run_child(case, args, path, min(case.limit, left))
         if why == NO_DEVICE_SAID:
-            return 2
+            return NO_DEVICE
         if why == CUT_SHORT:
             print(f"  {CUT_SHORT}; call again to go on", flush=True)
             unfinished = True
@@ -109,14 +116,28 @@ def cases_left(cases: list[GpuCase], scale: str, path: Path) -> list[GpuCase]:
 
 
 def open_results(args: argparse.Namespace) -> Path:
-    """The result file; where it is another machine's, one beside it."""
+    """The result file; where it is another machine's, one beside it or a fresh one."""
     path = args.out or FOLDER / ("gpu.json" if args.scale == "full" else f"gpu-{args.scale}.json")
     path = path if path.suffix else path.with_suffix(".json")
+    if args.aside is not None and not args.again:
+        put_aside(path, args.aside)
     beside = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
     own = next(one for one in itertools.chain([path], beside) if args.again or _is_of_here(one))
     if args.again:
         own.unlink(missing_ok=True)
     return own
+
+
+def put_aside(path: Path, folder: Path) -> None:
+    """Exchange a result file of another machine for that of this machine, if there is one."""
+    if not _is_of_here(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        names = (folder / f"{path.stem}-{number}.json" for number in itertools.count(1))
+        path.rename(next(name for name in names if not name.exists()))
+    if not path.exists():
+        own = next((one for one in sorted(folder.glob("*.json")) if _is_of_here(one)), None)
+        if own is not None:
+            own.rename(path)
 
 
 def _is_of_here(path: Path) -> bool:
@@ -137,7 +158,7 @@ def _run_child(case: GpuCase, args: argparse.Namespace, path: Path, seconds: flo
     command = [sys.executable, "-m", "benchmarks.gpu", "--child", case.name]
     command += ["--out", str(path.resolve()), "--scale", args.scale, "--budget", str(seconds)]
     command += ["--repeat", str(args.repeat), "--seed", str(args.seed)]
-    status = run_child(command, seconds + GRACE, cwd=ROOT)
+    status = run_child(command, seconds + GRACE, term_seconds=INNER_TERM_SECONDS, cwd=ROOT)
     if status is None:
         return CUT_SHORT if seconds < case.limit else f"ended after {seconds + GRACE:.0f} s"
     if status == NO_DEVICE:
@@ -159,7 +180,7 @@ def _child(args: argparse.Namespace) -> int:
     (case,) = (case for case in choose(args.child) if case.name == args.child)
     try:
         device = CudaDevice(AHEAD_BYTES if args.scale == "full" else AHEAD_BYTES // SMALL)
-    except RuntimeError as error:
+    except NoDeviceError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_DEVICE
     keep = Kept(Results(NAME, args.out), args.scale, device.facts())

@@ -1,31 +1,34 @@
 """Steps of a first run on a GPU: each a command, run within a limit of time and gone on with later.
 
-All that a run knows lies in its folder, and is written after each step, so a run that was ended at
-any moment goes on with the next call.
+The folder holds the whole state and is written after each step, so the next call resumes after any
+interruption.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.children import TERM_SECONDS, run_child
+from benchmarks.gpu.children import INNER_TERM_SECONDS, TERM_SECONDS, run_child
+from benchmarks.gpu.kernel_archive import KernelArchive
+from benchmarks.gpu.run import GRACE
+from benchmarks.gpu.run import NO_DEVICE as NO_DEVICE_STATUS
 from benchmarks.gpu.turns import countdown
-from tests.finished import Finished
+from tests.finished_log import FAILED_BEFORE, FinishedLog
 
 PASSED, FAILED, CUT_SHORT, LEFT_OUT = "passed", "failed", "cut short", "left out"
 NOT_BEGUN, NO_DEVICE = "not begun", "no GPU"
-NO_DEVICE_STATUS = 2  # unless it is among a step's own
 SECONDS = "{seconds}"  # in a command: the seconds after which it should end by itself
-EARLY = 2 * TERM_SECONDS  # seconds from then until it is ended
+# Seconds from then until it is ended: it may be waiting for a child of its own to end.
+EARLY = GRACE + INNER_TERM_SECONDS + 5.0
 MARGIN = TERM_SECONDS + 10.0  # seconds before the end of a call in which no step runs
+SHELL_SIGNAL = 128  # a tool that runs a command adds this to the signal that ended it
 ROUNDS = 8  # how often a call goes on with a step
 OUTPUT_BYTES = 8 << 20  # of output.txt; older output is dropped
 TAIL_LINES, TAIL_BYTES = 60, 1 << 20
@@ -47,20 +50,26 @@ class Step:
         `SECONDS` in it stands for the seconds after which it should end by itself.
     limit : float
         Seconds after which it is cut short, to go on later.
-    least : float
+    min_seconds : float
         Seconds that must be left for it to begin.
     environment : mapping of str to str
         Beside that of all steps.
     unfinished : tuple of int
         Exit statuses that say that there is more to do.
+    fatal : tuple of int
+        Exit statuses of a failure after which no other step can run.
     log : str
         File of ``pytest --finished`` in the folder, empty for other commands.
     always : bool
         Whether every call runs it anew.
     missing : str
-        Why it cannot run, empty if it can.
+        Why it cannot run, empty if it can; the next call looks again.
+    optional : bool
+        Whether it is left out, and has not failed, where it cannot run.
     refusal : str
         Output of a tool that cannot work on this machine.
+    findings : callable
+        Lines of output to lines that make the step fail, whatever the exit status.
     forget : callable
         Removes what the step has done, before it is run once more.
     """
@@ -69,13 +78,16 @@ class Step:
     question: str
     command: tuple[str, ...]
     limit: float
-    least: float = 20.0
+    min_seconds: float = 20.0
     environment: Mapping[str, str] = field(default_factory=dict)
     unfinished: tuple[int, ...] = ()
+    fatal: tuple[int, ...] = ()
     log: str = ""
     always: bool = False
     missing: str = ""
+    optional: bool = False
     refusal: str = ""
+    findings: Callable[[Iterable[str]], list[str]] = lambda lines: []
     forget: Callable[[], None] = lambda: None
 
 
@@ -92,15 +104,16 @@ class Run:
 
     def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
         self.folder, self.steps = folder.resolve(), steps
-        self.kernels = Kernels(self.folder)
+        self.kernels = KernelArchive(self.folder)
         self.kernels.unpack()
         self._report = self.folder / "report.json"
         self.entries: dict[str, Entry] = {}
         if self._report.exists():
             self.entries = json.loads(self._report.read_text(encoding="utf-8"))["steps"]
         for step in steps:
-            if step.always or self.status(step) == LEFT_OUT:
-                self.entries.pop(step.name, None)
+            begun_anew = self.status(step) in (NOT_BEGUN, NO_DEVICE) or step.always
+            if begun_anew or "reason" in self.entries[step.name]:
+                self.entries.pop(step.name, None)  # this machine may be another one
 
     def status(self, step: Step) -> str:
         """What became of a step so far."""
@@ -108,17 +121,21 @@ class Run:
 
     @property
     def exit_status(self) -> int:
-        """2 if there is no GPU, 1 if anything failed, else 0."""
+        """3 if there is no GPU, 1 if anything failed, else 0."""
         if any(entry["status"] == NO_DEVICE for entry in self.entries.values()):
             return NO_DEVICE_STATUS
-        failed = (e["status"] == FAILED or e.get("failed_tests") for e in self.entries.values())
-        return int(any(failed))
+        return int(any(_is_failure(entry) for entry in self.entries.values()))
 
     def forget(self, step: Step) -> None:
-        """Have a step run once more, with the tests that it found to fail."""
-        failed = self.entries.pop(step.name, {}).get("failed_tests", {})
-        log = self.folder / step.log
-        if failed and log.is_file():
+        """Have a step run once more, with the tests that it found to fail.
+
+        If a tool had findings, which it does not tell by test, all tests run once more.
+        """
+        entry, log = self.entries.pop(step.name, {}), self.folder / step.log
+        failed = entry.get("failed_tests", {})
+        if entry.get("findings"):
+            log.unlink(missing_ok=True)
+        elif failed and log.is_file():
             lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.rstrip("\n").partition(" ")[2] not in failed]
             log.write_text("".join(kept), encoding="utf-8")
@@ -129,22 +146,25 @@ class Run:
         left = countdown(seconds - MARGIN)
         for _ in range(ROUNDS):
             for step in self.steps:
-                least = min(step.least, (seconds - MARGIN) / 2)  # a short call may begin it too
-                if self.status(step) in (NOT_BEGUN, CUT_SHORT) and left() >= least:
+                needed = min(step.min_seconds, (seconds - MARGIN) / 2)  # for short calls
+                if self.status(step) in (NOT_BEGUN, CUT_SHORT) and left() >= needed:
                     self._run(step, min(step.limit, left()))
-                if self.status(step) == NO_DEVICE:
+                ended_by = self.entries.get(step.name, {}).get("exit_status")
+                if self.status(step) == NO_DEVICE or ended_by in step.fatal:
                     return
 
     def _run(self, step: Step, seconds: float) -> None:
         """Run a step and note what became of it, also where an exception ends the call."""
         entry = self.entries.setdefault(step.name, {"seconds": 0.0})
         if step.missing:
-            entry |= {"status": LEFT_OUT, "reason": step.missing}
+            status = LEFT_OUT if step.optional else FAILED
+            entry |= {"status": status, "reason": step.missing}
             return self.write()
         command = [f"{seconds - EARLY:.0f}" if word == SECONDS else word for word in step.command]
         entry |= {"status": CUT_SHORT, "command": command}
         self.write()
         print(f"{step.name}: {step.question}", flush=True)
+        n_lines = FinishedLog(self.folder / step.log).n_lines
         started, exit_status = time.perf_counter(), None
         with (self.folder / "output.txt").open("ab") as output:
             output.write(f"\n==== {step.name}: {' '.join(command)}\n".encode())
@@ -157,33 +177,46 @@ class Run:
                 )
             finally:
                 entry["seconds"] = round(entry["seconds"] + time.perf_counter() - started, 1)
-                self._note(step, exit_status, _tail(Path(output.name), begin))
+                self._note(step, exit_status, begin, n_lines)
 
-    def _note(self, step: Step, exit_status: int | None, lines: list[str]) -> None:
-        """Note the end of a command."""
-        entry = self.entries[step.name]
+    def _note(self, step: Step, exit_status: int | None, begin: int, n_lines: int) -> None:
+        """Note the end of a command, whose output and lines of the log begin at these places."""
+        entry, output = self.entries[step.name], self.folder / "output.txt"
+        lines = _tail(output, begin)
         entry |= {"exit_status": exit_status, "output": lines[-TAIL_LINES:]}
         entry["found"] = _last_object(lines)
         log = self.folder / step.log
-        if exit_status and step.refusal and any(step.refusal in line for line in lines):
+        refused = exit_status and step.refusal and any(step.refusal in line for line in lines)
+        if refused and not entry.get("findings"):
             entry |= {"status": LEFT_OUT, "reason": step.refusal, "failed_tests": {}}
             log.unlink(missing_ok=True)
         else:
             entry["failed_tests"] = self._failed_tests(step)
-            entry["status"] = self._judge(step, exit_status)
-        _keep_end(self.folder / "output.txt")
+            entry["findings"] = entry.get("findings", []) + _findings(step, output, begin)
+            entry["status"] = self._judge(step, exit_status, n_lines)
+        _keep_end(output)
         self.kernels.pack()
         self.write()
         print(f"  {entry['status']}, {entry['seconds']} s", flush=True)
 
-    def _judge(self, step: Step, exit_status: int | None) -> str:
+    def _judge(self, step: Step, exit_status: int | None, n_lines: int) -> str:
+        """What an exit status says, with the log of a step of tests and findings of all slices."""
+        entry, log = self.entries[step.name], FinishedLog(self.folder / step.log)
         if exit_status is None or exit_status in step.unfinished:
             return CUT_SHORT
-        if exit_status == NO_DEVICE_STATUS:
+        by_signal = exit_status < 0 or exit_status > SHELL_SIGNAL
+        if step.log and by_signal and log.n_lines > n_lines:
+            return CUT_SHORT  # a test crashed: the rest goes on without it
+        if exit_status == NO_DEVICE_STATUS and not step.log:
             return NO_DEVICE
         # A log counts as failed by tests of earlier steps too, which are no failures of this one.
-        only_old = exit_status == 1 and step.log and not self._failed_tests(step)
-        return PASSED if exit_status == 0 or only_old else FAILED
+        ended = exit_status == 0 or (step.log and exit_status == FAILED_BEFORE)
+        if not ended or entry["failed_tests"] or entry["findings"]:
+            return FAILED
+        if step.log and not log.end:
+            entry["output"].append(f"{step.log} has no test that ended")
+            return FAILED
+        return PASSED
 
     def _failed_tests(self, step: Step) -> dict[str, str]:
         """Tests of a step's log that did not pass, without those that other steps have noted."""
@@ -191,7 +224,7 @@ class Run:
             return {}
         others = [other for other in self.steps if other.log == step.log and other != step]
         known = {t for o in others for t in self.entries.get(o.name, {}).get("failed_tests", ())}
-        bad = Finished(self.folder / step.log).bad
+        bad = FinishedLog(self.folder / step.log).bad
         return {test: why for test, why in bad.items() if test not in known}
 
     def write(self) -> None:
@@ -202,48 +235,9 @@ class Run:
         replace_text(self._report, json.dumps({"steps": entries}, indent=1) + "\n")
 
 
-class Kernels:
-    """The machine code of kernels, in folders for all steps and in one archive beside them."""
-
-    def __init__(self, folder: Path) -> None:
-        # So deep that a tool which copies the folder's files leaves these to the archive.
-        self._caches = folder / "scratch" / "caches"
-        self._archive = folder / "kernels.tar.gz"
-        self._kept = [self._caches / "gpuboost", self._caches / "cupy"]
-        self._packed: dict[Path, int] = {}
-        for cache in (*self._kept, self._caches / "numba"):
-            cache.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables that name the folders."""
-        ours, cupy = map(str, self._kept)
-        names = {"GPUBOOST_TEST_CACHE_DIR": ours, "GPUBOOST_CACHE_DIR": ours}
-        return names | {"CUPY_CACHE_DIR": cupy, "NUMBA_CACHE_DIR": str(self._caches / "numba")}
-
-    def _sizes(self) -> dict[Path, int]:
-        files = [path for cache in self._kept for path in cache.rglob("*") if path.is_file()]
-        return {path: path.stat().st_size for path in files}
-
-    def pack(self) -> None:
-        """Write the archive, if there are new files."""
-        with suppress(OSError):  # a process that is ending may still remove its files
-            sizes = self._sizes()
-            if sizes == self._packed:
-                return
-            unfinished = self._archive.with_suffix(".tmp")
-            with tarfile.open(unfinished, "w:gz", compresslevel=3) as tar:
-                for path in sizes:
-                    tar.add(path, path.relative_to(self._caches))
-            unfinished.replace(self._archive)
-            self._packed = sizes
-
-    def unpack(self) -> None:
-        """Fill the folders from the archive, if they are empty."""
-        if self._archive.exists() and not self._sizes():
-            with suppress(tarfile.TarError, EOFError), tarfile.open(self._archive) as tar:
-                tar.extractall(self._caches, filter="data")
-            self._packed = self._sizes()
+def _is_failure(entry: Entry) -> bool:
+    """Whether a step has failed, or will at its end."""
+    return bool(entry["status"] == FAILED or entry.get("failed_tests") or entry.get("findings"))
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -258,6 +252,13 @@ def _tail(path: Path, begin: int) -> list[str]:
     with path.open("rb") as file:
         file.seek(max(begin, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return file.read().decode(errors="replace").splitlines()
+
+
+def _findings(step: Step, path: Path, begin: int) -> list[str]:
+    """Findings in all that was written after a place."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        file.seek(begin)
+        return step.findings(file)
 
 
 def _keep_end(path: Path) -> None:

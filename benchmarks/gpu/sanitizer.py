@@ -1,0 +1,52 @@
+"""NVIDIA's compute-sanitizer: where it is, and which lines of its output are findings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+SANITIZER = "compute-sanitizer"
+MAX_FINDINGS = 40
+# Nine signs, after anything but a tenth. pytest's own lines may have nine too, but end in them.
+_SAID = re.compile(r"(?<!=)={9} (.*[^=\s])\s*$")
+# How its program ended is no finding: the exit status and the log of the tests tell that.
+_HARMLESS = re.compile(
+    r"COMPUTE-SANITIZER"
+    r"|SUMMARY: 0 "
+    r"|process didn't terminate successfully"
+    r"|Target application (returned|terminated)"
+)
+
+
+def find_sanitizer() -> str | None:
+    """Path of compute-sanitizer, None if it is not here."""
+    return next((str(path) for path in _paths() if os.access(path, os.X_OK)), None)
+
+
+def _paths() -> Iterator[Path]:
+    """Where it may be."""
+    on_path = shutil.which(SANITIZER)
+    if on_path:
+        yield Path(on_path)
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    for home in (*homes, *sorted(Path("/usr/local").glob("cuda*"), reverse=True)):
+        yield home / "bin" / SANITIZER
+    wheels = importlib.util.find_spec("nvidia")
+    for place in (wheels and wheels.submodule_search_locations) or ():
+        yield from (path for path in sorted(Path(place).rglob(SANITIZER)) if path.is_file())
+
+
+def findings(lines: Iterable[str]) -> list[str]:
+    """The first lines in which compute-sanitizer says that something is wrong."""
+    found = []
+    for line in lines:
+        match = _SAID.search(line)
+        if match and not _HARMLESS.search(match[1]):
+            found.append(match[1].strip())
+            if len(found) == MAX_FINDINGS:
+                break
+    return found
