@@ -1,0 +1,66 @@
+"""Fits whose models must stay as they are: their options, and the SHA-256 of each model.
+
+``python -m tests.golden_fits`` makes ``tests/data/golden_fits.json`` anew, with NumPy. Do that only
+for a change that CHANGELOG.md names under "Models that change"; what it prints is what changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case
+from tests.estimator_cases import NAMES, make
+
+FILE = Path(__file__).parent / "data" / "golden_fits.json"
+BACKENDS = {160: ("numpy", "numba", "cuda"), 600: ("numpy", "numba")}  # by the rows of the table
+
+
+@dataclass(frozen=True)
+class GoldenFit:
+    """A case with a table of so many rows."""
+
+    case: Case
+    n_rows: int
+
+    def __str__(self) -> str:
+        return f"{self.case}, {self.n_rows} rows"
+
+    def fingerprint(self, device: str) -> str:
+        """SHA-256 of the model that a device makes."""
+        X, y, words = self.case.given(self.n_rows)
+        weight = words.pop("sample_weight", None)
+        model: Any = make(self.case.name, **words).set_params(device=device)
+        return model.fit(X, y, weight).fingerprint()
+
+
+def golden_fits() -> Iterator[GoldenFit]:
+    """All of them: each estimator as it comes, and with each of its options."""
+    every = (*map(Case, NAMES), *CASES, *REPLAYED_FORESTS, *BOOSTED)
+    cases = {str(case): case for case in every}  # some stand in two lists
+    for n_rows in BACKENDS:
+        yield from (GoldenFit(case, n_rows) for case in cases.values())
+
+
+def recorded() -> dict[str, str]:
+    """The SHA-256 of each fit, by its text."""
+    return json.loads(FILE.read_text(encoding="utf-8"))["fits"]
+
+
+def main() -> int:
+    """Write the file, and print the fits whose models differ from those in it."""
+    before = recorded() if FILE.exists() else {}
+    now = {str(fit): fit.fingerprint("numpy") for fit in golden_fits()}
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            print(f"{name}: {before.get(name)} becomes {now.get(name)}")
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(json.dumps({"fits": now}, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,49 @@
+"""Models stay as they are, on every backend; `tests.golden_fits` says which, and records them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import cuda_shim
+from tests.golden_fits import BACKENDS, GoldenFit, golden_fits, recorded
+
+FITS = [(fit, backend) for fit in golden_fits() for backend in BACKENDS[fit.n_rows]]
+SHARE = 10  # one fit of so many runs in every test run
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+
+def test_all_fits_are_recorded() -> None:
+    assert list(recorded()) == [str(fit) for fit in golden_fits()]
+    assert len(set(recorded().values())) > len(recorded()) // 2
+    assert len(FITS) >= 300
+
+
+def check(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
+    if backend == "cuda":
+        request.getfixturevalue("machine")
+    assert fit.fingerprint(backend) == recorded()[str(fit)]
+
+
+def parameters(fits: list[tuple[GoldenFit, str]]) -> list:
+    """Those of CUDA need a compiler for the kernels."""
+    marks = {"cuda": [needs_compiler]}
+    return [
+        pytest.param(fit, backend, marks=marks.get(backend, []), id=f"{backend}: {fit}")
+        for fit, backend in fits
+    ]
+
+
+@pytest.mark.parametrize(("fit", "backend"), parameters(FITS[::SHARE]))
+def test_a_tenth(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
+    check(fit, backend, request)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fit", "backend"), parameters([one for n, one in enumerate(FITS) if n % SHARE])
+)
+def test_the_others(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
+    check(fit, backend, request)
