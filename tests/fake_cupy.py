@@ -417,7 +417,7 @@ def make(machine: Machine) -> types.ModuleType:
         host.reshape(-1).view(np.uint8).fill(GARBAGE)
         return machine.own(host)
 
-    def asarray(a: Any, dtype: Any = None, order: str | None = None) -> Array:
+    def asarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
         if isinstance(a, Array):
             host = machine.host_of(a)
             same = np.asarray(host, dtype=dtype, order=order)
@@ -426,7 +426,7 @@ def make(machine: Machine) -> types.ModuleType:
         machine.uploaded += host.nbytes
         return machine.own(host)
 
-    def asnumpy(a: Array, *, order: str = "C") -> np.ndarray:
+    def asnumpy(a: Array, *, order: Any = "C") -> np.ndarray:
         return np.asarray(a.get(), order=order)
 
     names |= {

@@ -119,7 +119,7 @@ def test_import_is_light() -> None:
 
 
 def test_lines_of_kernels() -> None:
-    sources = sorted((Path(__file__).parents[1] / "kernels").glob("*.cu*"))
+    sources = sorted((Path(__file__).parents[1] / "kernels").rglob("*.cu*"))
     assert len(sources) > 20
     for path in sources:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +174,56 @@ def test_code_of_other_sources_or_versions_is_not_counted(tmp_path, monkeypatch)
     compiled.mark_compiled(folder, PREDICT)
     assert compiled.compiled_programs() == {PREDICT: folder}
     assert not other.exists() and elsewhere.exists()
+
+
+def test_code_of_every_folder_of_sources_is_counted(tmp_path, monkeypatch):
+    sources = tmp_path / "numba"
+    for folder in (sources, sources / "splits", sources / "deep" / "deeper"):
+        folder.mkdir(parents=True)
+        (folder / "module.py").touch()
+    monkeypatch.setattr(compiled, "_NUMBA_SOURCES", sources)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    folders = compiled.cache_folders()
+    assert len(folders) == len(set(folders)) == 3
+    for folder in folders:
+        folder.mkdir(parents=True)
+        compiled.mark_compiled(folder, PREDICT)
+        assert compiled.compiled_programs() == {PREDICT: folder}
+        (folder / compiled.marker(PREDICT)).unlink()
+
+
+def test_a_byte_of_any_source_changes_the_stamp(tmp_path, monkeypatch):
+    """Also of one in a folder of its own."""
+    stamp = compiled.source_stamp.__wrapped__
+    for name in ("_NUMBA_SOURCES", "_ENGINE"):
+        place = tmp_path / name
+        shutil.copytree(getattr(compiled, name), place)
+        monkeypatch.setattr(compiled, name, place)
+    before = stamp()
+    inner = tmp_path / "_NUMBA_SOURCES" / "stage"
+    inner.mkdir()
+    (inner / "module.py").write_text("# added")
+    assert stamp() != before
+    seen = {stamp()}
+    for source in compiled.sources():
+        text = source.read_bytes()
+        source.write_bytes(text[:-1] + b" ")
+        assert stamp() not in seen, source
+        source.write_bytes(text)
+    assert len(compiled.sources()) > 40 + len(compiled.ENGINE_MODULES)
+
+
+def test_constants_that_are_compiled_in_are_in_the_stamp():
+    """Modules of the engine from which the backend imports what is written in capitals."""
+    stamped = set(compiled.sources())
+    for path in sorted(compiled._NUMBA_SOURCES.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            module = getattr(node, "module", None) or ""
+            names = [alias.name for alias in getattr(node, "names", [])]
+            if module.startswith("gpuboost.engine.") and any(map(str.isupper, names)):
+                place = compiled._ENGINE / module.split(".", 2)[2].replace(".", "/")
+                found = {place.with_suffix(".py"), place / "base.py"}
+                assert found & stamped, f"{path.name} imports constants of {module}"
 
 
 def test_the_folders_are_those_of_numba(tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def test_exceptions_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("kernel", "one", "other"), ALLOWED)
 def test_exceptions_are_of_kernels_that_there_are(kernel: str, one: str, other: str) -> None:
-    texts = (path.read_text(encoding="utf-8") for path in KERNEL_FOLDER.glob("*.cu"))
+    texts = (path.read_text(encoding="utf-8") for path in KERNEL_FOLDER.rglob("*.cu"))
     found = {declared.name: declared for text in texts for declared in find_kernels(text)}
     parameters = found[kernel].parameters
     assert parameters.index(one) < parameters.index(other)

@@ -20,17 +20,25 @@ PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT)
 SUFFIX = ".compiled"
 
 _NUMBA_SOURCES = Path(__file__).parent / "numba"
+_ENGINE = Path(__file__).parents[1] / "engine"
+# Modules of the engine whose functions are compiled, or whose constants are compiled in.
+ENGINE_MODULES = (
+    *("numerics", "randomness", "scores", "gradients", "spec", "statistics", "boosting"),
+    *("order_statistics", "losses/base"),
+)
+
+
+def sources() -> list[Path]:
+    """All files that compiled code is made from."""
+    numba = sorted(_NUMBA_SOURCES.rglob("*.py"))
+    return [*numba, *(_ENGINE / f"{name}.py" for name in ENGINE_MODULES)]
 
 
 @cache
 def source_stamp() -> str:
-    """Digest of all sources that compiled code is made from."""
-    engine = Path(__file__).parents[1] / "engine"
-    sources = sorted(_NUMBA_SOURCES.glob("*.py"))
-    compiled = ("numerics", "randomness", "scores", "gradients", "spec")
-    sources += [engine / f"{name}.py" for name in compiled]
+    """Digest of all files that compiled code is made from."""
     digest = hashlib.sha256()
-    for source in sources:
+    for source in sources():
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -49,15 +57,22 @@ def marker(program: str) -> str:
 def cache_folders() -> list[Path]:
     """Where Numba keeps the machine code of the backend, in the order in which it looks.
 
-    The folder the user chose; else beside the sources; else, where these cannot be written, the
-    user's cache. In the first and the last, a folder by the digest of the sources' path.
+    For each folder of sources: the folder the user chose; else beside the sources; else, where
+    these cannot be written, the user's cache. In the first and the last, a folder by the digest of
+    the sources' path.
     """
-    path = os.path.abspath(_NUMBA_SOURCES)
+    folders = sorted({path.parent for path in _NUMBA_SOURCES.rglob("*.py")})
+    return [cache for folder in folders for cache in _caches_of(folder)]
+
+
+def _caches_of(folder: Path) -> list[Path]:
+    """Where Numba keeps the machine code of the sources in one folder."""
+    path = os.path.abspath(folder)
     own = f"{os.path.basename(path)}_{hashlib.sha1(path.encode()).hexdigest()}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return [Path(chosen) / own]
-    return [_NUMBA_SOURCES / "__pycache__", _user_cache() / own]
+    return [folder / "__pycache__", _user_cache() / own]
 
 
 def _user_cache() -> Path:

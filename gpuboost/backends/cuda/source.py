@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PRELUDE = "common.cuh"
 _PACKAGE = Path(__file__).resolve().parents[2]
-INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+INCLUDE = re.compile(r'^#include "([\w/]+\.cuh)"$', re.MULTILINE)
 _CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
 
 
