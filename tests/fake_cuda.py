@@ -250,7 +250,7 @@ def cuda_of(machine: Machine) -> types.SimpleNamespace:
         if machine.refuse_pinned:
             raise CUDARuntimeError(2)
         found = PinnedMemory(b"\xaa" * (size + 100))
-        machine.pinned.append(weakref.ref(found))
+        machine.pinned.append(weakref.ref(found, machine.pinned.remove))
         return found
 
     def elapsed(start_event: Event, end_event: Event) -> float:

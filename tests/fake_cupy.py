@@ -170,7 +170,7 @@ class Machine:
     def is_pinned(self, host: np.ndarray) -> bool:
         """Whether an array of the host lies in pinned memory."""
         first = host.ctypes.data
-        alive = (memory for one in self.pinned if (memory := one()) is not None)
+        alive = (memory for one in list(self.pinned) if (memory := one()) is not None)
         return any(m.first <= first and first + host.nbytes <= m.first + len(m) for m in alive)
 
     @property

@@ -42,8 +42,6 @@ def test_a_tenth(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fit", "backend"), parameters([one for n, one in enumerate(FITS) if n % SHARE])
-)
-def test_the_others(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(("fit", "backend"), parameters(FITS))
+def test_all(fit: GoldenFit, backend: str, request: pytest.FixtureRequest) -> None:
     check(fit, backend, request)
