@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import types
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from benchmarks.gpu.run import Kept
 from benchmarks.peers import OURS
 from benchmarks.results import Results
 from benchmarks.settings import Setting
-from tests import cuda_shim, fake_cupy
+from tests import cuda_shim
 from tests.shim_runtime import ShimRuntime
 
 ROWS = 300
@@ -99,28 +98,8 @@ def kept(tmp_path: Path) -> Kept:
 
 def fake_cuda_device(machine: Any, monkeypatch: Any) -> CudaDevice:
     """What measures a GPU, over what stands for CuPy."""
-    cupy: Any = sys.modules["cupy"]
-
-    class RawKernel:
-        def __init__(self, text: str, name: str, options: tuple[str, ...]) -> None:
-            self.function = fake_cupy.Function(machine, cuda_shim.Module(text), name)
-
-        def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
-            self.function(grid, block, args, shared_mem)
-
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
-    properties |= {"name": b"NVIDIA X", "totalGlobalMem": 2**33, "multiProcessorCount": 4}
-    added = {
-        "getDeviceProperties": lambda number: properties,
-        "driverGetVersion": lambda: 13000,
-        "runtimeGetVersion": lambda: 12090,
-    }
-    for name, value in added.items():
-        monkeypatch.setattr(cupy.cuda.runtime, name, value, raising=False)
-    monkeypatch.setattr(cupy, "RawKernel", RawKernel, raising=False)
-    monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda a, b: 2.0, raising=False)
-    pinned = types.SimpleNamespace(free_all_blocks=lambda: None)
-    monkeypatch.setattr(cupy, "get_default_pinned_memory_pool", lambda: pinned, raising=False)
+    machine.total = 2**33
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_elapsed_time", lambda a, b: 2.0)
     monkeypatch.setattr(device_module, "AHEAD_BYTES", 64)
     monkeypatch.setattr(device_module, "driver_version", lambda: "1.2")
     return CudaDevice()

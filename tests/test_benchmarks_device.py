@@ -38,7 +38,7 @@ def cupy_device(machine: Any, monkeypatch: Any) -> CudaDevice:
 
 def test_a_gpu_is_named(cupy_device: CudaDevice) -> None:
     found = cupy_device.facts()
-    assert found["name"] == "NVIDIA X" and found["cupy"] == "14.2.0" and found["memory_gb"] == 9
+    assert found["name"] == "NVIDIA Fake" and found["cupy"] == "14.2.0" and found["memory_gb"] == 9
     assert found["nvrtc"] == "12.9" and found["driver"] == "1.2"
 
 
@@ -133,7 +133,7 @@ def test_a_child_measures_its_case(
     monkeypatch.setattr(run, "choose", lambda only: [case])
     assert run.run(arguments(tmp_path, "--child", case.name, "--repeat", "1")) == 0
     records = json.loads((tmp_path / "gpu.json").read_text())["records"]
-    assert {r["gpu"]["name"] for r in records} == {"NVIDIA X"} and len(records) > 4
+    assert {r["gpu"]["name"] for r in records} == {"NVIDIA Fake"} and len(records) > 4
     assert "shared memory" in capsys.readouterr().out
 
 

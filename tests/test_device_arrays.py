@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
 import gpuboost
@@ -268,14 +267,7 @@ def test_hard_votes(machine: fake_cupy.Machine) -> None:
 def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
     """``cupyx.scipy.sparse``: matrices whose parts lie on the device."""
     module: Any = types.ModuleType("cupyx.scipy.sparse")
-
-    def csr_matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
-        assert all(isinstance(part, fake_cupy.Array) and part.number == 1 for part in parts)
-        data, indices, indptr = map(to_cpu, parts)
-        assert data.dtype.char in "?fdFD" and indices.dtype == indptr.dtype
-        return "on the device", scipy.sparse.csr_matrix((data, indices, indptr), shape=shape)
-
-    module.csr_matrix = csr_matrix
+    module.csr_matrix = fake_cupy.csr_matrix
     for name in ("cupyx", "cupyx.scipy"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", module)
@@ -290,8 +282,9 @@ def test_paths(single: bool, machine: fake_cupy.Machine, sparse: None) -> None:
     if not single:
         (found, ends), (expected, right) = found, expected
         np.testing.assert_array_equal(ends, right)
-    place, matrix = found
-    assert place == "on the device" and machine.current == 0
+    assert isinstance(found, fake_cupy.csr_matrix) and machine.current == 0
+    assert {part.number for part in found.parts} == {1}
+    matrix = found.get()
     assert matrix.dtype == np.float64 and matrix.has_canonical_format
     assert matrix.shape == expected.shape and (matrix != expected).nnz == 0
 
