@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.stage_work import N_FEATURES, N_THREADS, backend, has_numba
 from benchmarks.tables import binary
 from gpuboost.data.binning import fit_bin_mapper
+from gpuboost.engine.criteria import NEWTON
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
-from gpuboost.engine.rounds import BoostTask, RowSet
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.engine.scores import NEWTON
-from gpuboost.engine.spec import Regularisation, TreeOptions
+from gpuboost.engine.task import Regularisation, TreeOptions
 
 DEPTH, LEARNING_RATE, L2 = 6, 0.1, 1.0
 WHOLE = "boost"

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gpuboost.backends.numba.histograms import wide_prefix, word_prefix
-from gpuboost.backends.numba.layout import NODE, Members, Problem, Rows
-from gpuboost.backends.numba.partition import load_rows, numeric_partition
-from gpuboost.backends.numba.search import find_split
-from gpuboost.backends.numba.tree_grower import (
+from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
+from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
+from gpuboost.backends.numba.depth_first.partition import load_rows, numeric_partition
+from gpuboost.backends.numba.depth_first.tree_grower import (
     Weights,
     constraints_of,
     limits_of,
@@ -20,9 +19,10 @@ from gpuboost.backends.numba.tree_grower import (
     matrix_of,
     statistics_of,
 )
-from gpuboost.backends.numba.words import choose_packing, fits_word
+from gpuboost.backends.numba.splits.histograms import wide_prefix, word_prefix
+from gpuboost.backends.numba.splits.search import find_split
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.spec import GrowTask
+from gpuboost.engine.task import GrowTask
 
 
 class Root(NamedTuple):

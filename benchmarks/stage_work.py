@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.stages import ROWS_VARIABLE
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 
 N_ROWS = int(os.environ.get(ROWS_VARIABLE, 100_000))
 N_FEATURES = 28
@@ -29,7 +29,7 @@ def backend(name: str) -> Any:
     """A backend by name."""
     if name == "numpy":
         return NumpyBackend()
-    from gpuboost.backends.numba import NumbaBackend
+    from gpuboost.backends.numba.backend import NumbaBackend
 
     return NumbaBackend()
 

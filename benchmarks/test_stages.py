@@ -15,20 +15,21 @@ import pytest
 
 from benchmarks.stage_work import N_FEATURES, N_ROWS, N_THREADS, SIZE, backend, has_numba, note
 from benchmarks.tables import binary
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.groups import dense_histogram
 from gpuboost.backends.numpy.histogram_search import HistogramSearch
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-from gpuboost.data.binning import BinnedMatrix, fit_bin_mapper
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.policy import smallest_hessian
+from gpuboost.data.binning import fit_bin_mapper
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.policy import smallest_hessian
+from gpuboost.engine.growth.tree import finish_tree
 from gpuboost.engine.randomness import feature_rank
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import GrowTask, TreeOptions
-from gpuboost.engine.statistics import class_target
-from gpuboost.engine.tree import finish_tree
+from gpuboost.engine.targets import class_target
+from gpuboost.engine.task import GrowTask, TreeOptions
 
 DEPTHS = (0, 6)
 TREE_DEPTH = 8

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
-    from gpuboost.memory import estimate_memory
+    from gpuboost.estimators.memory.estimate import estimate_memory
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,10 @@ __all__ = [
     "estimate_memory",
 ]
 
-_HOMES = {"Dataset": "gpuboost.data.dataset", "estimate_memory": "gpuboost.memory"}
+_HOMES = {
+    "Dataset": "gpuboost.data.dataset",
+    "estimate_memory": "gpuboost.estimators.memory.estimate",
+}
 
 
 def __getattr__(name: str) -> Any:

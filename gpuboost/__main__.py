@@ -1,6 +1,6 @@
 """``python -m gpuboost``: the command line."""
 
-from gpuboost.cli import main
+from gpuboost.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

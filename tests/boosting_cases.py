@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost import (
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-)
+from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
 
 
 def regressor(**params):

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpuboost.backends import choice, cost, cuda, devices
-from gpuboost.estimators import boosting_reading, template
+from gpuboost.backends import cost_model as cost
+from gpuboost.backends import devices
+from gpuboost.backends import select as choice
+from gpuboost.backends.cuda.growth import grow as cuda
+from gpuboost.estimators.boosting import inputs as boosting_reading
+from gpuboost.estimators.fitting import pipeline as template
 from tests import fake_cupy, finished
 from tests.gpu_arrays import Tensor
 from tests.gpu_runs import (
@@ -85,7 +89,7 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 @pytest.fixture
 def meter() -> Iterator[Any]:
     """Counts the bytes of all arrays of `TrackedRuntime`."""
-    from gpuboost.backends.cuda.phantoms import Meter
+    from gpuboost.backends.cuda.runtime.shape_arrays import Meter
     from tests.metered_runtime import Tracked
 
     gc.collect()
@@ -163,7 +167,7 @@ def needs_memory(gpu: Any) -> Callable[[int], None]:
 @pytest.fixture
 def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How often a graph was captured; batches are of four trees."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     capture, captured = CupyRuntime.capture, []
 
@@ -178,7 +182,7 @@ def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list
 
 def _forget_runtime() -> None:
     """Have the module that imports CuPy imported anew."""
-    sys.modules.pop("gpuboost.backends.cuda.cupy_runtime", None)
+    sys.modules.pop("gpuboost.backends.cuda.runtime.cupy", None)
     if hasattr(cuda, "cupy_runtime"):
         del cuda.cupy_runtime
 

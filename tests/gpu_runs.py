@@ -74,8 +74,8 @@ class SeparateArrays:
 
 def show_every_array(cupy: Any, patch: pytest.MonkeyPatch) -> None:
     """No pool, no pieces that arrays are cut from, and no batches that lie in one arena."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
-    from gpuboost.backends.cuda.grower import TreeGrower
+    from gpuboost.backends.cuda.growth.grower import TreeGrower
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     cupy.cuda.set_allocator(None)
     patch.setattr(CupyRuntime, "xp", SeparateArrays(cupy))

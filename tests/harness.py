@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.data.binning import BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import randomness
-from gpuboost.engine.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.medians import regression_target
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
+from gpuboost.engine.criteria import ABSOLUTE
+from gpuboost.engine.ensembles.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.medians import regression_target
+from gpuboost.engine.growth.tree import finish_tree
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
-from gpuboost.engine.scores import ABSOLUTE
-from gpuboost.engine.spec import GrowTask, Target, TreeOptions, TreeRows
-from gpuboost.engine.statistics import class_target
-from gpuboost.engine.tree import finish_tree
+from gpuboost.engine.targets import class_target
+from gpuboost.engine.task import GrowTask, Target, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
 
 COLUMN_KINDS = (
     "normal",

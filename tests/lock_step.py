@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda import CudaLevelOps
-from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits
+from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.history import Level
-from gpuboost.engine.level_loop import grow_levels
-from gpuboost.engine.policy import rises
-from gpuboost.engine.spec import GrownTree, GrowTask, Target
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.growth.operations import Level
+from gpuboost.engine.growth.policy import rises
+from gpuboost.engine.task import GrownTree, GrowTask, Target
 from tests.exact import assert_same, assert_same_fields
 from tests.shim_runtime import ShimRuntime
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.phantoms import UNIT, Meter
+from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, Meter
 from tests.shim_runtime import ShimRuntime
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gpuboost.engine import randomness, scores
+from gpuboost.engine import criteria as scores
+from gpuboost.engine import randomness
+from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.spec import (
+from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -21,9 +23,8 @@ from gpuboost.engine.spec import (
     ONLY_MISSING_RIGHT,
     GrownTree,
     GrowTask,
-    TreeRows,
 )
-from gpuboost.engine.tree import gain_unit
+from gpuboost.engine.tree_rows import TreeRows
 
 
 def word(x: int) -> np.ndarray:

@@ -27,7 +27,7 @@ sys.path.append(str(REPOSITORY))  # at the end: gpuboost is the installed one
 from tests.signatures import compare_class, compare_names, missing, signature_of  # noqa: E402
 
 PRIVATE = frozenset({"machine", "waits_for", "end_by_error"})  # the stand-in's own names
-KERNELS = ("histogram.cu", "boosting.cu")
+KERNELS = ("level/histogram.cu", "boosting/gradients.cu")
 CAPABILITY = 90
 unknown: list[str] = []
 
@@ -75,8 +75,8 @@ def compile_kernels() -> Iterator[str]:
     """NVRTC takes kernels as the backend gives them to it, and its machine code is kept."""
     import cupy
 
-    from gpuboost.backends.cuda.cubins import CubinStore
-    from gpuboost.backends.cuda.source import kernel_source
+    from gpuboost.backends.cuda.runtime.compile import CubinStore
+    from gpuboost.backends.cuda.runtime.source import kernel_source
 
     with tempfile.TemporaryDirectory() as folder:
         store = CubinStore(cupy.cuda.nvrtc, CAPABILITY, Path(folder))

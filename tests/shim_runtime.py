@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda import grow_finished, grow_trees
-from gpuboost.backends.cuda.source import INCLUDE, file_text, kernel_source
-from gpuboost.engine.spec import GrownTree, GrowTask
-from gpuboost.engine.tree import Tree
+from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
+from gpuboost.backends.cuda.runtime.source import INCLUDE, file_text, kernel_source
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree, GrowTask
 from tests.cuda_shim import Module
 
 
 @dataclass
 class ShimRuntime:
-    """`gpuboost.backends.cuda.Runtime` over NumPy arrays.
+    """`gpuboost.backends.cuda.runtime.protocol.Runtime` over NumPy arrays.
 
     Parameters
     ----------

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, settings
 
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
-from gpuboost.engine.spec import GrownTree, GrowTask
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
+from gpuboost.engine.task import GrownTree, GrowTask
 from tests.exact import assert_same_fields
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.shim_runtime import ShimBackend, ShimRuntime

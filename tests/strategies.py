@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
-from gpuboost.engine.spec import NO_LIMIT, Regularisation, TreeOptions
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
+from gpuboost.engine.task import NO_LIMIT, Regularisation, TreeOptions
 from tests.harness import (
     COLUMN_KINDS,
     TARGET_KINDS,

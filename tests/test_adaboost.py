@@ -18,12 +18,8 @@ from sklearn.datasets import (
     make_friedman1,
 )
 
-from gpuboost import (
-    AdaBoostClassifier,
-    AdaBoostRegressor,
-    DecisionTreeClassifier,
-)
-from gpuboost.engine import adaboost
+from gpuboost import AdaBoostClassifier, AdaBoostRegressor, DecisionTreeClassifier
+from gpuboost.engine.ensembles import adaboost
 from tests.adaboost_cases import QUICK, binary, weighted_share
 
 # ---- theorems ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from gpuboost import (
     DecisionTreeRegressor,
     ExtraTreeClassifier,
 )
-from gpuboost.engine.descent import leaves_of_codes
+from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from tests import cuda_shim
 from tests.adaboost_cases import QUICK, binary, with_missing_values
 from tests.device_cases import table
@@ -72,7 +72,7 @@ def test_medians_are_taken_some_rows_at_a_time(monkeypatch):
     X, y = load_diabetes(return_X_y=True)
     model = AdaBoostRegressor(n_estimators=7, **QUICK).fit(X, y)
     expected = model.predict(X)
-    monkeypatch.setattr("gpuboost.estimators.adaboost.LEAVES_AT_A_TIME", 50)
+    monkeypatch.setattr("gpuboost.estimators.adaboost.estimators.LEAVES_AT_A_TIME", 50)
     np.testing.assert_array_equal(model.predict(X), expected)
 
 

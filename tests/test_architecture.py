@@ -12,14 +12,50 @@ import pytest
 
 from tests.sizes import PACKAGE, SOURCES, largest_files, largest_functions, module_of
 
-LAYERS = ("engine", "data", "backends", "estimators")  # lowest first
-ABOVE = len(LAYERS)  # the package's own files: cli, demo, __init__
+# The folders (and single files) of the package, the lowest first. A file imports its own floor and
+# lower ones, whether the import is made when the program runs or for type checkers alone. Folders
+# whose names stand under `RESERVED` have no files yet.
+_FLOORS = """
+    engine  engine.losses  engine.growth  engine.ensembles
+    data
+    backends  backends.host
+    backends.numpy
+    backends.numba.intrinsics  backends.numba.compiler
+    backends.numba.threads  backends.numba.common  backends.numba.splits
+    backends.numba.depth_first  backends.numba.level_wise
+    backends.numba.boosting  backends.numba.predict  backends.numba
+    backends.cuda.runtime  backends.cuda.data  backends.cuda.sampling  backends.cuda.level
+    backends.cuda.growth  backends.cuda.predict  backends.cuda.boosting  backends.cuda.adaboost
+    backends.cuda
+    blocks  distributed
+    backends.select  backends.device_arrays
+    io  interchange  ranking
+    estimators.docstrings  estimators.model  estimators.inputs  estimators.fitting
+    estimators.trees  estimators.forest  estimators.adaboost  estimators.boosting
+    estimators.memory  estimators
+    explain  plots  model_selection
+    cli
+"""
+FLOORS = _FLOORS.split()
+RESERVED = {
+    "blocks": "data larger than memory, a block at a time",
+    "distributed": "fits by several processes and machines",
+    "io": "model files and checkpoints",
+    "interchange": "models of other libraries, and ours for them",
+    "ranking": "queries, and losses over them",
+    "explain": "SHAP values, importances, rules",
+    "plots": "figures, by matplotlib where it is there",
+    "model_selection": "folds and searches over shared bins",
+}
 
 
-def layer(module: str) -> int:
-    """Height of ``gpuboost.x.y`` in the stack."""
-    parts = module.split(".")
-    return LAYERS.index(parts[1]) if len(parts) > 1 and parts[1] in LAYERS else ABOVE
+def floor(module: str) -> int:
+    """Height of ``gpuboost.x.y``: that of the longest entry it begins with."""
+    parts = module.split(".")[1:]
+    for end in range(len(parts), 0, -1):
+        if ".".join(parts[:end]) in FLOORS:
+            return FLOORS.index(".".join(parts[:end]))
+    return len(FLOORS)  # the package's own files
 
 
 def absolute(path: Path, node: ast.ImportFrom) -> str:
@@ -59,9 +95,33 @@ def test_everything_public_can_be_had_without_docstrings() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
 def test_imports_go_down(path: Path) -> None:
     own = module_of(path)
-    for module, typing_only in imports_of(path):
-        if module.split(".")[0] == "gpuboost" and module != "gpuboost" and not typing_only:
-            assert layer(module) <= layer(own), f"{own} imports {module}, which lies above it"
+    for module, _ in imports_of(path):
+        if module.split(".")[0] == "gpuboost" and module != "gpuboost":
+            assert floor(module) <= floor(own), f"{own} imports {module}, which lies above it"
+
+
+def test_every_folder_has_its_floor() -> None:
+    """Nothing lands in the root, and no entry stands for nothing."""
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
+    modules = [module_of(path).removeprefix("gpuboost.") for path in SOURCES]
+    for entry in FLOORS:
+        has_files = any(module == entry or module.startswith(f"{entry}.") for module in modules)
+        assert has_files != (entry in RESERVED), entry
+    assert set(RESERVED) < set(FLOORS)
+
+
+def test_folders_are_small() -> None:
+    """A folder is a stage: no more than 16 files, and no Python among the kernels."""
+    kernels = PACKAGE.parent / "kernels"
+    for top in (PACKAGE, kernels):
+        folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
+        for folder in folders:
+            if folder.name != "__pycache__":
+                files = [path.name for path in folder.iterdir() if path.is_file()]
+                assert len(files) <= 16, f"{folder} has {len(files)} files: {sorted(files)}"
+    assert not list(kernels.rglob("*.py"))
+    names = [path.name for path in kernels.rglob("*.cu*")]
+    assert len(set(names)) == len(names), "line numbers in machine code name files without folders"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
@@ -89,10 +149,7 @@ def test_no_function_whose_bits_are_a_librarys(path: Path) -> None:
 
 
 def test_no_circles() -> None:
-    graph = {
-        module_of(path): {m for m, typing_only in imports_of(path) if not typing_only}
-        for path in SOURCES
-    }
+    graph = {module_of(path): {module for module, _ in imports_of(path)} for path in SOURCES}
     done: set[str] = set()
 
     def visit(module: str, trail: tuple[str, ...]) -> None:

@@ -284,7 +284,9 @@ def test_our_data_are_where_the_peers_are(device: Device, monkeypatch: Any) -> N
 
 
 def test_the_chosen_backend_comes_back(device: Device) -> None:
-    from gpuboost.estimators import base, boosting_reading, template
+    from gpuboost.estimators.boosting import inputs as boosting_reading
+    from gpuboost.estimators.fitting import base
+    from gpuboost.estimators.fitting import pipeline as template
 
     places = (base, template, boosting_reading)
     before = [place.choose_backend for place in places]

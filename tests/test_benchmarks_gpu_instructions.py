@@ -9,8 +9,8 @@ import pytest
 from benchmarks.gpu import hot_loops
 from benchmarks.gpu.instructions import FLAGS, LINE_INFO, Code
 from benchmarks.gpu.loop_paths import LATENCY, LoopPath, NoPathError, PathFinder, Source, cycles
-from gpuboost.backends.cuda.cubins import OPTIONS
-from gpuboost.backends.cuda.source import kernel_source
+from gpuboost.backends.cuda.runtime.compile import OPTIONS
+from gpuboost.backends.cuda.runtime.source import kernel_source
 from tests import nvrtc
 from tests.test_kernels_compile import needs_nvrtc
 
@@ -206,7 +206,7 @@ def test_every_loop_is_stored() -> None:
 @needs_nvrtc
 def test_the_code_that_is_counted_is_that_of_the_product() -> None:
     """Line information changes no instruction."""
-    text = kernel_source("histogram.cu", {"TILE": 32})
+    text = kernel_source("level/histogram.cu", {"TILE": 32})
     codes = []
     for options in (OPTIONS, (*OPTIONS, LINE_INFO)):
         made = nvrtc.compile_source(text, hot_loops.ARCHITECTURE, options=options)

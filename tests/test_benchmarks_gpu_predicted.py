@@ -15,14 +15,14 @@ from benchmarks.gpu.cases import CASES
 from benchmarks.gpu.hot_loops import Counted, stored
 from benchmarks.gpu.rates import GAP, LEAST, Kernel, Rates, Stage, Work, bare
 from benchmarks.settings import ADABOOST, BOOSTING
-from gpuboost.backends.cost import (
+from gpuboost.backends.cost_model import (
     ADABOOST_LAUNCHES,
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
     TREE_LAUNCHES,
 )
-from gpuboost.backends.cuda import binning
-from gpuboost.data.bins import BinRule
+from gpuboost.backends.cuda.data import binning
+from gpuboost.engine.bins import BinRule
 from tests.fake_cupy import Machine
 
 RATES = Rates(bytes=10.0, additions=4.0, words=2.0)
@@ -197,7 +197,7 @@ def test_binning_asks_as_often_as_is_predicted(
     is_rounded: bool, counted: tuple[int, int], machine: Machine
 ) -> None:
     """Waits of the host and arrays made, of each further column."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     found = []
     for features in (2, 5):

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gpuboost.data import binning
-from gpuboost.data.binning import (
-    MAX_BINS,
-    BinMapper,
-    bin_columns,
-    fit_bin_mapper,
-    midpoint,
-    round_down_to_float32,
-)
+from gpuboost.data.binning import bin_columns, fit_bin_mapper, midpoint
+from gpuboost.engine.bins import MAX_BINS, BinMapper, round_down_to_float32
 
 DENORMAL = 5e-324
 

@@ -10,9 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from gpuboost import (
-    DecisionTreeRegressor,
-)
+from gpuboost import DecisionTreeRegressor
 from tests.boosting_cases import classifier, regressor, table
 
 LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie")

@@ -9,9 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
-from gpuboost import (
-    Dataset,
-)
+from gpuboost import Dataset
 from tests.boosting_cases import classifier, regressor, table
 
 # ---- constraints and regularisation ------------------------------------------------------------

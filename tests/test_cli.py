@@ -9,10 +9,12 @@ import sys
 import pytest
 
 import gpuboost
-from gpuboost import calibration, cli, demo, demo_table
-from gpuboost.backends import compiled, cost
-from gpuboost.backends.choice import available_backends
-from gpuboost.demo_table import Job, Line, Outcome
+from gpuboost.backends import compiled_programs as compiled
+from gpuboost.backends import cost_model as cost
+from gpuboost.backends.select import available_backends
+from gpuboost.cli import calibration, demo, demo_table
+from gpuboost.cli import main as cli
+from gpuboost.cli.demo_table import Job, Line, Outcome
 
 CLI_ERROR = (
     'gpuboost: device must be "auto", "cpu", "cuda", "cuda:N", "numpy" or "numba", got \'gpu\'\n'
@@ -194,7 +196,7 @@ def test_footer_sums_the_synthetic_table():
 
 def test_warm_up_uses_the_fastest_backend(monkeypatch):
     both = [("numpy", True, ""), ("numba", True, ""), ("cuda", True, "")]
-    monkeypatch.setattr("gpuboost.backends.choice.available_backends", lambda: both)
+    monkeypatch.setattr("gpuboost.backends.select.available_backends", lambda: both)
     assert demo.fastest_backend("auto") == "cuda"
     assert demo.fastest_backend("cpu") == "numba"
     assert demo.fastest_backend("numpy") == "numpy"
@@ -221,7 +223,7 @@ def test_demo_end_to_end(capsys, monkeypatch):
 def test_different_models_are_an_error(monkeypatch):
     real = [demo.load_table("digits", 0)]
     monkeypatch.setattr(
-        "gpuboost.backends.choice.available_backends",
+        "gpuboost.backends.select.available_backends",
         lambda: [("numpy", True, ""), ("cpu", True, "")],
     )
     same, sentence = demo.one_model(real, demo.DemoOptions())

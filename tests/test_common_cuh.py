@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.source import constant, kernel_folder, kernel_source
-from gpuboost.engine import numerics, randomness, scores, spec
+from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
+from gpuboost.engine import criteria as scores
+from gpuboost.engine import numerics, randomness
+from gpuboost.engine import task as spec
 from tests import cuda_shim
 from tests.cuda_shim import Module
 
@@ -298,27 +300,27 @@ def test_warp_sum() -> None:
     ],
 )
 def test_constants(name: str, module: Any) -> None:
-    assert constant("common.cuh", name) == getattr(module, name)
+    assert constant("common/common.cuh", name) == getattr(module, name)
 
 
 def test_unknown_constant() -> None:
     with pytest.raises(LookupError, match=r"common\.cuh has no integer constant NOTHING"):
-        constant("common.cuh", "NOTHING")
+        constant("common/common.cuh", "NOTHING")
 
 
 def test_source_is_spliced_in_order() -> None:
-    text = kernel_source("histogram.cu", {"TILE": 16})
+    text = kernel_source("level/histogram.cu", {"TILE": 16})
     define, prelude, own = (
         text.index(part) for part in ("#define TILE 16", "natural_log(double", "histogram_values(")
     )
     assert define < prelude < own
-    assert '#line 1 "histogram.cu"' in text
+    assert '#line 1 "level/histogram.cu"' in text
 
 
 def test_kernels_are_found_inside_the_package_first(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuboost.backends.cuda import source
+    from gpuboost.backends.cuda.runtime import source
 
     find = kernel_folder.__wrapped__
     package = tmp_path / "site" / "gpuboost"
@@ -326,6 +328,6 @@ def test_kernels_are_found_inside_the_package_first(
     with pytest.raises(FileNotFoundError, match="reinstall gpuboost"):
         find()
     for folder in (package.parent / "kernels", package / "kernels"):
-        folder.mkdir(parents=True)
-        (folder / "common.cuh").write_text("")
+        (folder / "common").mkdir(parents=True)
+        (folder / "common/common.cuh").write_text("")
         assert find() == folder

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.numba import NumbaBackend, complete_trees, prediction
-from gpuboost.backends.numba.complete_trees import can_complete, complete, depth_of
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.tree import Tree
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numba.predict import perfect_trees as complete_trees
+from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numba.predict.perfect_trees import can_complete, complete, depth_of
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import Tree
 
 N_FEATURES = 3
 PROPERTY = settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 from tests.exact import assert_same_fields
 from tests.harness import Problem
 from tests.naive import NaiveBackend

@@ -17,17 +17,24 @@ from gpuboost import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
-    calibration,
 )
-from gpuboost.backends import choice, cost, user_cache
-from gpuboost.backends.choice import Growth, Work, choose_backend, growth_work
-from gpuboost.backends.compiled import GROW_ONE
-from gpuboost.backends.cost import Speed, growth_amount, prediction_amount, rounds_are_replayed
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.memory import DeviceShape, foretell, nodes_at
-from gpuboost.backends.cuda.phantoms import PhantomRuntime
-from gpuboost.backends.cuda.reweighter import CudaReweighter
-from gpuboost.calibration import (
+from gpuboost.backends import cost_model as cost
+from gpuboost.backends import select as choice
+from gpuboost.backends import user_cache
+from gpuboost.backends.compiled_programs import GROW_ONE
+from gpuboost.backends.cost_model import (
+    Speed,
+    growth_amount,
+    prediction_amount,
+    rounds_are_replayed,
+)
+from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.growth.memory_plan import foretell, nodes_at
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.backends.select import Growth, Work, choose_backend, growth_work
+from gpuboost.cli import calibration
+from gpuboost.cli.calibration import (
     Size,
     measure,
     seconds_of_a_byte,
@@ -36,10 +43,11 @@ from gpuboost.calibration import (
     seconds_of_the_start,
     slopes,
 )
-from gpuboost.engine.rounds import BoostTask
-from gpuboost.engine.spec import NO_LIMIT
-from gpuboost.estimators import boosting_reading, template
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.task import NO_LIMIT
+from gpuboost.estimators.boosting import inputs as boosting_reading
+from gpuboost.estimators.fitting import pipeline as template
+from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
 
 FOREST = Growth(1_000_000, 28, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
 BOOSTING = Growth(

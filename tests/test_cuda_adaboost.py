@@ -17,10 +17,10 @@ from gpuboost import (
     ExtraTreeClassifier,
 )
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.source import file_text
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine import adaboost
-from gpuboost.engine.adaboost import WeightBits
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost import WeightBits
 from tests import cuda_shim
 from tests.exact import assert_equal_models
 from tests.gpu_arrays import to_gpu
@@ -206,7 +206,7 @@ def test_a_hundred_rounds(n_classes: int, boosting: str, fit_on: Fit) -> None:
 
 
 def test_kernels_have_the_numbers_of_the_host() -> None:
-    text = file_text("adaboost.cu")
+    text = file_text("adaboost/adaboost.cu")
     for name in ("FIXED_POINT", "LEAST_WEIGHT", "LARGEST_VOTE", "LARGEST_STEP"):
         (found,) = re.findall(rf"\b{name} = ([^\s,;]+)[,;]", text)
         assert float(found) == getattr(adaboost, name)
@@ -232,7 +232,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     data = (*table(n_classes=3), weights)
     launched |= set(assert_same_fit(fit_on, asked, *data, flavour=flavour).launches)
     resampled(np.linspace(0.0, 1.0, 300), WeightBits(1, 30), 0, flavour=flavour)
-    kernels = set(re.findall(r"^(\w+)\(", file_text("adaboost.cu"), re.MULTILINE))
+    kernels = set(re.findall(r"^(\w+)\(", file_text("adaboost/adaboost.cu"), re.MULTILINE))
     assert len(kernels) > 11 and kernels - {"cap_draws"} <= launched
 
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from gpuboost.backends.cuda.source import file_text
+from gpuboost.backends.cuda.runtime.source import file_text
 from tests import cuda_shim
 from tests.cuda_shim import run_under_asan
 from tests.cuda_shim.source import find_kernels
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 GROW = """
-from gpuboost.backends.cuda import small
+from gpuboost.backends.cuda.growth import subtrees as small
 from tests.shim_runtime import ShimRuntime
 from tests.shim_trees import assert_equal_trees, small_problems
 
@@ -34,7 +34,7 @@ BIN_AND_PREDICT = """
 import numpy as np
 from gpuboost import RandomForestClassifier
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.data.bins import BinRule
+from gpuboost.engine.bins import BinRule
 from tests.shim_runtime import ShimRuntime
 
 rng = np.random.default_rng(0)
@@ -57,8 +57,9 @@ ROUNDS = """
 import numpy as np
 import pytest
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.estimators import boosting_reading, template
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.estimators.boosting import inputs as boosting_reading
+from gpuboost.estimators.fitting import pipeline as template
 from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
 from tests import test_cuda_best_first, test_cuda_links, test_cuda_quantiles
 from tests.exact import assert_equal_models
@@ -96,7 +97,10 @@ with pytest.MonkeyPatch.context() as patch:
     test_cuda_links.test_logarithms_of_shares("asan")
 print(sorted(launched))
 """
-FILES_OF_ROUNDS = "adaboost best_first boosting constraints leaves links median quantiles refits"
+FILES_OF_ROUNDS = """
+    adaboost/adaboost growth/best_first boosting/gradients level/constraints boosting/leaves
+    predict/links level/median boosting/quantiles boosting/leaf_quantiles
+"""
 
 
 def kernels_of(names: str) -> set[str]:

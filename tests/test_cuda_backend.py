@@ -15,9 +15,9 @@ import pytest
 
 import gpuboost
 from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
-from gpuboost.backends import choice
-from gpuboost.backends.choice import available_backends, choose_backend
+from gpuboost.backends import select as choice
 from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.select import available_backends, choose_backend
 from tests import cuda_shim
 from tests.device_cases import BOOSTED, CASES, assert_same_model, table
 from tests.estimator_cases import NAMES, frame_of, make

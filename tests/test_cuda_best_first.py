@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import slices
-from gpuboost.backends.cuda.best_first import SplitQueue
-from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.best_first import reached
-from gpuboost.engine.history import children_by_level
-from gpuboost.engine.known_nodes import KnownNodes
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import LEAF, TreeOptions
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.level import slices
+from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.growth.best_first import reached
+from gpuboost.engine.growth.best_first_frontier import KnownNodes
+from gpuboost.engine.growth.level_history import children_by_level
+from gpuboost.engine.task import LEAF, TreeOptions
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import WAIT
@@ -148,9 +148,11 @@ def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.nda
 def test_more_nodes_than_threads(max_leaf_nodes: int) -> None:
     """Runs of a thread each are merged, also an odd number of them; splits are passed in groups."""
     grown = grow_both(ShimRuntime(order_seed=4), np.random.default_rng(0), 1, max_leaf_nodes)
-    runs = [len(own["tree"]) / constant("best_first.cu", "QUEUE_THREADS") for own in grown.levels]
+    runs = [
+        len(own["tree"]) / constant("growth/best_first.cu", "QUEUE_THREADS") for own in grown.levels
+    ]
     assert max(runs) > (1 if max_leaf_nodes == 500 else 4)
-    assert max_leaf_nodes > 2 * constant("best_first.cu", "GROUP")
+    assert max_leaf_nodes > 2 * constant("growth/best_first.cu", "GROUP")
 
 
 # Rounds of boosting -------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def test_many_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Problem(X, X[:, 0] * X[:, 1] + np.sin(9.0 * X[:, 2]), False, n_trees=3)
     asked = asked.with_options(max_leaf_nodes=120, min_samples_leaf=2)
     with monkeypatch.context() as without:
-        without.delattr("gpuboost.engine.level_loop.History")
+        without.delattr("gpuboost.engine.growth.level_loop.History")
         ensemble, fingerprint = grow(asked, ShimBackend(ShimRuntime(order_seed=2)))
     assert fingerprint == grow(asked, NumpyBackend())[1]
     assert (np.add.reduceat(ensemble.left == 0, ensemble.offset[:-1]) == 120).all()
@@ -249,13 +251,13 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     X, y = table(150)
     asked = regressor(n_estimators=1, max_leaf_nodes=6, max_depth=None, loss="huber")
     assert_same_fit(fit_on, asked, X, y, runtime=runtime)
-    kernels = set(re.findall(r"^(\w+)\(", file_text("best_first.cu"), re.MULTILINE))
+    kernels = set(re.findall(r"^(\w+)\(", file_text("growth/best_first.cu"), re.MULTILINE))
     assert len(kernels) == 4 and kernels | {"first_groups", "join_groups"} <= set(runtime.launches)
 
 
 MUTANTS = [
     (name, mutant)
-    for name in ("best_first.cu", "running_sum.cuh")
+    for name in ("growth/best_first.cu", "common/running_sum.cuh")
     for mutant in barrier_mutants(file_text(name))
 ]
 
@@ -264,7 +266,7 @@ MUTANTS = [
     ("name", "mutant"), MUTANTS, ids=lambda part: str(getattr(part, "line", part))
 )
 def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
-    sources = with_text(name, mutant.source_text, ["best_first.cu"])
+    sources = with_text(name, mutant.source_text, ["growth/best_first.cu"])
     zeroed: Any = SimpleNamespace(**{**vars(np), "empty": np.zeros})  # indices are not just any
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources, xp=zeroed)
     with pytest.raises((KernelError, AssertionError)):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda import binning, features
-from gpuboost.backends.cuda.edges import values_of
-from gpuboost.backends.cuda.source import file_text, kernel_source
+from gpuboost.backends.cuda.data import binning, features
+from gpuboost.backends.cuda.data.edges import values_of
+from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.fake_cupy import Machine
@@ -197,7 +197,7 @@ def test_keys_are_values_in_order() -> None:
     for dtype, integer in ((np.float32, np.int32), (np.float64, np.int64)):
         X = np.array([[x] for x in (-np.inf, -2.5, -0.0, 0.0, 1e-45, 7.0, np.inf, np.nan)], dtype)
         runtime = ShimRuntime()
-        kernel = runtime.kernel("bin.cu", "sort_keys", {"DOUBLE": int(X.itemsize == 8)})
+        kernel = runtime.kernel("data/bin.cu", "sort_keys", {"DOUBLE": int(X.itemsize == 8)})
         keys, row = np.empty(len(X), dtype=integer), np.zeros(1, dtype=np.int64)
         where = (np.int64(len(X)), np.int64(1), np.int64(0))
         kernel((1,), (256,), (X, row, np.int32(0), *where, keys))
@@ -212,7 +212,7 @@ def test_keys_are_values_in_order() -> None:
 
 def device_runtime() -> Any:
     """Kernels on arrays that NumPy's never meet; for tests with a `machine`."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     return CupyRuntime(0)
 
@@ -258,7 +258,7 @@ def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
     assert_equal_binning(runtime, np.asfortranarray(X), kinds)
 
 
-MUTANTS = [pytest.param(m, id=str(m.line)) for m in barrier_mutants(file_text("bin.cu"))]
+MUTANTS = [pytest.param(m, id=str(m.line)) for m in barrier_mutants(file_text("data/bin.cu"))]
 
 
 def test_there_are_mutants() -> None:
@@ -269,7 +269,7 @@ def test_there_are_mutants() -> None:
 def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
     X = matrix(1, 600, ["normal"] * 3, np.float32)
     runtime = ShimRuntime(
-        flavour="race", sources={"bin.cu": mutant.source_text}, n_multiprocessors=1
+        flavour="race", sources={"data/bin.cu": mutant.source_text}, n_multiprocessors=1
     )
     with pytest.raises(KernelError, match="race"):
         assert_equal_binning(runtime, X)
@@ -278,6 +278,6 @@ def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_doubles_compile_to_lean_code(architecture: str) -> None:
-    source = kernel_source("bin.cu", {"DOUBLE": 1})
-    result = nvrtc.compile_source(source, architecture, file_name="bin.cu")
+    source = kernel_source("data/bin.cu", {"DOUBLE": 1})
+    result = nvrtc.compile_source(source, architecture, file_name="data/bin.cu")
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
-from gpuboost.backends.cuda import stored
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.level import allocate
-from gpuboost.backends.cuda.source import file_text
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.cuda.growth import node_buffer as stored
+from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.exact import assert_equal_models
@@ -271,7 +271,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert used | {"find_above", "seat_leaves", "refit_leaves"} <= set(runtime.launches)
 
 
-MUTATED = ("boosting.cu", "rounds.cuh")
+MUTATED = ("boosting/gradients.cu", "common/rounds.cuh")
 MUTANTS = [(name, mutant) for name in MUTATED for mutant in barrier_mutants(file_text(name))]
 
 
@@ -279,7 +279,7 @@ MUTANTS = [(name, mutant) for name in MUTATED for mutant in barrier_mutants(file
     ("name", "mutant"), MUTANTS, ids=lambda part: str(getattr(part, "line", part))
 )
 def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant, fit_on: Fit) -> None:
-    sources = with_text(name, mutant.source_text, ["boosting.cu"])
+    sources = with_text(name, mutant.source_text, ["boosting/gradients.cu"])
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
         X, y = table(600)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from gpuboost.backends.cuda import small
-from gpuboost.backends.cuda.constraints import group_words
-from gpuboost.backends.cuda.source import file_text, kernel_source
-from gpuboost.backends.cuda.variants import CONSTANTS_OF, Variant
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.scores import NEWTON, SQUARES
-from gpuboost.engine.spec import Regularisation
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.level.constraints import group_words
+from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, Variant
+from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.task import Regularisation
 from tests import cuda_shim, nvrtc
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.lock_step import LockStepBackend
@@ -163,7 +163,7 @@ def test_forests_ask_for_no_constants() -> None:
 
 
 def test_constants_are_those_of_the_prelude() -> None:
-    prelude = file_text("common.cuh")
+    prelude = file_text("common/common.cuh")
     for name, constants in CONSTANTS_OF.items():
         assert all(f"#ifndef {constant}\n" in prelude for constant in constants), name
         found = [variant.constants(name) for variant in VARIANTS.values()]
@@ -192,5 +192,7 @@ def test_variants_compile_for_every_architecture(
 @pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
 @pytest.mark.parametrize("formula", range(10))
 def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
-    text = kernel_source("boosting.cu", {"FORMULA": formula})
-    assert not complaints(nvrtc.compile_source(text, architecture, file_name="boosting.cu"))
+    text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
+    assert not complaints(
+        nvrtc.compile_source(text, architecture, file_name="boosting/gradients.cu")
+    )

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import chunks, policy, small, source
-from gpuboost.backends.cuda.level import DeviceFrontier, DeviceSplits, Pieces
-from gpuboost.backends.cuda.level_ops import CudaLevelOps
-from gpuboost.backends.cuda.policy import Left, Places, Policy
-from gpuboost.backends.cuda.source import file_text
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.level import policy
+from gpuboost.backends.cuda.level.policy import Policy
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Left, Pieces, Places
+from gpuboost.backends.cuda.runtime import grid as chunks
+from gpuboost.backends.cuda.runtime import source
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim, shim_runtime
 from tests.harness import grow
 from tests.lock_step import LockStepBackend

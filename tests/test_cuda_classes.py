@@ -11,22 +11,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda import policy, small, split_search
-from gpuboost.backends.cuda.level import Search
-from gpuboost.backends.cuda.matrix import upload_matrix
-from gpuboost.backends.cuda.rows import DeviceRows
-from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.cuda.split_search import (
+from gpuboost.backends.cuda.data.matrix import upload_matrix
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.level import policy, split_search
+from gpuboost.backends.cuda.level.records import Search
+from gpuboost.backends.cuda.level.split_search import (
     HistogramBuilder,
     Looked,
     choose_tile,
     plane_count,
     room_for_planes,
 )
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.scores import ENTROPY, SQUARES
-from gpuboost.engine.spec import GrowTask
+from gpuboost.engine.criteria import ENTROPY, SQUARES
+from gpuboost.engine.task import GrowTask
 from tests import cuda_shim
 from tests.harness import Problem, grow
 from tests.lock_step import LockStepBackend
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.skipif(
     reason=str(cuda_shim.why_not_available()),
 )
 
-SHORT = constant("histogram.cu", "SHORT")
+SHORT = constant("level/histogram.cu", "SHORT")
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs
 
 

@@ -12,18 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuboost
-from gpuboost.backends import cuda
-from gpuboost.backends.cost import UNASKED_DEPTH
-from gpuboost.backends.cuda import HostInputs, TreeGrower, chunks, memory, policy, slices, small
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.memory import DeviceShape, foretell, trees_at_once
-from gpuboost.backends.cuda.phantoms import PhantomRuntime
-from gpuboost.backends.cuda.policy import Policy
-from gpuboost.backends.cuda.slices import Slices
-from gpuboost.backends.cuda.stored import TreeRoom, most_stored
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import GrowTask, TreeOptions
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.backends.cost_model import UNASKED_DEPTH
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.growth import grow as cuda
+from gpuboost.backends.cuda.growth import memory_plan as memory
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.cuda.growth.memory_plan import foretell, trees_at_once
+from gpuboost.backends.cuda.growth.node_buffer import TreeRoom, most_stored
+from gpuboost.backends.cuda.level import policy, slices
+from gpuboost.backends.cuda.level.policy import Policy
+from gpuboost.backends.cuda.level.slices import Slices
+from gpuboost.backends.cuda.runtime import grid as chunks
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.task import GrowTask, TreeOptions
+from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
 from tests import cuda_shim
 from tests.device_cases import assert_same_model, table
 from tests.fake_cupy import UPLOAD, WAIT

@@ -10,17 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda import draw_launches, drawing, real_weights
-from gpuboost.backends.cuda.drawing import DeviceDrawing, DrawCounts
-from gpuboost.backends.cuda.rows import LeafColumns
-from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.backends.cuda.sampling import draw as drawing
+from gpuboost.backends.cuda.sampling import launch as draw_launches
+from gpuboost.backends.cuda.sampling import real_weights
+from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, DrawCounts
+from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.spec import GrowTask, Target, TreeOptions
-from gpuboost.engine.statistics import class_target, planes_to_float, value_target
-from gpuboost.estimators.fitted import Batch
-from gpuboost.estimators.growing import GrowPlan, grow_trees
-from gpuboost.estimators.settings import Machine
+from gpuboost.engine.targets import class_target, value_target
+from gpuboost.engine.task import GrowTask, Target, TreeOptions
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees
+from gpuboost.estimators.inputs.parameters import Machine
+from gpuboost.estimators.model.fitted import Batch
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.harness import make_weights
@@ -41,12 +44,12 @@ SHORT = {"PART": 300, "DIGIT_PART": 500, "CLASS_COUNTS": 2}  # several parts of 
 
 def short_parts() -> dict[str, str]:
     """The kernels with small parts, so that few rows make several of them."""
-    text = file_text("draw.cu")
+    text = file_text("sampling/draw.cu")
     for name, size in SHORT.items():
-        old = f"{name} = {constant('draw.cu', name)};"
+        old = f"{name} = {constant('sampling/draw.cu', name)};"
         assert text.count(f" {old}") == 1
         text = text.replace(f" {old}", f" {name} = {size};")
-    return {"draw.cu": text}
+    return {"sampling/draw.cu": text}
 
 
 @pytest.fixture
@@ -344,24 +347,26 @@ def test_kernels_are_sound(flavour: str, short: dict[str, str]) -> None:
     for asked in sound_draws():
         check(asked, runtime)
     assert set(runtime.launches) >= set(
-        cuda_shim.Module(short["draw.cu"], flavour, file_name="draw.cu").kernel_names
+        cuda_shim.Module(
+            short["sampling/draw.cu"], flavour, file_name="sampling/draw.cu"
+        ).kernel_names
     )
 
 
 MUTANTS = [
     pytest.param(mutant, id=f"draw.cu:{mutant.line}")
-    for mutant in barrier_mutants(short_parts()["draw.cu"])
+    for mutant in barrier_mutants(short_parts()["sampling/draw.cu"])
 ]
 
 
 def test_there_is_a_mutant_for_each_barrier() -> None:
-    text = file_text("draw.cu")
+    text = file_text("sampling/draw.cu")
     assert len(MUTANTS) == text.count("__syncthreads();") + text.count("__syncwarp();") > 6
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, short: dict[str, str]) -> None:
-    runtime = ShimRuntime(flavour="race", sources={"draw.cu": mutant.source_text})
+    runtime = ShimRuntime(flavour="race", sources={"sampling/draw.cu": mutant.source_text})
     with pytest.raises(KernelError):
         for asked in sound_draws():
             check(asked, runtime)

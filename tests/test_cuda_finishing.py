@@ -1,4 +1,4 @@
-"""Trees finished by the CUDA kernels, run on the CPU, are those of `engine.tree.finish_tree`."""
+"""Trees finished by the CUDA kernels, run on the CPU, are those of `finish_tree`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.cuda import finishing as cuda_finishing
-from gpuboost.backends.cuda import grow_finished
-from gpuboost.backends.cuda.best_first import SplitQueue
-from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.backends.finishing import finish_grown
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
-from gpuboost.engine.spec import GrowTask, Regularisation
+from gpuboost.backends.cuda.growth import finish as cuda_finishing
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.growth.grow import grow_finished
+from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.backends.host.finish import finish_grown
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.task import GrowTask, Regularisation
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.device_cases import table
@@ -57,7 +57,7 @@ def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("a tree of the device was finished on the host")
 
-    monkeypatch.setattr("gpuboost.backends.cuda.finish_grown", refuse)
+    monkeypatch.setattr("gpuboost.backends.cuda.growth.grow.finish_grown", refuse)
 
 
 def task_of(asked: Problem, **given: Any) -> GrowTask:
@@ -216,12 +216,12 @@ def test_order_of_threads_and_blocks(order_seed: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cuda_finishing, "_BLOCKS", 1)
     asked = problem("outputs", "real", seed=order_seed, n=500, n_trees=3, method="bootstrap")
     runtime = ShimRuntime(order_seed=1 + 100 * order_seed, n_multiprocessors=1)
-    assert assert_finished(asked, runtime) > constant("finish.cu", "FINISH_THREADS")
+    assert assert_finished(asked, runtime) > constant("growth/finish.cu", "FINISH_THREADS")
 
 
 def test_replayed_batches_leave_trees_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees of batches before are not those of the memory that a replay writes to."""
-    monkeypatch.setattr("gpuboost.backends.cuda.trees_at_once", lambda *_: 2)
+    monkeypatch.setattr("gpuboost.backends.cuda.growth.grow.trees_at_once", lambda *_: 2)
     asked = problem("rare classes", "real", n=120, n_trees=6, method="bootstrap")
     runtime = ShimRuntime()
     assert_finished(asked.with_options(max_depth=6), runtime)
@@ -266,8 +266,8 @@ def test_the_host_computes_nothing_of_a_forest(
     def refuse(*_: Any) -> None:
         raise AssertionError("a tree of the device was finished on the host")
 
-    monkeypatch.setattr("gpuboost.backends.finishing.finish_tree", refuse)
-    monkeypatch.setattr("gpuboost.engine.tree.with_values", refuse)
+    monkeypatch.setattr("gpuboost.backends.host.finish.finish_tree", refuse)
+    monkeypatch.setattr("gpuboost.engine.growth.tree.with_values", refuse)
     model = make(name, device="cuda", max_depth=5)
     assert model.fit(X, y).fingerprint() == expected
     with pytest.raises(AssertionError, match="finished on the host"):
@@ -317,14 +317,14 @@ class MixedRuntime(ShimRuntime):
         self._own = ShimRuntime(flavour, order_seed, **sources)
 
     def kernel(self, file_name: str, name: str, constants: Any) -> Any:
-        own = file_name in ("store.cu", "finish.cu")
+        own = file_name in ("growth/node_buffer.cu", "growth/finish.cu")
         kernel: Callable[..., Any] = super().kernel
         return (self._own.kernel if own else kernel)(file_name, name, constants)
 
 
 MUTANTS = [
     pytest.param(name, mutant, id=f"{name}:{mutant.line}")
-    for name in ("store.cu", "finish.cu")
+    for name in ("growth/node_buffer.cu", "growth/finish.cu")
     for mutant in barrier_mutants(file_text(name))
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends import cuda
+from gpuboost.backends.cuda.growth import grow as cuda
 from tests import cuda_shim
 from tests.device_cases import REPLAYED_FORESTS, table
 from tests.estimator_cases import make
@@ -66,7 +66,7 @@ def test_the_launches_of_a_replayed_batch(machine, few_at_once, monkeypatch):
 
 @needs_compiler
 def test_what_no_graph_holds_ends_a_capture(machine):
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     runtime = CupyRuntime(1)
     with runtime.active():
@@ -92,8 +92,8 @@ def test_what_no_graph_holds_ends_a_capture(machine):
 
 @needs_compiler
 def test_a_graph_repeats_launches_over_what_is_there_then(machine):
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
-    from gpuboost.backends.cuda.filling import fill
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
+    from gpuboost.backends.cuda.runtime.launch import fill
 
     runtime = CupyRuntime(0)
     with runtime.active():

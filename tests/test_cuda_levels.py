@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from gpuboost.backends.cuda import chunks, policy, small, split_search
-from gpuboost.backends.cuda.level import Search
-from gpuboost.backends.cuda.matrix import in_tiles, upload_matrix
-from gpuboost.backends.cuda.rows import DeviceRows
-from gpuboost.backends.cuda.source import file_text
-from gpuboost.backends.cuda.split_search import HistogramBuilder, Looked, choose_tile
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.cuda.data.matrix import in_tiles, upload_matrix
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.level import policy, split_search
+from gpuboost.backends.cuda.level.records import Search
+from gpuboost.backends.cuda.level.split_search import HistogramBuilder, Looked, choose_tile
+from gpuboost.backends.cuda.runtime import grid as chunks
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants, vote_mutants
 from tests.harness import Problem, grow, make_columns, make_target
@@ -40,11 +42,22 @@ pytestmark = pytest.mark.skipif(
 
 TURING = 64 << 10  # shared memory of a block on the oldest GPUs: narrow tiles
 KERNEL_FILES = (
-    *("histogram.cu", "orders.cuh", "split.cuh", "split.cu", "pick.cu", "walk.cu", "partition.cu"),
-    *("policy.cu", "running_sum.cuh", "sums.cu"),
+    *(
+        "level/histogram.cu",
+        "level/candidates.cuh",
+        "level/split.cuh",
+        "level/split.cu",
+        "level/select_split.cu",
+        "level/next_feature.cu",
+        "level/partition.cu",
+    ),
+    *("level/policy.cu", "common/running_sum.cuh", "level/sums.cu"),
 )
-INCLUDED_BY = {"orders.cuh": ["split.cu", "walk.cu"], "split.cuh": ["split.cu", "walk.cu"]}
-INCLUDED_BY["running_sum.cuh"] = ["policy.cu"]
+INCLUDED_BY = {
+    "level/candidates.cuh": ["level/split.cu", "level/next_feature.cu"],
+    "level/split.cuh": ["level/split.cu", "level/next_feature.cu"],
+}
+INCLUDED_BY["common/running_sum.cuh"] = ["level/policy.cu"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -362,7 +375,7 @@ MUTANTS = [
 
 def test_there_are_mutants_of_each_kernel_with_barriers() -> None:
     names = [str(mutant.values[0]) for mutant in MUTANTS]
-    assert set(names) == set(KERNEL_FILES) - {"pick.cu", "sums.cu"}
+    assert set(names) == set(KERNEL_FILES) - {"level/select_split.cu", "level/sums.cu"}
     assert len(names) == sum(file_text(name).count("__syncthreads();") for name in KERNEL_FILES)
 
 
@@ -372,7 +385,7 @@ def test_every_barrier_is_needed(
 ) -> None:
     """A race in shared memory is reported; one in global memory makes other trees."""
     kernels = INCLUDED_BY.get(name, [name])
-    if kernels[0] in ("policy.cu", "partition.cu"):  # several pieces for each node
+    if kernels[0] in ("level/policy.cu", "level/partition.cu"):  # several pieces for each node
         monkeypatch.setattr(policy, "PIECE_ROWS", 16)
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
@@ -389,7 +402,11 @@ VOTES = [
 
 
 def test_there_are_mutants_of_each_kernel_with_votes() -> None:
-    assert {str(vote.values[0]) for vote in VOTES} == {"histogram.cu", "split.cu", "walk.cu"}
+    assert {str(vote.values[0]) for vote in VOTES} == {
+        "level/histogram.cu",
+        "level/split.cu",
+        "level/next_feature.cu",
+    }
 
 
 @pytest.mark.parametrize(("name", "mutant"), VOTES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
-from gpuboost.backends.cuda.links import inverse, log_shares
+from gpuboost.backends.cuda.predict.inverse_links import inverse, log_shares
 from gpuboost.engine.losses import links
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX
 from tests import cuda_shim

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.late_trees import CopiedTrees, LateRound
-from gpuboost.backends.cuda.parcels import HostParcel, Parcel
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.rounds import RoundLosses
-from gpuboost.engine.tree import TREE_TYPES, Tree
+from gpuboost.backends.cuda.boosting.pending_round import CopiedTrees, LateRound
+from gpuboost.backends.cuda.runtime.readback import HostParcel, Parcel
+from gpuboost.engine.ensembles.boosting_task import RoundLosses
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import TREE_TYPES, Tree
 from tests.exact import assert_same_fields
 from tests.shim_runtime import ShimRuntime
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends import coded
-from gpuboost.backends.cuda import features
-from gpuboost.backends.cuda import forest as forests
-from gpuboost.backends.cuda import predict as prediction
-from gpuboost.backends.cuda.features import DeviceFeatures
-from gpuboost.backends.cuda.left_out import sum_left_out
-from gpuboost.backends.cuda.source import file_text, kernel_source
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.data.bins import round_down_to_float32
-from gpuboost.engine.ensemble import Ensemble
+from gpuboost.backends.cuda.data import features
+from gpuboost.backends.cuda.data.features import DeviceFeatures
+from gpuboost.backends.cuda.predict import packed_forest as forests
+from gpuboost.backends.cuda.predict import predict as prediction
+from gpuboost.backends.cuda.predict.out_of_bag import sum_left_out
+from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
+from gpuboost.backends.host import binned as coded
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.bins import round_down_to_float32
+from gpuboost.engine.ensembles.ensemble import Ensemble
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, vote_mutants
 from tests.fake_cupy import Machine
@@ -257,7 +257,7 @@ def test_blocks_leave_room_for_others() -> None:
 
 def device_runtime() -> Any:
     """Kernels on arrays that NumPy's never meet; for tests with a `machine`."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     return CupyRuntime(0)
 
@@ -323,12 +323,12 @@ def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
             np.testing.assert_array_equal(total, REFERENCE.predict(ensemble, inside, 1))
 
 
-VOTES = list(vote_mutants(file_text("predict.cu")))
+VOTES = list(vote_mutants(file_text("predict/predict.cu")))
 
 
 @pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
 def test_the_vote_is_the_whole_blocks(mutant: cuda_shim.Mutant) -> None:
-    runtime = ShimRuntime("race", sources={"predict.cu": mutant.source_text})
+    runtime = ShimRuntime("race", sources={"predict/predict.cu": mutant.source_text})
     X = np.zeros((70, 5), dtype=np.float32)
     X[69, 0] = np.nan
     with pytest.raises((KernelError, AssertionError)):
@@ -363,6 +363,6 @@ def test_rows_left_out(
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_record_compiles_to_lean_code(kind: str, architecture: str) -> None:
-    source = kernel_source("predict.cu", {"NODE": KINDS[kind]})
-    result = nvrtc.compile_source(source, architecture, file_name="predict.cu")
+    source = kernel_source("predict/predict.cu", {"NODE": KINDS[kind]})
+    result = nvrtc.compile_source(source, architecture, file_name="predict/predict.cu")
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import chunks
-from gpuboost.backends.cuda import quantiles as cuda_quantiles
-from gpuboost.backends.cuda.quantiles import GroupedNumbers, SizesQuantile, pieces_of
-from gpuboost.backends.cuda.refits import RefitRound
-from gpuboost.backends.cuda.row_sets import DeviceRowSet
-from gpuboost.backends.cuda.source import constant, file_text
+from gpuboost.backends.cuda.boosting import quantiles as cuda_quantiles
+from gpuboost.backends.cuda.boosting.leaf_quantiles import RefitRound
+from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, SizesQuantile, pieces_of
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
+from gpuboost.backends.cuda.runtime import grid as chunks
+from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.engine import order_statistics
+from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Predicted, make_loss
-from gpuboost.engine.rounds import RowSet
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.shim_runtime import ShimRuntime
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-PIECE = constant("quantiles.cuh", "QUANTILE_PIECE")
+PIECE = constant("boosting/quantiles.cuh", "QUANTILE_PIECE")
 
 
 def keys_of(values: np.ndarray) -> np.ndarray:
@@ -82,10 +82,14 @@ def test_groups_of_many_pieces() -> None:
 
 def test_more_groups_than_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And more pieces, and groups, than there are blocks."""
-    text = file_text("quantiles.cu").replace("GROUPS_AT_ONCE = 65536", "GROUPS_AT_ONCE = 32")
+    text = file_text("boosting/quantiles.cu").replace(
+        "GROUPS_AT_ONCE = 65536", "GROUPS_AT_ONCE = 32"
+    )
     monkeypatch.setattr(cuda_quantiles, "_at_once", lambda: 32)
     rng = np.random.default_rng(2)
-    runtime = ShimRuntime(order_seed=3, n_multiprocessors=1, sources={"quantiles.cu": text})
+    runtime = ShimRuntime(
+        order_seed=3, n_multiprocessors=1, sources={"boosting/quantiles.cu": text}
+    )
     monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 2)
     counts = rng.integers(1, 9, 75)
     values = rng.normal(size=counts.sum())
@@ -158,12 +162,12 @@ def test_kernels_are_sound(flavour: str) -> None:
     np.testing.assert_array_equal(found, expected(values, weights, [200, 1, 99], 0.5))
 
 
-MUTANTS = list(barrier_mutants(file_text("quantiles.cu")))
+MUTANTS = list(barrier_mutants(file_text("boosting/quantiles.cu")))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
 def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
-    sources = {"quantiles.cu": mutant.source_text}
+    sources = {"boosting/quantiles.cu": mutant.source_text}
     runtime = ShimRuntime(flavour="race", order_seed=4, sources=sources)
     values = np.random.default_rng(0).normal(size=600)
     with pytest.raises((KernelError, AssertionError)):
@@ -172,5 +176,5 @@ def test_every_barrier_is_needed(mutant: cuda_shim.Mutant) -> None:
 
 
 def test_there_are_mutants() -> None:
-    text = file_text("quantiles.cu")
+    text = file_text("boosting/quantiles.cu")
     assert len(MUTANTS) >= text.count("__syncthreads();") + text.count("__syncwarp();") > 0

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.backends.cuda import HostInputs, TreeGrower, slices, small
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.memory import DeviceShape, fit_peak, foretell_recorded, trees_at_once
-from gpuboost.backends.cuda.phantoms import UNIT
-from gpuboost.backends.cuda.recording import RecordingRuntime
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.engine.scores import ENTROPY, MISCLASSIFICATION
-from gpuboost.engine.spec import GrownTree, GrowTask
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.cuda.growth.memory_plan import fit_peak, foretell_recorded, trees_at_once
+from gpuboost.backends.cuda.level import slices
+from gpuboost.backends.cuda.runtime.graph import RecordingRuntime
+from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, DeviceShape
+from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION
+from gpuboost.engine.task import GrownTree, GrowTask
 from tests import cuda_shim, shim_trees
 from tests.exact import assert_same_fields
 from tests.harness import Problem
@@ -252,7 +255,7 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
 
 @needs_compiler
 def test_an_estimate_counts_the_recording(meter, monkeypatch):
-    from gpuboost.estimators import template
+    from gpuboost.estimators.fitting import pipeline as template
 
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1500, 6), dtype=np.float32), rng.integers(0, 3, 1500)

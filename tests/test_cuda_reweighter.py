@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from gpuboost import DecisionTreeClassifier, DecisionTreeRegressor
-from gpuboost.backends.cuda import parcels
+from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
+from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.inputs import ROUNDS_AT_ONCE, InputsOfRounds
-from gpuboost.backends.cuda.reweighted_rows import ReweightedRows
-from gpuboost.backends.cuda.reweighter import CudaReweighter
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.sampling.batch_inputs import ROUNDS_AT_ONCE, InputsOfRounds
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import adaboost
-from gpuboost.engine.medians import regression_target
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.fixed_point import WeightFacts
+from gpuboost.engine.growth.medians import regression_target
+from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import GrowTask, TreeOptions
-from gpuboost.engine.statistics import WeightFacts
-from gpuboost.engine.tree import gain_unit
+from gpuboost.engine.task import GrowTask, TreeOptions
 from tests import cuda_shim
 from tests.exact import assert_equal_models
 from tests.fake_cupy import WAIT
@@ -281,7 +281,7 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
 @cache
 def end_round() -> Any:
     """The kernel."""
-    return ShimRuntime().kernel("adaboost.cu", "end_round", {})
+    return ShimRuntime().kernel("adaboost/adaboost.cu", "end_round", {})
 
 
 def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) -> list[float]:

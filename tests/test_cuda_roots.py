@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.arena import Arena, ArenaPlan, plan_arena
-from gpuboost.backends.cuda.filling import count_up, fill, full, launch_for_roots, zeros
-from gpuboost.backends.cuda.source import file_text
-from gpuboost.engine.policy import smallest_hessian
-from gpuboost.engine.spec import NO_LIMIT
+from gpuboost.backends.cuda.runtime.arena import Arena, ArenaPlan, plan_arena
+from gpuboost.backends.cuda.runtime.launch import count_up, fill, full, launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.engine.growth.policy import smallest_hessian
+from gpuboost.engine.task import NO_LIMIT
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.shim_runtime import ShimRuntime, with_text
@@ -144,7 +144,7 @@ def test_balanced_classes(n_trees: int, n_classes: int, flavour: str) -> None:
         np.testing.assert_array_equal(found, 777 / (present * np.maximum(in_class, 1)))
 
 
-KERNEL_FILES = ("roots.cu", "running_sum.cuh")
+KERNEL_FILES = ("sampling/roots.cu", "common/running_sum.cuh")
 MUTANTS = [
     pytest.param(name, mutant, id=f"{name}:{mutant.line}")
     for name in KERNEL_FILES
@@ -161,7 +161,7 @@ def test_there_is_a_mutant_for_each_barrier() -> None:
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
 def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
     """A race in shared memory is reported; one in global memory makes other sums."""
-    sources = with_text(name, mutant.source_text, ["roots.cu"])
+    sources = with_text(name, mutant.source_text, ["sampling/roots.cu"])
     with pytest.raises((KernelError, AssertionError)):
         for seed in range(1, 4):
             runtime = ShimRuntime(flavour="race", order_seed=seed, sources=sources)

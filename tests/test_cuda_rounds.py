@@ -19,19 +19,23 @@ from gpuboost import (
     GradientBoostingClassifier,
     RandomForestClassifier,
 )
-from gpuboost.backends.cuda import booster as cuda_booster
-from gpuboost.backends.cuda import parcels, policy, slices, stored
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.late_trees import LateRound
-from gpuboost.backends.cuda.parcels import HostParcel
-from gpuboost.backends.cuda.round_leaves import RoundLeaves
-from gpuboost.backends.cuda.round_rows import RoundRows
-from gpuboost.backends.cuda.source import constant
-from gpuboost.engine import boosting, gradients, tree
-from gpuboost.engine.rounds import RoundLosses
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import TreeOptions
+from gpuboost.backends.cuda.boosting import booster as cuda_booster
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
+from gpuboost.backends.cuda.boosting.pending_round import LateRound
+from gpuboost.backends.cuda.boosting.round_rows import RoundRows
+from gpuboost.backends.cuda.growth import node_buffer as stored
+from gpuboost.backends.cuda.level import policy, slices
+from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.runtime.readback import HostParcel
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.ensembles import boosting
+from gpuboost.engine.ensembles.boosting_task import RoundLosses
+from gpuboost.engine.growth import tree
+from gpuboost.engine.losses import formulas as gradients
+from gpuboost.engine.task import TreeOptions
 from tests import cuda_shim
 from tests.fake_cupy import WAIT
 from tests.fake_streams import GRAPH
@@ -65,12 +69,12 @@ TOO_LARGE: list[Any] = [
 
 @pytest.mark.parametrize("name", ["GRADIENT_BITS", "HESSIAN_BITS", "VALUE_BITS", "EXACT_BITS"])
 def test_bits_of_integers(name: str) -> None:
-    assert constant("boosting.cu", name) == getattr(boosting, name)
+    assert constant("boosting/gradients.cu", name) == getattr(boosting, name)
 
 
 def test_numbers_of_losses() -> None:
-    assert constant("losses.cuh", "HUBER") == gradients.HUBER
-    assert constant("rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
+    assert constant("boosting/losses.cuh", "HUBER") == gradients.HUBER
+    assert constant("common/rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
 
 
 class Copies:

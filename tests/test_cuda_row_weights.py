@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.draw_launches import DrawLauncher
-from gpuboost.backends.cuda.reweighted_rows import ClassFactors, Resampling
-from gpuboost.backends.cuda.row_weights import RowWeights
-from gpuboost.backends.cuda.source import file_text
+from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
+from gpuboost.backends.cuda.adaboost.rows import ClassFactors, Resampling
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.backends.cuda.sampling.launch import DrawLauncher
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import adaboost
-from gpuboost.engine.adaboost import WeightBits
-from gpuboost.engine.reweighting import RESAMPLING, ClassJudge, ReweightTask, ValueJudge
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost import WeightBits
+from gpuboost.engine.ensembles.adaboost_task import RESAMPLING, ClassJudge, ReweightTask, ValueJudge
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.engine.scores import SQUARES
-from gpuboost.engine.spec import TreeOptions
+from gpuboost.engine.task import TreeOptions
 from tests import cuda_shim
 from tests.cuda_shim import KernelError, barrier_mutants
 from tests.shim_runtime import ShimRuntime, with_text
@@ -84,13 +84,13 @@ def test_draws_are_those_of_the_host(n: int) -> None:
             assert n < 10 or bits.largest > 2 or expected.max() == 4
 
 
-RUNNING_SUMS = list(barrier_mutants(file_text("running_sum.cuh")))
+RUNNING_SUMS = list(barrier_mutants(file_text("common/running_sum.cuh")))
 
 
 @pytest.mark.parametrize("mutant", RUNNING_SUMS, ids=lambda mutant: str(mutant.line))
 def test_every_barrier_of_the_running_sum_is_needed(mutant: cuda_shim.Mutant) -> None:
-    assert "__syncthreads" not in file_text("adaboost.cu")
-    sources = with_text("running_sum.cuh", mutant.source_text, ["adaboost.cu"])
+    assert "__syncthreads" not in file_text("adaboost/adaboost.cu")
+    sources = with_text("common/running_sum.cuh", mutant.source_text, ["adaboost/adaboost.cu"])
     with pytest.raises((KernelError, AssertionError)):
         weights = np.random.default_rng(0).random(1500)
         given = {"flavour": "race", "order_seed": 4, "sources": sources}

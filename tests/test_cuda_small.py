@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from gpuboost.backends.cuda import small
-from gpuboost.backends.cuda.small import small_bytes, small_rows_for, tiny_bytes
-from gpuboost.backends.cuda.source import constant, file_text
-from gpuboost.backends.cuda.stored import NodeStore
-from gpuboost.engine.spec import NO_LIMIT
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+from gpuboost.backends.cuda.growth.subtrees import small_bytes, small_rows_for, tiny_bytes
+from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.engine.task import NO_LIMIT
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim import KernelError, barrier_mutants, vote_mutants
 from tests.cuda_shim.source import splice_prelude
@@ -260,7 +260,7 @@ def test_how_many_rows_are_small() -> None:
     asked = problem("values")
     assert of(asked, 100) == 32  # no fewer
     assert of(asked, 80 * 200) == 200  # eight subtrees for each multiprocessor
-    assert of(asked, 10**9) == 512 == constant("desk.cuh", "SMALL_ROWS")
+    assert of(asked, 10**9) == 512 == constant("growth/block_state.cuh", "SMALL_ROWS")
     assert of(asked, 10**9, weight=2**28) == 15  # sums of 16 could wrap
     assert of(asked.with_options(max_leaf_nodes=9), 10**9) == 0
     many = replace(asked, y=np.arange(200, dtype=np.int32) // 2, classification=True)
@@ -300,7 +300,7 @@ def test_the_kernel_is_sound(flavour: str, step: int, small_nodes: Callable[[int
             assert {"grow_small", "grow_tiny"} <= set(runtime.launches)
 
 
-KERNEL_FILES = ("small.cu", "tiny.cu", "desk.cuh", "subtree.cuh")
+KERNEL_FILES = ("growth/small.cu", "growth/tiny.cu", "growth/block_state.cuh", "growth/subtree.cuh")
 MUTANTS = [
     pytest.param(name, mutant, id=f"{name}:{mutant.line}")
     for name in KERNEL_FILES
@@ -310,7 +310,7 @@ MUTANTS = [
 
 def test_there_are_mutants_of_each_kernel_with_barriers() -> None:
     names = {str(mutant.values[0]) for mutant in MUTANTS}
-    assert names == set(KERNEL_FILES) - {"desk.cuh"}
+    assert names == set(KERNEL_FILES) - {"growth/block_state.cuh"}
 
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
@@ -321,7 +321,7 @@ def test_every_barrier_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small, "BLOCKS", 1)
-    kernels = [name] if name.endswith(".cu") else ["small.cu", "tiny.cu"]
+    kernels = [name] if name.endswith(".cu") else ["growth/small.cu", "growth/tiny.cu"]
     sources = with_text(name, mutant.source_text, kernels)
     runtime = ShimRuntime("race", order_seed=4, n_multiprocessors=1, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
@@ -331,14 +331,14 @@ def test_every_barrier_is_needed(
                 assert_equal_trees(asked, runtime)
 
 
-VOTES = list(vote_mutants(file_text("desk.cuh")))
+VOTES = list(vote_mutants(file_text("growth/block_state.cuh")))
 
 
 @pytest.mark.parametrize("mutant", VOTES, ids=lambda m: m.barrier)
 def test_every_vote_is_the_whole_blocks(
     mutant: cuda_shim.Mutant, small_nodes: Callable[[int], None]
 ) -> None:
-    sources = with_text("desk.cuh", mutant.source_text, ["small.cu"])
+    sources = with_text("growth/block_state.cuh", mutant.source_text, ["growth/small.cu"])
     runtime = ShimRuntime("race", order_seed=4, sources=sources)
     small_nodes(512)
     with pytest.raises((KernelError, AssertionError)):
@@ -352,14 +352,14 @@ def test_every_vote_is_the_whole_blocks(
 )
 def test_static_shared_memory_of_a_block() -> None:
     for name in ("small", "tiny"):
-        source = splice_prelude(file_text(f"{name}.cu"), f"{name}.cu")
+        source = splice_prelude(file_text(f"growth/{name}.cu"), f"growth/{name}.cu")
         used = nvrtc.compile_source(source, "sm_90").resources[f"grow_{name}"].static_shared
         assert used <= small.STATIC_BYTES
         assert name == "tiny" or used > 0.75 * small.STATIC_BYTES
 
 
 def test_dynamic_shared_memory_of_a_block() -> None:
-    """What `layout` of desk.cuh cuts it into."""
+    """What `layout` of block_state.cuh cuts it into."""
     _, matrix, sampler, target = problem("outputs").prepare()
     asked = problem("outputs").task(matrix, sampler, target)
     gradients, sums, cells = 2 * 8, 2 * 2 * (2 + 2) * 4, (1 + 2 * 2) * 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.source import constant
-from gpuboost.engine.history import breadth_first
-from gpuboost.engine.tree import sum_children
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.growth.level_history import breadth_first
+from gpuboost.engine.growth.tree import sum_children
 from tests import cuda_shim
 from tests.shim_runtime import ShimRuntime
 
@@ -61,12 +61,19 @@ def test_numbers_and_sums_of_large_trees() -> None:
     order_out, category_out = (np.full(most, -9, dtype=np.int32) for _ in range(2))
     level_end = np.zeros(int(rows.sum()) + n_trees, dtype=np.int32)
     table = np.zeros((3, n_trees + 1), dtype=np.int64)
-    runtime, threads = ShimRuntime(order_seed=4), (constant("store.cu", "NUMBER_THREADS"),)
+    runtime, threads = (
+        ShimRuntime(order_seed=4),
+        (constant("growth/node_buffer.cu", "NUMBER_THREADS"),),
+    )
     rooms = (start, np.int64(1), np.int64(0), np.int32(0), np.int32(n_trees))
     kinds = (hessian, feature, np.array([0, 1], dtype=np.uint8), *map(np.int32, (1, 3, 1)))
     arrays = (left, sums, order_out, category_out, level_end, table)
-    runtime.kernel("store.cu", "number_nodes", {})((n_trees,), threads, (*rooms, *kinds, *arrays))
-    runtime.kernel("store.cu", "place_trees", {})((1,), threads, (np.int32(n_trees), table))
+    runtime.kernel("growth/node_buffer.cu", "number_nodes", {})(
+        (n_trees,), threads, (*rooms, *kinds, *arrays)
+    )
+    runtime.kernel("growth/node_buffer.cu", "place_trees", {})(
+        (1,), threads, (np.int32(n_trees), table)
+    )
     assert table[0].tolist() == np.cumsum([0, *map(len, trees)]).tolist()
     assert table[1].tolist() == np.cumsum([0, *(e[3].max() + 1 for e in expected)]).tolist()
     assert table[2, :-1].tolist() == hessian[:n_trees].tolist()

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda import cubins, staging
-from gpuboost.backends.cuda.cubins import CompileError, CubinStore, choose_architecture
+from gpuboost.backends.cuda.runtime import compile as cubins
+from gpuboost.backends.cuda.runtime import staging
+from gpuboost.backends.cuda.runtime.compile import CompileError, CubinStore, choose_architecture
 from tests import cuda_shim, fake_cuda, nvrtc
 
 KERNEL = """
@@ -43,7 +44,7 @@ needs_nvrtc = pytest.mark.skipif(
 @pytest.fixture
 def runtime(machine, monkeypatch):
     """The runtime of the second device, with kernels of this file."""
-    from gpuboost.backends.cuda import cupy_runtime
+    from gpuboost.backends.cuda.runtime import cupy as cupy_runtime
 
     def source(file_name, constants):
         return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + KERNEL
@@ -88,7 +89,7 @@ def test_launches_may_have_all_the_shared_memory(runtime):
 
 @needs_compiler
 def test_a_source_is_compiled_once(runtime, machine):
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: launch(runtime).tolist(), range(8)))
@@ -105,7 +106,7 @@ def test_a_source_is_compiled_once(runtime, machine):
 @needs_compiler
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_damaged_code_on_disk_is_compiled_again(runtime, machine, tmp_path, damage):
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     launch(runtime)
     (kept,) = (tmp_path / cubins.FOLDER).iterdir()
@@ -281,7 +282,7 @@ def test_the_device_is_current_only_inside(runtime, machine):
 
 
 def test_memory_budget_is_a_share_of_what_is_free(runtime, machine):
-    from gpuboost.backends.cuda.cupy_runtime import MEMORY_SHARE
+    from gpuboost.backends.cuda.runtime.cupy import MEMORY_SHARE
 
     assert runtime.memory_budget() == int(MEMORY_SHARE * (110 << 20))
     machine.pool_limit = 50 << 20

@@ -14,9 +14,10 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import gpuboost
-from gpuboost.backends import coded, devices
+from gpuboost.backends import devices
+from gpuboost.backends.host import binned as coded
 from gpuboost.data.arrays import is_on_device
-from gpuboost.estimators import tree_view
+from gpuboost.estimators.model import tree_view
 from tests import cuda_shim, fake_cupy
 from tests.device_cases import table
 from tests.estimator_cases import NAMES

@@ -20,11 +20,12 @@ from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import beside, to_float64, widen_float32
 from gpuboost.data.quantiles import weighted_rows
 from gpuboost.data.validation import check_classes, check_targets, check_weights, class_weights
-from gpuboost.engine.medians import regression_target
+from gpuboost.engine.criteria import ABSOLUTE, POISSON, SQUARES
+from gpuboost.engine.fixed_point import exact_mean, total_of
+from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.scores import ABSOLUTE, POISSON, SQUARES
-from gpuboost.engine.statistics import class_target, exact_mean, total_of
-from gpuboost.estimators.labels import ClassLabels, ValueLabels
+from gpuboost.engine.targets import class_target
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 from tests import cuda_shim, fake_cupy
 from tests.estimator_cases import make
 from tests.gpu_arrays import Tensor, to_cpu, to_gpu

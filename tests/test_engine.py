@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuboost.engine import numerics, randomness, scores
-from gpuboost.engine.best_first import reached
-from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
-from gpuboost.engine.spec import TreeOptions
-from gpuboost.engine.statistics import (
-    EXACT_BITS,
+from gpuboost.engine import criteria as scores
+from gpuboost.engine import numerics, randomness
+from gpuboost.engine.fixed_point import (
     SUM_BITS,
     WeightFacts,
     exact_mean,
     planes_to_float,
     sum_bits,
     two_planes,
-    value_target,
 )
-from gpuboost.engine.tree import class_impurity, levels, sum_children
+from gpuboost.engine.growth.best_first import reached
+from gpuboost.engine.growth.tree import class_impurity, levels, sum_children
+from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
+from gpuboost.engine.targets import EXACT_BITS, value_target
+from gpuboost.engine.task import TreeOptions
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 WORDS = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1], dtype=np.uint64)

@@ -10,7 +10,7 @@ import pytest
 import gpuboost
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor, estimate_memory
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.phantoms import Meter
+from gpuboost.backends.cuda.runtime.shape_arrays import Meter
 from tests import cuda_shim
 from tests.metered_runtime import TrackedRuntime
 
@@ -52,7 +52,7 @@ needs_compiler = pytest.mark.skipif(
 def test_an_estimate_is_near_the_peak_of_a_fit(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators import template
+    from gpuboost.estimators.fitting import pipeline as template
 
     compare_with_a_fit(estimator, given, meter, monkeypatch, template)
 
@@ -79,7 +79,7 @@ BOOSTED: list[tuple[Any, dict[str, Any]]] = [
 def test_an_estimate_of_boosting_is_near_the_peak(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators import boosting_reading
+    from gpuboost.estimators.boosting import inputs as boosting_reading
 
     estimator.set_params(n_estimators=2)
     compare_with_a_fit(estimator, given, meter, monkeypatch, boosting_reading)
@@ -117,7 +117,7 @@ REWEIGHTED: list[tuple[Any, dict[str, Any]]] = [
 def test_an_estimate_of_adaboost_is_near_the_peak(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators import template
+    from gpuboost.estimators.fitting import pipeline as template
 
     compare_with_a_fit(estimator, given, meter, monkeypatch, template)
 

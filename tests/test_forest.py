@@ -22,9 +22,9 @@ from gpuboost import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from gpuboost.engine import ensemble
-from gpuboost.engine.ensemble import Ensemble
-from gpuboost.engine.tree import TREE_TYPES
+from gpuboost.engine.ensembles import ensemble
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import TREE_TYPES
 
 CLASSIFIERS = [RandomForestClassifier, ExtraTreesClassifier]
 REGRESSORS = [RandomForestRegressor, ExtraTreesRegressor]

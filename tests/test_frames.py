@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpuboost.data.binning import MAX_BINS
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, fit_schema
+from gpuboost.engine.bins import MAX_BINS
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

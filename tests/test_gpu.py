@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.backends import cuda
-from gpuboost.backends.cost import Speed
-from gpuboost.calibration import Size, measure
+from gpuboost.backends.cost_model import Speed
+from gpuboost.backends.cuda.growth import grow as cuda
+from gpuboost.cli.calibration import Size, measure
 from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case, assert_same_model, table
 from tests.device_memory import FORETOLD, assert_foretold
 from tests.estimator_cases import NAMES, frame_of, make

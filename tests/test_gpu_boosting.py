@@ -9,8 +9,8 @@ import pytest
 from sklearn.base import clone
 
 import gpuboost
-from gpuboost.backends.cuda import parcels
-from gpuboost.backends.cuda.finishing import Finished
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
+from gpuboost.backends.cuda.runtime import readback as parcels
 from tests.device_cases import BOOSTED, LARGE_TREES, REPLAYED_ROUNDS, table
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
@@ -48,7 +48,7 @@ def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
 )
 def test_a_round_is_read_once(words, as_users_do, monkeypatch):
     """Copies to the host of ten rounds more."""
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     counts = []
     X, y = table("GradientBoostingRegressor", 5_000)
@@ -73,7 +73,7 @@ def test_a_round_is_read_once(words, as_users_do, monkeypatch):
 
 @pytest.mark.parametrize("case", REPLAYED_ROUNDS[:6], ids=str)
 def test_rounds_without_a_graph(case, monkeypatch):
-    from gpuboost.backends.cuda.grower import TreeGrower
+    from gpuboost.backends.cuda.growth.grower import TreeGrower
 
     monkeypatch.setattr(TreeGrower, "_record", lambda self, host: None)
     case.run("cuda", 5_000)

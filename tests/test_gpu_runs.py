@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.backends.cuda import level
+from gpuboost.backends.cuda.runtime import arrays
 from gpuboost.backends.user_cache import cache_folder
 from tests import cuda_shim, finished, gpu_runs
 from tests.device_cases import Case
@@ -211,17 +211,17 @@ def sanitized(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @needs_compiler
 def test_arrays_are_separate_for_a_sanitizer(sanitized: Any) -> None:
-    from gpuboost.backends.cuda.cupy_runtime import CupyRuntime
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
     assert sanitized.allocator is None
-    columns: level.Columns = {"a": (np.int32, (3,)), "b": (np.uint8, (5, 2))}
+    columns: arrays.Columns = {"a": (np.int32, (3,)), "b": (np.uint8, (5, 2))}
     sizes: list[int] = []
     own = sanitized.own
     sanitized.own = lambda host: sizes.append(host.nbytes) or own(host)
-    found = level.allocate(CupyRuntime.xp, columns)
+    found = arrays.allocate(CupyRuntime.xp, columns)
     assert sizes == [12, 10] and found["b"].shape == (5, 2) and found["b"].dtype == np.uint8
     sizes.clear()
-    level.allocate(sys.modules["cupy"], columns)
+    arrays.allocate(sys.modules["cupy"], columns)
     assert sizes == [512]
 
 
@@ -239,14 +239,14 @@ def test_models_are_the_same_under_a_sanitizer(
     case: Case, sanitized: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pieces: list[bool] = []
-    allocate = level.allocate_with_memory
+    allocate = arrays.allocate_with_memory
 
-    def noted(xp: Any, columns: level.Columns) -> Any:
+    def noted(xp: Any, columns: arrays.Columns) -> Any:
         arrays, memory = allocate(xp, columns)
         pieces.append(isinstance(memory, Array))
         return arrays, memory
 
-    monkeypatch.setattr(level, "allocate_with_memory", noted)
+    monkeypatch.setattr(arrays, "allocate_with_memory", noted)
     case.run("cuda")
     assert pieces and not any(pieces)
     gc.collect()

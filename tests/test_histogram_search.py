@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.histogram_search import HistogramSearch
-from gpuboost.engine.scores import NEWTON, SQUARES
-from gpuboost.engine.spec import (
+from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
     MISSING_UNSEEN,

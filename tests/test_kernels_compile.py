@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from gpuboost.backends.cuda.source import file_text, kernel_source
-from gpuboost.backends.cuda.split_search import LEAST_TILE, TILES
+from gpuboost.backends.cuda.level.split_search import LEAST_TILE, TILES
+from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim.source import KERNEL_FOLDER, find_kernels, splice_prelude
 
@@ -107,7 +107,7 @@ def narrow_tiles() -> Iterator[Any]:
 @needs_nvrtc
 @pytest.mark.parametrize(("tile", "architecture"), list(narrow_tiles()))
 def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> None:
-    name = "histogram.cu"
+    name = "level/histogram.cu"
     source = kernel_source(name, {"TILE": tile})
     result = nvrtc.compile_source(source, architecture, file_name=name)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gpuboost.backends.numba import level_columns as joint
-from gpuboost.backends.numba.crew import Crew
-from gpuboost.backends.numba.team import claim, go_on, is_last, meet
-from gpuboost.backends.numba.tree_grower import matrix_of
+from gpuboost.backends.numba.depth_first.tree_grower import matrix_of
+from gpuboost.backends.numba.level_wise import feature_bundles as joint
+from gpuboost.backends.numba.threads.barrier import claim, go_on, is_last, meet
+from gpuboost.backends.numba.threads.pool import Crew
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 
 N_ROWS = 400

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.numba import gradients as compiled
-from gpuboost.backends.numba import losses
-from gpuboost.backends.numba.crew import Crew
-from gpuboost.engine import gradients as formulas
-from gpuboost.engine.losses import LOSSES, Predicted, make_loss
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.numba.boosting import gradients as compiled
+from gpuboost.backends.numba.boosting import losses
+from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.engine.losses import LOSSES, Predicted, formulas, make_loss
 from gpuboost.engine.losses.base import as_columns
 from tests import cuda_shim
 from tests.cuda_shim import Module
@@ -79,7 +78,7 @@ def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
 
 
 KERNELS = """
-#include "losses.cuh"
+#include "boosting/losses.cuh"
 
 extern "C" __global__ void columns(int32 formula, const double* y, const double* raw,
                                    double parameter, int32 n, double* out)
@@ -165,7 +164,7 @@ FORMULAS = (
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_numbers_of_the_formulas(name: str) -> None:
-    assert constant("losses.cuh", name) == getattr(formulas, name)
+    assert constant("boosting/losses.cuh", name) == getattr(formulas, name)
     numbers = [getattr(formulas, other) for other in FORMULAS]
     assert sorted(numbers) == list(range(len(FORMULAS)))
 

@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 
 import gpuboost
-from gpuboost.backends import cost
-from gpuboost.backends.cost import UNASKED_DEPTH
-from gpuboost.backends.cuda import CudaLevelOps, stored
-from gpuboost.backends.cuda.binning import fit_bins
-from gpuboost.backends.cuda.memory import (
-    DeviceShape,
+from gpuboost.backends import cost_model as cost
+from gpuboost.backends.cost_model import UNASKED_DEPTH
+from gpuboost.backends.cuda.data.binning import fit_bins
+from gpuboost.backends.cuda.growth import node_buffer as stored
+from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.growth.memory_plan import (
     binning_peak,
     fit_peak,
     foretell,
     nodes_at,
     trees_at_once,
 )
-from gpuboost.backends.cuda.phantoms import Meter
-from gpuboost.backends.cuda.stored import has_places
-from gpuboost.data.bins import BinRule
-from gpuboost.engine.level_loop import grow_levels
-from gpuboost.engine.scores import ENTROPY
-from gpuboost.engine.spec import NO_LIMIT, GrowTask
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees
+from gpuboost.backends.cuda.growth.node_buffer import has_places
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, Meter
+from gpuboost.engine.bins import BinRule
+from gpuboost.engine.criteria import ENTROPY
+from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.task import NO_LIMIT, GrowTask
+from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees
 from tests import cuda_shim
 from tests.harness import Problem, make_columns, make_target, make_weights
 from tests.metered_runtime import TrackedRuntime

@@ -13,20 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gpuboost.backends.numba import NumbaBackend, prediction, tree_grower
-from gpuboost.backends.numba import grow as growing
-from gpuboost.backends.numba._shared import numerics as compiled_numerics
-from gpuboost.backends.numba._shared import randomness as compiled_randomness
-from gpuboost.backends.numba._shared import scores as compiled_scores
-from gpuboost.backends.numba.words import MOST_ROWS, Packing, choose_packing
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numba.common.packed_words import MOST_ROWS, Packing, choose_packing
+from gpuboost.backends.numba.compiler import criteria as compiled_scores
+from gpuboost.backends.numba.compiler import numerics as compiled_numerics
+from gpuboost.backends.numba.compiler import randomness as compiled_randomness
+from gpuboost.backends.numba.depth_first import grow as growing
+from gpuboost.backends.numba.depth_first import tree_grower
+from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import numerics, randomness, scores
-from gpuboost.engine.ensemble import Ensemble
+from gpuboost.engine import criteria as scores
+from gpuboost.engine import numerics, randomness
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import find_routes, finish_tree
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.spec import GrowTask, TreeOptions
-from gpuboost.engine.statistics import class_target, value_target
-from gpuboost.engine.tree import find_routes, finish_tree
+from gpuboost.engine.targets import class_target, value_target
+from gpuboost.engine.task import GrowTask, TreeOptions
 from tests.exact import assert_same_fields
 
 PROPERTY = settings(
@@ -359,8 +362,8 @@ def test_every_entry_is_compiled_once() -> None:
 
 def test_nothing_is_compiled_at_import() -> None:
     code = (
-        "import gpuboost.backends.numba.backend, gpuboost.backends.numba.grow as g;"
-        "import gpuboost.backends.numba.prediction as p, gpuboost.backends.numba.binning as b;"
+        "import gpuboost.backends.numba.backend, gpuboost.backends.numba.depth_first.grow as g;"
+        "import gpuboost.backends.numba.predict.predict as p, gpuboost.backends.numba.binning as b;"
         "assert not any(f.signatures for f in (g.grow, p.sum_values, p.find_leaves, b.code_rows))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

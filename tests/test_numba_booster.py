@@ -10,19 +10,21 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gpuboost.backends.boosting import HostBooster
-from gpuboost.backends.numba import NumbaBackend, level_grow, level_rounds
-from gpuboost.backends.numba.booster import NumbaBooster
-from gpuboost.backends.numba.crew import Crew
-from gpuboost.backends.numba.level_rounds import LevelRounds, RoundColumns
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
+from gpuboost.backends.numba.boosting.booster import NumbaBooster
+from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, RoundColumns
+from gpuboost.backends.numba.level_wise import grower as level_grow
+from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.boosting import Scale
+from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.ensembles.boosting import Scale
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
-from gpuboost.engine.rounds import BoostTask, RowSet
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.engine.scores import NEWTON, SQUARES
-from gpuboost.engine.spec import NO_LIMIT, GrowTask, Regularisation, TreeOptions
+from gpuboost.engine.task import NO_LIMIT, GrowTask, Regularisation, TreeOptions
 from tests.harness import COLUMN_KINDS, Problem, make_columns, make_weights
 from tests.strategies import boosting_problems
 

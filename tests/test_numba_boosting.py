@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuboost.backends.numba import NumbaBackend
-from gpuboost.backends.numba.choice import LEVELS
-from gpuboost.backends.numba.words import choose_gradient_packing
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numba.common.feature_sampling import LEVELS
+from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import scores
-from gpuboost.engine.spec import GrowTask, Regularisation, Target, TreeOptions, TreeRows
-from gpuboost.engine.tree import levels
+from gpuboost.engine import criteria as scores
+from gpuboost.engine.growth.tree import levels
+from gpuboost.engine.task import GrowTask, Regularisation, Target, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
 from tests.test_numba import assert_same_trees, make_task, synth
 
 

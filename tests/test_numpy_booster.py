@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.boosting import HostBooster
-from gpuboost.backends.numpy import NumpyBackend
-from gpuboost.backends.numpy.booster import NumpyBooster
+from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.backends.numpy.boosting import NumpyBooster
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.engine.criteria import NEWTON
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
-from gpuboost.engine.rounds import BoostTask, RowSet
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.engine.scores import NEWTON
-from gpuboost.engine.spec import Regularisation, TreeOptions
+from gpuboost.engine.task import Regularisation, TreeOptions
 from tests.test_numba_booster import assert_equal_fields
 
 N, N_CLASSES = 300, 4

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn._loss.loss import HuberLoss
 
-from gpuboost.backends.numba.crew import Crew
-from gpuboost.backends.numba.order_statistics import SAMPLE, CompiledOrder
+from gpuboost.backends.numba.common.order_statistics import SAMPLE, CompiledOrder
+from gpuboost.backends.numba.threads.pool import Crew
 from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted, make_loss
 from gpuboost.engine.order_statistics import (

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost import DecisionTreeRegressor
-from gpuboost.backends.numba import NumbaBackend
-from gpuboost.backends.numpy import NumpyBackend
+from gpuboost.backends.numba.backend import NumbaBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 from tests.exact import assert_same_fields
 from tests.harness import Problem, grow
 from tests.strategies import boosting_problems, median_problems, problems

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpuboost import AdaBoostRegressor, DecisionTreeRegressor, estimate_memory
-from gpuboost.backends.cuda.phantoms import UNIT, Meter, PhantomModule
+from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, Meter, PhantomModule
 
 
 def test_phantoms_have_the_shapes_of_arrays() -> None:

@@ -24,8 +24,10 @@ from gpuboost import (
     ExtraTreesRegressor,
     RandomForestRegressor,
 )
-from gpuboost.engine import numerics, scores
-from gpuboost.engine.statistics import WeightFacts, planes_to_float, value_target
+from gpuboost.engine import criteria as scores
+from gpuboost.engine import numerics
+from gpuboost.engine.fixed_point import WeightFacts, planes_to_float
+from gpuboost.engine.targets import value_target
 from tests.test_model_parity import assert_one_model
 from tests.test_tree import SHARE_COMPARED, few_values, same_splits
 

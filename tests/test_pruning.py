@@ -21,8 +21,8 @@ from gpuboost import (
     DecisionTreeRegressor,
     RandomForestClassifier,
 )
-from gpuboost.engine.pruning import pruned, pruning_path
-from gpuboost.engine.tree import Tree, levels
+from gpuboost.engine.growth.pruning import pruned, pruning_path
+from gpuboost.engine.growth.tree import Tree, levels
 from tests import cuda_shim
 from tests.boosting_cases import classifier, regressor, table
 
@@ -308,7 +308,7 @@ def test_one_boosted_model_on_every_device(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpuboost.backends.numba.level_rounds.LEAST_ROWS", 1)
+    monkeypatch.setattr("gpuboost.backends.numba.boosting.level_wise_rounds.LEAST_ROWS", 1)
     if device == "cuda":
         request.getfixturevalue("machine")
     X, y = grid(160)

@@ -7,7 +7,7 @@ import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
 from gpuboost.engine.losses import make_loss
-from gpuboost.estimators.boosting_start import information_of_row
+from gpuboost.estimators.boosting.baseline import information_of_row
 from tests import cuda_shim
 
 N = 600
@@ -186,7 +186,7 @@ def test_rows_without_weight_are_no_rows():
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_rounds_on_the_device_keep_rare_categories_together(n_classes, monkeypatch):
     from gpuboost.backends.cuda.backend import CudaBackend
-    from gpuboost.estimators import boosting_reading
+    from gpuboost.estimators.boosting import inputs as boosting_reading
     from tests.shim_runtime import ShimRuntime
 
     X, signal = noisy(2, n_levels=30, n=300)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from gpuboost import GradientBoostingClassifier, RandomForestClassifier
-from gpuboost.engine import gradients
+from gpuboost.engine.losses import formulas as gradients
 
 N_CLASSES = 15
 

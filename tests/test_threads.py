@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingRegressor, RandomForestClassifier
-from gpuboost.backends.numba.crew import Crew
+from gpuboost.backends.numba.threads.pool import Crew
 
 DEVICES = ("numpy", "numba")
 

@@ -18,7 +18,7 @@ Y = np.arange(30) % 3
 
 
 def test_out_of_memory_says_what_to_change(monkeypatch):
-    from gpuboost.backends.numpy import NumpyBackend
+    from gpuboost.backends.numpy.backend import NumpyBackend
 
     def grow(self, task):
         raise MemoryError("Unable to allocate 7.45 TiB")
@@ -56,7 +56,7 @@ def test_real_lack_of_memory_is_told():
 
 
 def test_an_interrupted_fit_leaves_nothing(monkeypatch):
-    from gpuboost.backends.numpy import NumpyBackend
+    from gpuboost.backends.numpy.backend import NumpyBackend
 
     whole = NumpyBackend.grow
 

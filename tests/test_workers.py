@@ -142,7 +142,7 @@ def test_processes_that_compile_for_other_types_keep_their_own_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have read an index without the other; the code of the first is written last."""
-    from gpuboost.backends.numba._shared import _MarkingFile
+    from gpuboost.backends.numba.compiler import _MarkingFile
 
     first, second, third = (_MarkingFile(tmp_path, "grow", lambda types: None) for _ in range(3))
     one, other = (("float32",), "cpu"), (("float64",), "cpu")

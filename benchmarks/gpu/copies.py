@@ -46,7 +46,7 @@ def measure_copies(device: Device, n_bytes: int) -> dict[str, float]:
 
 def measure_binning(device: Device, n_rows: int) -> dict[str, float]:
     """Seconds of learning the bins of a table and coding it, from either side."""
-    rule = importlib.import_module("gpuboost.data.bins").BinRule
+    rule = importlib.import_module("gpuboost.engine.bins").BinRule
     X = np.random.default_rng(0).normal(size=(n_rows, FEATURES)).astype(np.float32)
     every = rule(np.zeros(FEATURES, dtype=bool), N_BINS, None)
     return {

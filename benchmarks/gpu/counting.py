@@ -86,7 +86,7 @@ class CountingModule:
 
 
 class CountingRuntime:
-    """A `gpuboost.backends.cuda.runtime.Runtime` that hands everything on and counts it."""
+    """A `Runtime` of `gpuboost.backends.cuda` that hands everything on and counts it."""
 
     def __init__(self, inner: Any, counts: Counts | None = None) -> None:
         self.inner = inner

@@ -20,7 +20,10 @@ from benchmarks.gpu.peak import peak_memory
 CEILINGS = Path(__file__).with_name("ceilings.cu")
 AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
 _INTERCEPTED = "choose_backend"
-_WHERE = tuple(f"gpuboost.estimators.{name}" for name in ("base", "template", "boosting_reading"))
+_WHERE = tuple(
+    f"gpuboost.estimators.{name}"
+    for name in ("fitting.base", "fitting.pipeline", "boosting.inputs")
+)
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
@@ -36,7 +39,7 @@ class Device:
 
     Parameters
     ----------
-    runtime : gpuboost.backends.cuda.runtime.Runtime
+    runtime : gpuboost.backends.cuda.runtime.protocol.Runtime
     compile_text : callable
         (text, name) to a kernel that is called as CuPy's RawKernel is.
     """
@@ -135,7 +138,7 @@ class CudaDevice(Device):
                 f"there is no GPU to measure ({type(error).__name__}: {error}); install CuPy for "
                 "the version of the driver on a machine with an NVIDIA GPU"
             ) from error
-        module = importlib.import_module("gpuboost.backends.cuda.cupy_runtime")
+        module = importlib.import_module("gpuboost.backends.cuda.runtime.cupy")
         super().__init__(module.CupyRuntime(0), self._compile)
 
     def _compile(self, text: str, name: str) -> Any:
@@ -201,7 +204,7 @@ def _is_missing(error: Exception) -> bool:
 
 def ceilings_text() -> str:
     """Source of the ceilings' kernels, as a compiler takes it."""
-    source = importlib.import_module("gpuboost.backends.cuda.source")
+    source = importlib.import_module("gpuboost.backends.cuda.runtime.source")
     return f"{source.file_text(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
 
 

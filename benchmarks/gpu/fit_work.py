@@ -21,14 +21,14 @@ from benchmarks.gpu.kernel_work import (
 from benchmarks.gpu.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
 from benchmarks.gpu.tree_shapes import SHAPES, TreeShape
 from benchmarks.settings import Setting
-from gpuboost.backends.cost import (
+from gpuboost.backends.cost_model import (
     ADABOOST_LAUNCHES,
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
     TREE_LAUNCHES,
     UNASKED_DEPTH,
 )
-from gpuboost.backends.cuda.finishing import NAMES, OF_CATEGORIES
+from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
 
 LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
 OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help

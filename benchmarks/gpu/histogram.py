@@ -211,9 +211,9 @@ def _targets(rng: np.random.Generator, target: str, n: int) -> np.ndarray:
 
 def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     """What launches the kernels, and the rows on the device."""
-    cuda = importlib.import_module("gpuboost.backends.cuda.split_search")
-    matrices = importlib.import_module("gpuboost.backends.cuda.matrix")
-    rows_of = importlib.import_module("gpuboost.backends.cuda.rows").DeviceRows
+    cuda = importlib.import_module("gpuboost.backends.cuda.level.split_search")
+    matrices = importlib.import_module("gpuboost.backends.cuda.data.matrix")
+    rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
     runtime, (features, n) = device.runtime, host.codes.shape
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
     room = cuda.room_for_planes(runtime.shared_memory, by_class)
@@ -239,7 +239,7 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
 
 def _looked(runtime: Any, features: np.ndarray) -> Any:
     """The lists of features that nodes look at, or the one list of all of them."""
-    looked = importlib.import_module("gpuboost.backends.cuda.split_search").Looked
+    looked = importlib.import_module("gpuboost.backends.cuda.level.split_search").Looked
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0
@@ -261,7 +261,7 @@ class _Binned:
 
 def _work(runtime: Any, count: np.ndarray, most: int) -> Any:
     """The rows of nodes cut into pieces for blocks, as policy.cu cuts them."""
-    levels = importlib.import_module("gpuboost.backends.cuda.level")
+    levels = importlib.import_module("gpuboost.backends.cuda.level.records")
     start = np.cumsum(count) - count
     pieces = [
         (slot, first + offset, min(most, rows - offset))

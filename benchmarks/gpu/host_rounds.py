@@ -17,13 +17,12 @@ import numpy as np
 
 from benchmarks.report import markdown
 from gpuboost import AdaBoostClassifier, DecisionTreeClassifier, GradientBoostingRegressor
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.level import cut
-from gpuboost.backends.cuda.memory import DeviceShape
-from gpuboost.backends.cuda.parcels import Parcel
-from gpuboost.backends.cuda.phantoms import PhantomRuntime
-from gpuboost.backends.cuda.reweighter import CudaReweighter
-from gpuboost.estimators.foretold import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.runtime.arrays import cut
+from gpuboost.backends.cuda.runtime.readback import Parcel
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
 
 TABLE = ForetoldTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 80 << 30

@@ -19,8 +19,8 @@ from benchmarks.gpu.instructions import FLAGS, LINE_INFO, Code
 from benchmarks.gpu.loop_paths import LATENCY, LoopPath, PathFinder, Source, cycles
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER
-from gpuboost.backends.cuda.cubins import OPTIONS
-from gpuboost.backends.cuda.source import constant, kernel_folder, kernel_source
+from gpuboost.backends.cuda.runtime.compile import OPTIONS
+from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
 
 RESULT = FOLDER / "gpu_instructions.json"
 ARCHITECTURE = "sm_90"
@@ -51,7 +51,7 @@ class Hot:
     Attributes
     ----------
     kernel : str
-        File and name: ``"histogram.cu histogram_values"``.
+        File and name: ``"level/histogram.cu histogram_values"``.
     path : LoopPath
     items : int
         Things that a warp, or a lane, does in an iteration.
@@ -78,39 +78,48 @@ def _histogram(times: int, **constants: int) -> Hot:
     """Rows added to a histogram of values; an iteration adds so often to shared memory."""
     path, threads = (
         LoopPath(_ROWS, opcode_counts={"ATOMS": times}),
-        ("histogram.cu", "HISTOGRAM_THREADS"),
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
     )
-    return Hot("histogram.cu histogram_values", path, "rows", threads, 4, constants)
+    return Hot("level/histogram.cu histogram_values", path, "rows", threads, 4, constants)
 
 
 def _flush(kernel: str, path: LoopPath, items: int) -> Hot:
-    threads = ("histogram.cu", "HISTOGRAM_THREADS")
-    return Hot(f"histogram.cu {kernel}", path, "cells of a lane", threads, items, {"TILE": 32})
+    threads = ("level/histogram.cu", "HISTOGRAM_THREADS")
+    return Hot(
+        f"level/histogram.cu {kernel}", path, "cells of a lane", threads, items, {"TILE": 32}
+    )
 
 
 def _subtree(name: str, path: LoopPath, of: str) -> Hot:
-    threads = {"small": ("orders.cuh", "SPLIT_THREADS"), "tiny": ("common.cuh", "WARP")}[name]
+    threads = {
+        "small": ("level/candidates.cuh", "SPLIT_THREADS"),
+        "tiny": ("common/common.cuh", "WARP"),
+    }[name]
     return Hot(f"{name}.cu grow_{name}", path, of, threads)
 
 
 def _split(excludes: tuple[str, ...], **constants: int) -> Hot:
     path = LoopPath("for (int32 own = blockIdx.x; own < end", excludes, {"STG": 7})
-    threads = ("orders.cuh", "SPLIT_THREADS")
-    return Hot("split.cu split_features", path, "histograms of a block", threads, 1, constants)
+    threads = ("level/candidates.cuh", "SPLIT_THREADS")
+    return Hot(
+        "level/split.cu split_features", path, "histograms of a block", threads, 1, constants
+    )
 
 
 def _policy(kernel: str, path: LoopPath) -> Hot:
-    return Hot(kernel, path, "tiles of a block", ("chunks.cuh", "CHUNK_THREADS"))
+    return Hot(kernel, path, "tiles of a block", ("common/chunks.cuh", "CHUNK_THREADS"))
 
 
 def _partition(name: str, opcode: str, times: int) -> Hot:
-    threads = ("partition.cu", "PARTITION_THREADS")
+    threads = ("level/partition.cu", "PARTITION_THREADS")
     path = LoopPath(_PIECES, opcode_counts={opcode: times})
-    return Hot(f"partition.cu {name}", path, "pieces of a block", threads)
+    return Hot(f"level/partition.cu {name}", path, "pieces of a block", threads)
 
 
 def _round(kernel: str, path: LoopPath, items: int = 1, **constants: int) -> Hot:
-    return Hot(kernel, path, "rows of a lane", ("rounds.cuh", "BOOST_THREADS"), items, constants)
+    return Hot(
+        kernel, path, "rows of a lane", ("common/rounds.cuh", "BOOST_THREADS"), items, constants
+    )
 
 
 # Additions of an iteration, four rows of a warp: of gradients a weight and the two halves of a
@@ -123,18 +132,18 @@ HOT = {
     "histogram of two classes, 8 lanes": _histogram(8, TILE=8),
     "flush of values": _flush("histogram_values", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 2),
     "rows of a long class": Hot(
-        "histogram.cu histogram_classes",
+        "level/histogram.cu histogram_classes",
         LoopPath(_SEGMENT_ROWS, opcode_counts={"ATOMS": 4}),
         "rows",
-        ("histogram.cu", "HISTOGRAM_THREADS"),
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
         4,
         {"TILE": 32},
     ),
     "rows of short classes": Hot(
-        "histogram.cu histogram_classes",
+        "level/histogram.cu histogram_classes",
         LoopPath(_SCATTERED_ROWS, opcode_counts={"REDG": 4}),
         "rows",
-        ("histogram.cu", "HISTOGRAM_THREADS"),
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
         4,
         {"TILE": 32},
     ),
@@ -143,7 +152,7 @@ HOT = {
     "split by gradients": _split(_NUMERIC, NEWTON_SCORE=1),
     "random split": _split(_RANDOM),
     "split of a node": Hot(
-        "pick.cu decide_splits",
+        "level/select_split.cu decide_splits",
         LoopPath(
             "for (int32 node = first_node()",
             ("last_rank", "count_up_to"),
@@ -151,13 +160,13 @@ HOT = {
             {"for (int32 j = threadIdx.x": 0},
         ),
         "nodes of a warp",
-        ("common.cuh", "WARP"),
+        ("common/common.cuh", "WARP"),
     ),
     "features of a node, a step": Hot(
-        "pick.cu choose_features",
+        "level/select_split.cu choose_features",
         LoopPath(_HALVING, opcode_counts={"LDG": 1}, trip_counts={"for (int32 start = 0": 0}),
         "steps of a warp",
-        ("common.cuh", "WARP"),
+        ("common/common.cuh", "WARP"),
     ),
     "rows that go left": _partition("partition_count", "LDG", 16),
     "rows moved": _partition("partition_move", "STG", 12),
@@ -167,57 +176,60 @@ HOT = {
     "tiny node": _subtree("tiny", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
     "feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _NUMERIC), "features"),
     "random feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _RANDOM), "features"),
-    "nodes opened": _policy("policy.cu open_nodes", LoopPath(_TILES, trip_counts={_HALVING: 10})),
-    "nodes placed": _policy("children.cu place_nodes", LoopPath(_TILES)),
-    "pieces placed": _policy("children.cu place_pieces", LoopPath(_TILES)),
+    "nodes opened": _policy(
+        "level/policy.cu open_nodes", LoopPath(_TILES, trip_counts={_HALVING: 10})
+    ),
+    "nodes placed": _policy("level/children.cu place_nodes", LoopPath(_TILES)),
+    "pieces placed": _policy("level/children.cu place_pieces", LoopPath(_TILES)),
     "nodes numbered": Hot(
-        "store.cu number_nodes",
+        "growth/node_buffer.cu number_nodes",
         LoopPath("for (int64 tile = first; tile < end"),
         "tiles of a block",
-        ("store.cu", "NUMBER_THREADS"),
+        ("growth/node_buffer.cu", "NUMBER_THREADS"),
     ),
     "sums of inner nodes": Hot(
-        "store.cu number_nodes",
+        "growth/node_buffer.cu number_nodes",
         LoopPath("for (int64 i = threadIdx.x; i < n_nodes * n_sums", opcode_counts={"STG": 1}),
         "tiles of a block",
-        ("store.cu", "NUMBER_THREADS"),
+        ("growth/node_buffer.cu", "NUMBER_THREADS"),
     ),
     "gradients of log loss": _round(
-        "boosting.cu differentiate", LoopPath(opcode_counts={"STG": 2}), FORMULA=7
+        "boosting/gradients.cu differentiate", LoopPath(opcode_counts={"STG": 2}), FORMULA=7
     ),
     "gradients made integers": _round(
-        "boosting.cu list_round",
+        "boosting/gradients.cu list_round",
         LoopPath("for (int64 start = begin", opcode_counts={"STG": 5, "LDG": 8}),
     ),
     "leaves kept": _round(
-        "leaves.cu keep_leaves",
+        "boosting/leaves.cu keep_leaves",
         LoopPath("for (int32 at = threadIdx.x; at < rows[piece]", opcode_counts={"STG": 4}),
         4,
     ),
     "leaves added": _round(
-        "leaves.cu add_leaves", LoopPath(excludes=("leaf_of",), opcode_counts={"STG": 1, "LDG": 5})
+        "boosting/leaves.cu add_leaves",
+        LoopPath(excludes=("leaf_of",), opcode_counts={"STG": 1, "LDG": 5}),
     ),
     "classes reweighed": _round(
-        "adaboost.cu reweigh_classes", LoopPath(_ALL_ROWS, opcode_counts={"STG": 4}), 4
+        "adaboost/adaboost.cu reweigh_classes", LoopPath(_ALL_ROWS, opcode_counts={"STG": 4}), 4
     ),
-    "misses found": _round("adaboost.cu find_misses", LoopPath(_ALL_ROWS)),
+    "misses found": _round("adaboost/adaboost.cu find_misses", LoopPath(_ALL_ROWS)),
     "step of a walk": Hot(
-        "predict.cu predict",
+        "predict/predict.cu predict",
         LoopPath("while (all >= 0)", opcode_counts={"LDG": 4}),
         "steps",
-        ("predict.cu", "PREDICT_THREADS"),
+        ("predict/predict.cu", "PREDICT_THREADS"),
         4,
         near=True,
     ),
     "codes of a row": Hot(
-        "bin.cu bin_values",
+        "data/bin.cu bin_values",
         LoopPath(
             "for (int32 f = 0; f < n_own; ++f)",
             opcode_counts={"STG": 1},
             trip_counts={"for (int32 step = top": 8},
         ),
         "values of a lane",
-        ("bin.cu", "BIN_THREADS"),
+        ("data/bin.cu", "BIN_THREADS"),
     ),
 }
 
@@ -282,7 +294,7 @@ def _machine_code(
 @functools.cache
 def _source() -> Source:
     """The texts of all kernel files."""
-    paths = [path for path in kernel_folder().iterdir() if path.suffix in (".cu", ".cuh")]
+    paths = [path for path in kernel_folder().rglob("*") if path.suffix in (".cu", ".cuh")]
     return Source({path.name: path.read_text(encoding="utf-8") for path in paths})
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from benchmarks.gpu.hot_loops import Counted, stored
 from benchmarks.gpu.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
-from gpuboost.backends.cuda.source import constant
-from gpuboost.backends.cuda.split_search import LEAST_TILE, TILES, HistogramBuilder
+from gpuboost.backends.cuda.level.split_search import LEAST_TILE, TILES, HistogramBuilder
+from gpuboost.backends.cuda.runtime.source import constant
 
 WIDTH = 256
 CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
@@ -153,7 +153,7 @@ def histograms(
     loop = kind if lanes == WARP else f"{kind}, {lanes} lanes"
     blocks = rows / rows_per_block(table.batch, looked) + nodes if rows else 0.0
     shared = 4.0 * PLANES * WIDTH * lanes
-    threads = constant("histogram.cu", "HISTOGRAM_THREADS")
+    threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
     at_once = WARP // lanes * stored()[loop].items  # rows of a warp
     # In the last iteration over the rows of a block half of the warps have none.
     added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
@@ -231,7 +231,7 @@ def partition(table: Table, rows: float, gathered: float, blocks: float = 0.0) -
     ``blocks`` of each launch that find nothing to do.
     """
     pieces = rows / PIECE_ROWS
-    warps = constant("partition.cu", "PARTITION_THREADS") / WARP
+    warps = constant("level/partition.cu", "PARTITION_THREADS") / WARP
     idle = Work(blocks=blocks)
     return Stage.of(
         iterations("rows that go left", pieces * warps, is_far=table.is_far)

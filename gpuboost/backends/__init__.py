@@ -1,0 +1,1 @@
+"""Where the work is done: NumPy, Numba or CUDA, behind one protocol."""

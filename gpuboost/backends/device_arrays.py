@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.choice import backend_of, check_device
 from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.backends.select import backend_of, check_device
 from gpuboost.data.arrays import (
     array_module,
     copy_device_array_to_host,

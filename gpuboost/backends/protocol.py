@@ -3,7 +3,7 @@
 A tree is a function of (binned matrix, target, options, rows of the tree, features of the tree,
 root key), fixed below down to the last bit; how and in what order a backend gets there is its own
 affair. All statistics are integers, so sums need no order. Everything in float64 is written once,
-in `gpuboost.engine.scores`, `numerics` and `randomness`.
+in `gpuboost.engine.criteria`, `numerics` and `randomness`.
 
 **Sums of a node.** Over its rows: ``h`` = sum of weight; ``g[k]`` = sum of weight where class is k
 (K > 2 classes), sum of weight where class is 1 (two classes, K = 1), sum of
@@ -97,13 +97,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from gpuboost.data.binning import BinMapper, BinnedMatrix, BinRule
-    from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.reweighting import ReweightTask, Round
-    from gpuboost.engine.rounds import BoostTask, RoundLosses
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
+    from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.tree import Router, Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import GrownTree, GrowTask
-    from gpuboost.engine.tree import Router, Tree
+    from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class Backend(Protocol):
@@ -119,7 +119,7 @@ class Backend(Protocol):
 
     @property
     def router(self) -> Router | None:
-        """What finds the routes of a tree sooner than `engine.tree.find_routes`, if anything."""
+        """What finds the routes of a tree sooner than `engine.growth.tree`, if anything."""
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""
@@ -133,8 +133,9 @@ class Backend(Protocol):
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task``, whose rows its sampler makes, and finish them.
 
-        Yields (tree, finished) in the order of ``task.trees``: what `engine.tree.finish_tree` makes
-        of what `grow` yields and `RowSampler.brief`, bit by bit, wherever it is made.
+        Yields (tree, finished) in the order of ``task.trees``: what `finish_tree` of
+        `engine.growth.tree` makes of what `grow` yields and `RowSampler.brief`, bit by bit,
+        wherever it is made.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class Backend(Protocol):
         Parameters
         ----------
         ensemble : Ensemble
-            One that takes codes (`backends.coded.on_codes`).
+            One that takes codes (`backends.host.binned.on_codes`).
         matrix : BinnedMatrix
             What the trees were grown on.
         draws : sequence of (RowSampler, int)
@@ -183,10 +184,10 @@ class Backend(Protocol):
 class Booster(Protocol):
     """A fit of gradient boosting: raw predictions of all its rows, where the backend has them.
 
-    What a round computes is fixed by `engine.boosting`, `engine.losses` and `Backend.grow`, bit by
-    bit; `backends.boosting.HostBooster` is the reference. Row sets are the training rows (0) and
-    those that are watched (1, 2, ...). One that has the matrix and the start of the training rows
-    has their raw predictions too.
+    What a round computes is fixed by `engine.ensembles.boosting`, `engine.losses` and
+    `Backend.grow`, bit by bit; `backends.host.boosting.HostBooster` is the reference. Row sets are
+    the training rows (0) and those that are watched (1, 2, ...). One that has the matrix and the
+    start of the training rows has their raw predictions too.
     """
 
     def boost(self, number: int, learning_rate: float) -> FittedRound:
@@ -221,8 +222,8 @@ class FittedRound(Protocol):
 class Reweighter(Protocol):
     """A fit of AdaBoost: the weights of all its rows, where the backend has them.
 
-    What a round computes is fixed by `engine.adaboost` and `Backend.grow`, bit by bit;
-    `backends.adaboost.HostReweighter` is the reference.
+    What a round computes is fixed by `engine.ensembles.adaboost` and `Backend.grow`, bit by bit;
+    `backends.host.adaboost.HostReweighter` is the reference.
     """
 
     def boost(self, number: int) -> Round:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from gpuboost.engine.modules import array_module, copy_to_host, is_cupy_array, working_on
+from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array, working_on
 
 __all__ = [
     "Array",

@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.data.quantiles import (
+    Floats,
+    distinct_values,
+    limit_heavy,
+    quantile_cuts,
+    weighted_rows,
+)
+from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule, round_down_to_float32
 from gpuboost.engine.numerics import midpoint
-
-from .bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule, round_down_to_float32
-from .quantiles import Floats, distinct_values, limit_heavy, quantile_cuts, weighted_rows
 
 __all__ = [
     "MAX_BINS",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, array_module, copy_to_host
-from .parameters import number_between
+from gpuboost.data.arrays import Array, array_module, copy_to_host
+from gpuboost.data.parameters import number_between
 
 
 def check_class_weight(class_weight: Any, choices: Collection[str] = ("balanced",)) -> None:

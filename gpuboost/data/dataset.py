@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import copy_device_array_to_host, is_on_device
-from .binning import MAX_BINS, BinMapper, BinnedMatrix, bin_columns, fit_bin_mapper
-from .frames import FeatureSchema, apply_schema, fit_schema
-from .validation import (
+from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
+from gpuboost.data.validation import (
     check_features,
     check_shape,
     check_weights,
     integer_between,
     thread_count,
 )
+from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 
 
 class Dataset:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .advice import warn_user
-from .arrays import Array, array_module, is_missing_label
-from .binning import MAX_BINS
-from .tables import ArrayTable, Codes, Names, Table, read_table, to_floats
+from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import Array, array_module, is_missing_label
+from gpuboost.data.tables import ArrayTable, Codes, Names, Table, read_table, to_floats
+from gpuboost.engine.bins import MAX_BINS
 
 
 @dataclass(frozen=True, eq=False)

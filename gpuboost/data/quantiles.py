@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import array_module, copy_to_host
+from gpuboost.data.arrays import array_module, copy_to_host
 
 # Cumulative weights stay below 2**_WEIGHT_BITS and shares below 2**_SHARE_BITS: their product fits.
 _WEIGHT_BITS = 46

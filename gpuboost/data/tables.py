@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import (
+from gpuboost.data.arrays import (
     Array,
     as_host_array,
     copy_to_host,
@@ -22,7 +22,7 @@ from .arrays import (
     is_cupy_array,
     is_sparse,
 )
-from .validation import check_shape, feature_label
+from gpuboost.data.validation import check_shape, feature_label
 
 _EXACT_IN_FLOAT32 = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
 _CATEGORIES = (nw.Categorical, nw.Enum)

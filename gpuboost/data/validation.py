@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from .advice import warn_user
-from .arrays import (
+from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import (
     Array,
     array_module,
     as_host_array,
@@ -27,8 +27,8 @@ from .arrays import (
     is_missing_label,
     to_float64,
 )
-from .class_weight import balanced_weights, check_class_weight, class_weights
-from .parameters import (
+from gpuboost.data.class_weight import balanced_weights, check_class_weight, class_weights
+from gpuboost.data.parameters import (
     boolean,
     fraction,
     integer_at_least,

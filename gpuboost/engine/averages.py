@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.engine.statistics import SUM_BITS, planes_to_float, sum_bits
+from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 
 BLOCK = 8192  # rows whose planes stay in a cache
 

@@ -2,7 +2,7 @@
 
 NumPy's and Numba's ``log`` and ``exp`` differ in the last bit, so what decides a split or makes a
 gradient uses ours. Written branch-free for arrays (NumPy) and scalars (Numba);
-``kernels/common.cuh`` holds a copy.
+``kernels/common/common.cuh`` holds a copy.
 """
 
 import numpy as np

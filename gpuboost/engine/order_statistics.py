@@ -18,8 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gpuboost.engine.modules import array_module
-from gpuboost.engine.statistics import (
+from gpuboost.engine.array_modules import array_module
+from gpuboost.engine.fixed_point import (
     SUM_BITS,
     planes_to_float,
     scale_by_power,

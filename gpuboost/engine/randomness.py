@@ -6,7 +6,7 @@ SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 
 
 The functions are branch-free over ``uint64``: NumPy passes arrays (scalars would warn on
 wrap-around), the Numba backend loads this module with its functions compiled, and
-``kernels/common.cuh`` holds a copy that tests compare with this one.
+``kernels/common/common.cuh`` holds a copy that tests compare with this one.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Which rows a tree sees and with what integer weight; which features it may look at.
 
 What is learnt of weights is learnt where they are, on the host or on a GPU. The rows of a tree are
-made on the host here; a GPU makes them itself (`backends.cuda.drawing`).
+made on the host here; a GPU makes them itself (`backends.cuda.sampling.draw`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine import randomness
-from gpuboost.engine.modules import array_module, copy_to_host
-from gpuboost.engine.numerics import log
-from gpuboost.engine.spec import TreeRows
-from gpuboost.engine.statistics import (
+from gpuboost.engine.array_modules import array_module, copy_to_host
+from gpuboost.engine.fixed_point import (
     MEAN_BITS,
     SUM_BITS,
     WEIGHT_BITS,
@@ -26,6 +24,8 @@ from gpuboost.engine.statistics import (
     scale_by_power,
     sum_bits,
 )
+from gpuboost.engine.numerics import log
+from gpuboost.engine.tree_rows import TreeRows
 
 FACTOR_BITS = 40  # factors smaller than 2**-40 of the largest would be lost in the leaf sums
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"

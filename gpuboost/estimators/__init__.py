@@ -1,15 +1,18 @@
 """What a user calls: estimators with scikit-learn's names, parameters and methods."""
 
-from gpuboost.estimators.adaboost import AdaBoostClassifier, AdaBoostRegressor
-from gpuboost.estimators.bagging import BaggingClassifier, BaggingRegressor
-from gpuboost.estimators.boosting import GradientBoostingClassifier, GradientBoostingRegressor
-from gpuboost.estimators.forest import (
+from gpuboost.estimators.adaboost.estimators import AdaBoostClassifier, AdaBoostRegressor
+from gpuboost.estimators.boosting.estimators import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+)
+from gpuboost.estimators.forest.bagging import BaggingClassifier, BaggingRegressor
+from gpuboost.estimators.forest.forest import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from gpuboost.estimators.tree import (
+from gpuboost.estimators.trees.tree import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
     ExtraTreeClassifier,

@@ -189,7 +189,7 @@ def build_kernels(source_text: str, file_name: str, flavour_name: str) -> Path:
         return target
     # Debug information names the file that was compiled, so it gets the name of the source.
     with tempfile.TemporaryDirectory(prefix="cuda_shim_") as folder:
-        source = Path(folder) / file_name
+        source = Path(folder) / Path(file_name).name
         source.write_text(text, encoding="utf-8")
         return _build(target, flags, source, (str(runtime), *flavour.link_flags, "-lm"))
 

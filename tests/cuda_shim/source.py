@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuboost.backends.cuda.source import spliced
+from gpuboost.backends.cuda.runtime.source import spliced
 
 KERNEL_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
-PRELUDE = "common.cuh"
+PRELUDE = "common/common.cuh"
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NESTED = r"[^()]*(?:\([^()]*\)[^()]*)*"

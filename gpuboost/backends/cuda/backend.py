@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.cuda import grow_finished, grow_trees
-from gpuboost.backends.cuda.booster import CudaBooster
-from gpuboost.backends.cuda.reweighter import CudaReweighter
+from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
-    from gpuboost.backends.cuda.runtime import Runtime
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.protocol import Booster, Reweighter
-    from gpuboost.data.bins import BinMapper, BinnedMatrix, BinRule
-    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.tree import Router, Tree
     from gpuboost.engine.losses.links import Link
-    from gpuboost.engine.reweighting import ReweightTask
-    from gpuboost.engine.rounds import BoostTask
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.spec import GrownTree, GrowTask
-    from gpuboost.engine.tree import Router, Tree
+    from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class CudaBackend:
@@ -41,14 +41,14 @@ class CudaBackend:
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X`` (n, F) and code it."""
-        from gpuboost.backends.cuda.binning import fit_bins
+        from gpuboost.backends.cuda.data.binning import fit_bins
 
         with self.runtime.active():
             return fit_bins(self.runtime, X, rule)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""
-        from gpuboost.backends.cuda.binning import bin_matrix
+        from gpuboost.backends.cuda.data.binning import bin_matrix
 
         with self.runtime.active():
             return bin_matrix(self.runtime, X, mapper)
@@ -86,28 +86,28 @@ class CudaBackend:
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum over trees, in their order, of the value of each row's leaf."""
-        from gpuboost.backends.cuda.predict import predict
+        from gpuboost.backends.cuda.predict.predict import predict
 
         with self.runtime.active():
             return predict(self.runtime, ensemble, X)
 
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
-        from gpuboost.backends.cuda.predict import apply
+        from gpuboost.backends.cuda.predict.predict import apply
 
         with self.runtime.active():
             return apply(self.runtime, ensemble, X)
 
     def inverse_link(self, link: Link, raw: np.ndarray) -> np.ndarray:
         """Predictions of raw ones that lie on the device, and stay there."""
-        from gpuboost.backends.cuda.links import inverse
+        from gpuboost.backends.cuda.predict.inverse_links import inverse
 
         with self.runtime.active():
             return inverse(self.runtime, link, raw)
 
     def log_shares(self, share: np.ndarray) -> np.ndarray:
         """Logarithms of probabilities that lie on the device, and stay there."""
-        from gpuboost.backends.cuda.links import log_shares
+        from gpuboost.backends.cuda.predict.inverse_links import log_shares
 
         with self.runtime.active():
             return log_shares(self.runtime, share)
@@ -120,7 +120,7 @@ class CudaBackend:
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Out-of-bag sums of leaf values, and of how many trees."""
-        from gpuboost.backends.cuda.left_out import sum_left_out
+        from gpuboost.backends.cuda.predict.out_of_bag import sum_left_out
 
         with self.runtime.active():
             return sum_left_out(self.runtime, ensemble, matrix, draws)

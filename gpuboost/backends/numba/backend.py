@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuboost.backends.host import HostBackend
-from gpuboost.backends.numba import prediction
+from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
-from gpuboost.backends.numba.booster import NumbaBooster
-from gpuboost.backends.numba.routes import find_routes
-from gpuboost.backends.numba.tree_grower import TreeGrower
+from gpuboost.backends.numba.boosting.booster import NumbaBooster
+from gpuboost.backends.numba.common.split_thresholds import find_routes
+from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.predict import predict as prediction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuboost.backends.protocol import Booster
-    from gpuboost.data.binning import BinMapper, BinnedMatrix
-    from gpuboost.engine.ensemble import Ensemble
-    from gpuboost.engine.rounds import BoostTask
-    from gpuboost.engine.spec import GrownTree, GrowTask
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumbaBackend(HostBackend):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba._shared import entry, inlined
-from gpuboost.backends.numba.threads import contiguous, in_threads, row_chunks
-from gpuboost.data.binning import BinnedMatrix
+from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chunks
+from gpuboost.engine.bins import BinnedMatrix
 
 if TYPE_CHECKING:
-    from gpuboost.data.binning import BinMapper
+    from gpuboost.engine.bins import BinMapper
 
 ROWS_PER_CHUNK = 1 << 14
 ROWS_PER_BLOCK = 256  # rows whose values stay in the first cache while features are walked

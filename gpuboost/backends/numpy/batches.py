@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gpuboost.engine.spec import GrowTask
+    from gpuboost.engine.task import GrowTask
 
 ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
 _LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; no larger piece moves the threshold of glibc

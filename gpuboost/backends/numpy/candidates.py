@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.scorer import Sums
+from gpuboost.backends.numpy.gains import Sums
 
 if TYPE_CHECKING:
+    from gpuboost.backends.numpy.gains import NodeLimits, Scorer
     from gpuboost.backends.numpy.groups import Groups
-    from gpuboost.backends.numpy.scorer import NodeLimits, Scorer
 
 
 @dataclass(frozen=True)

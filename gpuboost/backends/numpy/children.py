@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.engine import randomness
-from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.scores import NEWTON, bounded, middle, newton_value
-from gpuboost.engine.spec import TreeOptions
+from gpuboost.engine.criteria import NEWTON, bounded, middle, newton_value
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.task import TreeOptions
 
 
 def children_of(

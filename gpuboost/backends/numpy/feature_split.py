@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
+from gpuboost.backends.numpy.gains import NodeLimits, Scorer
 from gpuboost.backends.numpy.groups import Groups
-from gpuboost.backends.numpy.scorer import NodeLimits, Scorer
 from gpuboost.engine import randomness
-from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.spec import (
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
     MISSING_UNSEEN,

@@ -6,18 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.scorer import NodeLimits, Scorer, Sums
-from gpuboost.engine.frontier import Splits
-from gpuboost.engine.spec import (
-    MISSING_LEFT,
-    MISSING_RIGHT,
-    MISSING_UNSEEN,
-    ONLY_MISSING_RIGHT,
-)
+from gpuboost.backends.numpy.gains import NodeLimits, Scorer, Sums
+from gpuboost.engine.growth.frontier import Splits
+from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 if TYPE_CHECKING:
-    from gpuboost.engine.frontier import Frontier
-    from gpuboost.engine.spec import GrowTask
+    from gpuboost.engine.growth.frontier import Frontier
+    from gpuboost.engine.task import GrowTask
 
 CELLS_PER_BLOCK = 1 << 15  # of histograms scanned together (of 2**13 to 2**16 the quickest)
 UNUSED = np.uint64(2**64 - 1)  # rank of a feature that a node may not look at

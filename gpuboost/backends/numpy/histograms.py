@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.engine.frontier import Frontier
+    from gpuboost.engine.growth.frontier import Frontier
 
 
 class SiblingHistograms:

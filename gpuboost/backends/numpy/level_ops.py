@@ -12,12 +12,12 @@ from gpuboost.backends.numpy.histogram_search import UNUSED, HistogramSearch
 from gpuboost.backends.numpy.histograms import SiblingHistograms
 from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
-from gpuboost.engine.frontier import Frontier, Splits
+from gpuboost.engine.growth.frontier import Frontier, Splits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuboost.engine.spec import GrowTask
+    from gpuboost.engine.task import GrowTask
 
 # Temporaries of one pass at their peak: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
@@ -25,7 +25,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 class NumpyLevelOps(RowOps):
-    """`gpuboost.engine.level_loop.LevelOps` in NumPy, vectorised over the nodes of a level."""
+    """`engine.growth.operations.LevelOps` in NumPy, vectorised over the nodes of a level."""
 
     def __init__(self, task: GrowTask) -> None:
         super().__init__(task)

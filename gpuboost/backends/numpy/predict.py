@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuboost.engine.ensemble import Ensemble
+    from gpuboost.engine.ensembles.ensemble import Ensemble
 
 ROWS_PER_CHUNK = 1 << 15
 

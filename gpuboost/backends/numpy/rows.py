@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numpy.children import children_of
-from gpuboost.engine.frontier import Frontier, Splits
-from gpuboost.engine.history import COLUMNS
-from gpuboost.engine.known_nodes import KnownNodes
-from gpuboost.engine.medians import median_signs
-from gpuboost.engine.order_statistics import Groups, quantile_bounds
-from gpuboost.engine.policy import (
+from gpuboost.engine.growth.best_first_frontier import KnownNodes
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_history import COLUMNS
+from gpuboost.engine.growth.medians import median_signs
+from gpuboost.engine.growth.policy import (
     class_sums,
     good_enough,
     may_split,
     rises,
     smallest_hessian,
 )
+from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.spec import MISSING_LEFT
+from gpuboost.engine.task import MISSING_LEFT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuboost.engine.history import Level
-    from gpuboost.engine.spec import GrowTask, Target, TreeRows
+    from gpuboost.engine.growth.operations import Level
+    from gpuboost.engine.task import GrowTask, Target
+    from gpuboost.engine.tree_rows import TreeRows
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np
 
 
 class RowOps:
-    """All of `gpuboost.engine.level_loop.LevelOps` but the search for splits."""
+    """All of `gpuboost.engine.growth.operations.LevelOps` but the search for splits."""
 
     def __init__(self, task: GrowTask) -> None:
         self.task = task

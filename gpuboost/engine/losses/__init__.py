@@ -23,7 +23,7 @@ Attributes of a loss, facts of its class but for ``columns``:
 
 name : str
 formula : int
-    Which functions of `engine.gradients`; backends compile them by this number. `USER` if none.
+    Which functions of `formulas`; backends compile them by this number. `USER` if none.
 columns : int
     Raw predictions of a row: outputs of a regression, levels of quantile, classes if more than
     two, else 1.
@@ -41,9 +41,9 @@ sums_outputs : bool
 """
 
 from gpuboost.engine.losses.base import USER, Loss, Predicted
-from gpuboost.engine.losses.choice import LOSSES, make_loss
+from gpuboost.engine.losses.custom import UserLoss, user_loss
+from gpuboost.engine.losses.registry import LOSSES, make_loss
 from gpuboost.engine.losses.regression import OrderStatisticLoss
-from gpuboost.engine.losses.user import UserLoss, user_loss
 
 __all__ = [
     "LOSSES",

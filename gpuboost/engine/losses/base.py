@@ -21,7 +21,7 @@ BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 
 
 @dataclass(frozen=True)
 class Functions:
-    """Those of `engine.gradients` for one formula.
+    """Those of `engine.losses.formulas` for one formula.
 
     ``pair`` gives gradient and hessian, ``value`` the loss, of a row and column.
     """

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpuboost.engine import gradients
 from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses import formulas as gradients
 from gpuboost.engine.losses.base import Functions, Loss, Predicted
 from gpuboost.engine.losses.links import HALF_LOGIT, LOGIT, SOFTMAX, Link, row_largest, row_weights
 

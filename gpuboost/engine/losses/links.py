@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.engine.gradients import inside, sigmoid, softmax_weight
+from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
 from gpuboost.engine.numerics import exp, log, select
 
 SMALLEST_SHARE = 2.0**-52  # of a class, so that its logarithm is finite

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gpuboost.engine import gradients
 from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses import formulas as gradients
 from gpuboost.engine.losses.base import Functions, Loss, Predicted, as_columns
 from gpuboost.engine.losses.links import IDENTITY, LOG, Link
 from gpuboost.engine.order_statistics import one_group

@@ -1,0 +1,1 @@
+"""Rounds of AdaBoost on the device."""

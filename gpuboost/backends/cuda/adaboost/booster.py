@@ -1,0 +1,141 @@
+"""AdaBoost on a device: see `gpuboost.backends.protocol.Reweighter`.
+
+Weights, targets and codes stay on the device, which finishes and judges the tree of a round, and
+says what the weights are multiplied by. So a round that is replayed is launched before the host
+has seen the one before; the host reads a tree and what its round has come to, in one piece. Trees
+that are pruned are copied to the host for that, and back to be judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from gpuboost.backends.cuda.adaboost.objective import N_FACTS, Facts, is_judged_as_grown
+from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
+from gpuboost.backends.cuda.boosting.pending_round import LateTree
+from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
+from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.tree_rows import TreeRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.growth.tree import Tree
+
+
+class CudaReweighter:
+    """A fit of AdaBoost on the device of a runtime.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+        ``memory_budget`` is for all arrays of the fit.
+
+    Attributes
+    ----------
+    rows : ReweightedRows
+        What the fit keeps on the device.
+    """
+
+    def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
+        self._runtime, self._task = runtime, task
+        self._judges = is_judged_as_grown(task)
+        self._ahead: Callable[[], tuple[Facts, Tree]] | None = None  # of a round that is launched
+        self._late: LateTree | None = None  # of the last round, if it is not here
+        with runtime.active():
+            self._begin_fit()
+
+    def _begin_fit(self) -> None:
+        task, sampler = self._task, self._task.sampler
+        start = adaboost.start_weights(sampler.weights, sampler.n_samples)
+        asked = task.growing(0, _nobodys_rows)
+        budget = max(1, int(HISTOGRAM_SHARE * task.memory_budget))
+        asked = replace(asked, memory_budget=budget)
+        self._inputs = InputsOfRounds(asked, 1)
+
+        def maker(own: Runtime, codes: Array) -> ReweightedRows:
+            return ReweightedRows(own, task, asked, codes, start)
+
+        self._grower = TreeGrower(self._runtime, asked, task.memory_budget, maker)
+        self.rows = cast("ReweightedRows", self._grower.rounds)
+
+    def boost(self, number: int) -> Round:
+        """Grow the tree of a round, and make the weights of the next.
+
+        The round after it is launched already where that is one launch: if no weights follow from
+        this one, it is launched in vain.
+        """
+        with self._runtime.active():
+            if not self._judges:
+                return self._boost_pruned(number)
+            read, self._ahead = self._ahead or self._launched(number), None
+            is_last = number + 1 == self._task.n_rounds
+            if self._grower.recorded is not None and self._is_small and not is_last:
+                self._ahead = self._launched(number + 1)
+            if self._late is not None:
+                self._late.finished()  # while the device is busy
+                self._late = None
+            facts, tree = read()
+            return facts.round(tree, self._task.judge.chance)
+
+    def _launched(self, number: int) -> Callable[[], tuple[Facts, Tree]]:
+        """Launch a round; what waits for it."""
+        self.launch(number)
+        parcel, names = self.rows.parcel, self.rows.finished.columns
+        if not self._is_small:
+            return self._by_parts
+        read = parcel.read_later(self._runtime)
+
+        def whole() -> tuple[Facts, Tree]:
+            copied = read()
+            facts = Facts.of(copied.part("facts", 0, N_FACTS))
+            return facts, facts.tree(copied, names)
+
+        return whole
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether a round is copied as a whole, with the room that its nodes do not take."""
+        return self.rows.parcel.n_bytes <= parcels.MOST_WHOLE
+
+    def _by_parts(self) -> tuple[Facts, Tree]:
+        """What the round launched last comes to, and its tree, which is on its way."""
+        runtime, rows = self._runtime, self.rows
+        facts = Facts.of(runtime.read_later(rows.parcel.arrays["facts"])())
+        read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
+        names = tuple(rows.finished.columns)
+        self._late = LateTree(lambda: facts.tree(read(), names))
+        return facts, cast("Tree", self._late)
+
+    def _boost_pruned(self, number: int) -> Round:
+        """A round whose tree is pruned before it is judged."""
+        runtime, rows, options = self._runtime, self.rows, self._task.options
+        self.launch(number)
+        _, (whole,) = rows.finished.copy_to_host(runtime)
+        tree = pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
+        facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
+        rows.judge.judge(Finished.of(runtime, [tree]), facts)
+        found = Facts.of(runtime.to_host(facts))
+        return found.round(found.said(tree), self._task.judge.chance)
+
+    def launch(self, number: int) -> None:
+        """Launch a round: its weights, its tree, and what it comes to where none is pruned."""
+        self.rows.begin(number)
+        # The first round has no weights to make; those after it are alike.
+        self._grower.launch(self._inputs.of(number), again=0 < number < self._task.n_rounds - 1)
+
+
+def _nobodys_rows(tree: int) -> TreeRows:
+    raise RuntimeError("the rows of rounds are made on the device")

@@ -1,0 +1,116 @@
+"""Trees of AdaBoost judged on the device, and what a round comes to: launches of adaboost.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.adaboost.row_weights import Told
+from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
+from gpuboost.engine.ensembles.adaboost_task import ClassJudge, Round, goes_on, reversed_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
+    from gpuboost.backends.cuda.growth.tree_arrays import Finished
+    from gpuboost.backends.cuda.runtime.arrays import Columns
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.growth.tree import Tree
+
+N_FACTS = 6  # of a round: see end_round of adaboost.cu
+FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
+
+
+def is_judged_as_grown(task: ReweightTask) -> bool:
+    """Whether trees are judged as they are grown: none is pruned by the host before."""
+    return task.options.ccp_alpha == 0.0 and task.options.least_decrease == 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a round comes to, as the device has found it.
+
+    Attributes
+    ----------
+    error, vote, bound : float
+    is_reversed : bool
+        Whether the tree is taken for its opposite.
+    n_nodes, n_masks : int
+        Of the tree.
+    """
+
+    error: float
+    vote: float
+    bound: float
+    is_reversed: bool
+    n_nodes: int
+    n_masks: int
+
+    @classmethod
+    def of(cls, facts: np.ndarray) -> Facts:
+        """Those that the device has written."""
+        error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
+        return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
+
+    def tree(self, copied: HostParcel, names: Iterable[str]) -> Tree:
+        """The tree of a round, of arrays of these names, in memory of its own."""
+        copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
+        return self.said(cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks)))
+
+    def said(self, tree: Tree) -> Tree:
+        """The tree, or its opposite."""
+        return reversed_tree(tree) if self.is_reversed else tree
+
+    def round(self, tree: Tree, chance: float) -> Round:
+        """The round of a tree."""
+        if not goes_on(self.error, chance):
+            return Round.last(tree, self.error)
+        return Round(tree, self.error, self.vote, self.bound)
+
+
+class TreeJudge:
+    """Judges finished trees of a fit.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+    weights : RowWeights
+        Of the rows, which say what an error weighs.
+    """
+
+    def __init__(self, runtime: Runtime, task: ReweightTask, weights: RowWeights) -> None:
+        judge = task.judge
+        self._runtime, self._weights = runtime, weights
+        by_class = isinstance(judge, ClassJudge)
+        self._by_class = np.int32(by_class)
+        n_classes = judge.n_classes if isinstance(judge, ClassJudge) else 2
+        may_reverse = isinstance(judge, ClassJudge) and judge.may_reverse
+        rates = (np.float64(judge.learning_rate), np.float64(judge.chance))
+        self._given = (self._by_class, np.int32(n_classes), *rates, np.int32(may_reverse))
+
+    def judge(self, finished: Finished, facts: Array) -> None:
+        """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
+        weights = self._weights
+        weights.judge(self._tell(finished))
+        args = (*self._given, finished.table, weights.sums, weights.factors, facts)
+        self._runtime.kernel("adaboost/adaboost.cu", "end_round", {})((1,), (1,), args)
+
+    def _tell(self, finished: Finished) -> Told:
+        """What rows are to be told of a tree."""
+        nodes, left = finished.columns, finished.columns["left"]
+        told = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
+        kinds = ("masks" in nodes, self._by_class, nodes["value"].shape[1])
+        args = (
+            *(finished.table, *map(np.int32, kinds), nodes["feature"], nodes["code"]),
+            *(nodes["missing_left"], left, nodes.get("category", left), nodes["value"]),
+            *(told, self._weights.sums),
+        )
+        self._weights.launch("tell_nodes", args, self._weights.blocks_over(len(left)))
+        return Told(told, nodes.get("masks", told), nodes["value"])

@@ -1,0 +1,112 @@
+"""Weights of the rows of a fit of AdaBoost on the device, and errors: launches of adaboost.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.launch import zeros
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.ensembles.adaboost_task import ClassJudge
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.growth.frontier import Array
+
+_LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
+_BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
+
+
+@dataclass(frozen=True)
+class Told:
+    """What rows are told of a tree: see tell_nodes of adaboost.cu.
+
+    Attributes
+    ----------
+    nodes : uint32 (m, 4)
+    masks : uint32 (c, 8)
+        Anything where no feature is categorical.
+    value : float64 (m, V)
+    """
+
+    nodes: Array
+    masks: Array
+    value: Array
+
+
+class RowWeights:
+    """Weights, and what the tree of the last round says of the rows.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+    codes : uint8 (F, n)
+    start : float64 (n,)
+        Weights of the first round; it belongs to this.
+
+    Attributes
+    ----------
+    values : float64 (n,)
+        The weights, which add up to 1.
+    known : int32 (n,) or float64 (n,)
+        Classes or targets of the rows.
+    factors : float64 (2,)
+        See adaboost.cu.
+    sums : int64 (3,)
+        Those of adaboost.cu and what is largest, zeros between rounds.
+    """
+
+    def __init__(
+        self, runtime: Runtime, task: ReweightTask, codes: Array, start: np.ndarray
+    ) -> None:
+        xp, judge = runtime.xp, task.judge
+        self._runtime, self._codes, self._by_class = runtime, codes, isinstance(judge, ClassJudge)
+        self._missing_code = np.int32(task.matrix.missing_code)
+        self.values = runtime.asarray(start)
+        if isinstance(judge, ClassJudge):
+            self.known, self._loss = runtime.asarray(judge.codes), np.int32(0)
+        else:
+            self.known = runtime.asarray(judge.y)
+            self._loss = np.int32(constant("adaboost/adaboost.cu", _LOSSES[judge.loss]))
+        n = len(self.values)
+        self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
+        self.factors = xp.empty(2, dtype=np.float64)
+        self.sums = zeros(runtime, 3, np.int64)
+        self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
+
+    def judge(self, tree: Told) -> None:
+        """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
+        sums = self.sums
+        rows = (self._codes, self._n, self._missing_code, tree.nodes, tree.masks)
+        if self._by_class:
+            self.launch("judge_classes", (*rows, self.known, self.values, self._seen, sums))
+            return
+        largest = sums[2:].view(np.uint64)
+        seen = (self.known, self.values, self._seen)
+        self.launch("find_misses", (*rows, tree.value, *seen, largest))
+        found = (self._n, largest, self.values, self._seen)
+        self.launch("judge_values", (self._loss, *found, sums))
+
+    def reweigh(self) -> None:
+        """Make the weights that follow from the tree judged last, by `factors`."""
+        if self._by_class:
+            self.launch("reweigh_classes", (self._seen, self.factors, self._n, self.values))
+            return
+        follows = (self._seen, self.factors, self._n, self.values, self.sums)
+        self.launch("reweigh_values", follows)
+        self.launch("normalise", (self._seen, self.sums, self._n, self.values))
+
+    def blocks_over(self, n: int) -> int:
+        """Blocks that take so many items in turn."""
+        return min(-(-n // constant("common/rounds.cuh", "BOOST_THREADS")), self._all_blocks)
+
+    def launch(self, name: str, args: tuple[Any, ...], n_blocks: int | None = None) -> None:
+        """Launch a kernel of adaboost.cu; without ``n_blocks`` one that takes all rows in turn."""
+        threads = constant("common/rounds.cuh", "BOOST_THREADS")
+        if n_blocks is None:
+            n_blocks = self.blocks_over(int(self._n))
+        self._runtime.kernel("adaboost/adaboost.cu", name, {})((n_blocks,), (threads,), args)

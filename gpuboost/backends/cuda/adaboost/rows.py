@@ -1,0 +1,243 @@
+"""The rows of the trees of AdaBoost, made on the device: launches of draw.cu and adaboost.cu.
+
+The numbers are those of `reweighted_rows` and `resampled_rows` of `engine.ensembles.adaboost`.
+Nothing is read back, so a round is the same launches as the one before, the first one apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.adaboost.objective import FACTS, TreeJudge, is_judged_as_grown
+from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
+from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
+from gpuboost.backends.cuda.growth.value_rule import Reading
+from gpuboost.backends.cuda.level.policy import is_unasked
+from gpuboost.backends.cuda.runtime.launch import launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.readback import Parcel
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
+from gpuboost.backends.cuda.sampling.launch import DrawLauncher
+from gpuboost.backends.cuda.sampling.real_weights import RealWeights
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
+from gpuboost.engine.ensembles.adaboost_task import RESAMPLING
+from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.growth.best_first import SplitQueue
+    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
+    from gpuboost.backends.cuda.sampling.launch import TreeKeys
+    from gpuboost.engine.ensembles.adaboost import WeightBits
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask
+
+# The integer weights of all rows of a tree do not add up to 2**32, so no block's sums wrap around,
+# however much one row weighs.
+ANY_ROWS = 1
+
+
+class ReweightedRows(RowsOfRounds):
+    """Makes the rows of the tree of a round; what a fit keeps on the device is in here.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : ReweightTask
+    asked : GrowTask
+        What is grown.
+    codes : uint8 (F, n)
+    start : float64 (n,)
+        Weights of the first round.
+
+    Attributes
+    ----------
+    weights : RowWeights
+    judge : TreeJudge
+    finished : Finished
+        The tree of the round launched last.
+    parcel : Parcel
+        Its arrays, and the facts of the round, where it was judged.
+    """
+
+    finished: Finished
+    parcel: Parcel
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        task: ReweightTask,
+        asked: GrowTask,
+        codes: Array,
+        start: np.ndarray,
+    ) -> None:
+        target, bits = task.judge.target, task.judge.bits
+        self._runtime, self._task = runtime, task
+        self.weights = RowWeights(runtime, task, codes, start)
+        self._columns = target_columns(runtime, asked)
+        self._order = listing_order(runtime, asked, self._columns)
+        self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
+        self._launch = DrawLauncher(runtime, task.sampler)
+        self._most_rows = task.sampler.most_rows
+        by_class = ClassFactors(runtime, task, self.weights.known)
+        self._resampling: Resampling | None = None
+        self._rounding: RoundedWeights | None = None
+        if task.boosting == RESAMPLING:
+            self._resampling = Resampling(self._launch, self.weights, by_class, bits)
+        else:
+            given = (self._launch, self._order, self.weights.values)
+            self._rounding = RoundedWeights(*given, by_class, bits)
+        self._finisher = Finisher(runtime, asked, asks=not is_unasked(task.options))
+        self._reading = Reading.of_target(runtime, asked)
+        self._judges = is_judged_as_grown(task)
+        self.judge = TreeJudge(runtime, task, self.weights)
+        self._whole: tuple[Array, Array] | None = None
+        self._follows = True
+
+    def begin(self, number: int) -> None:
+        """Begin a round: the weights of the first do not follow from anything."""
+        task, self._follows, self._whole = self._task, number > 0, None
+        if number > 0 or not task.starts_whole():
+            return
+        whole, unit = task.sampler.whole, np.array([task.sampler.brief.unit])
+        if whole is None:
+            whole = np.ones(task.sampler.n_samples, dtype=np.int32)
+        drawn = self._runtime.asarray(whole).view(np.uint32)[None]
+        self._whole = (drawn, self._runtime.asarray(unit))
+
+    # ---- RowsOfRounds --------------------------------------------------------------------------
+
+    def make(self, inputs: BatchInputs) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """Rows of the tree, how many, leaf columns, and what a row weighs."""
+        xp = self._runtime.xp
+        if self._follows:
+            self.weights.reweigh()
+        rows = DeviceRows.room(xp, self._most_rows, len(self._columns))
+        count = self._list(inputs.keys, rows)
+        if self._wide is None:
+            return rows, count, None, ANY_ROWS
+        n_classes = max(1, self._task.judge.target.n_classes)
+        leaf = LeafColumns(self._wide, zeros(self._runtime, 1, np.int32), n_classes, draws=True)
+        return rows, count, leaf, ANY_ROWS
+
+    def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
+        """List the rows; how many there are."""
+        if self._rounding is not None and self._whole is None:
+            count, self._unit = self._rounding.list_into(rows, keys, self._columns)
+            return count
+        if self._whole is not None:
+            drawn, self._unit = self._whole
+        else:
+            assert self._resampling is not None
+            drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
+        return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
+
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
+        """Finish the tree, and judge it."""
+        reading = replace(self._reading, unit=self._unit)
+        columns = self._finisher.columns(*self._finisher.sizes(store), reading.n_values)
+        self.parcel = Parcel(self._runtime.xp, FACTS | columns)
+        arrays = self.parcel.arrays
+        self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
+        self._finisher.finish_into(self.finished, store, reading)
+        if self._judges:
+            self.judge.judge(self.finished, arrays["facts"])
+
+
+class ClassFactors:
+    """Weights of classes: float64 (1, K), and the classes of the rows; one of 1, and none."""
+
+    def __init__(self, runtime: Runtime, task: ReweightTask, known: Array) -> None:
+        self.given = task.of_class is not None
+        of_class = np.ones(1) if task.of_class is None else task.of_class
+        self.weight = runtime.asarray(np.ascontiguousarray(of_class)[None])
+        self.label = known if self.given else runtime.asarray(np.zeros(1, dtype=np.int32))
+
+    @property
+    def arguments(self) -> tuple[Array, Array, np.int32]:
+        """As adaboost.cu takes it."""
+        return self.weight, self.label, np.int32(self.given)
+
+
+class RoundedWeights(RealWeights):
+    """Lists all rows that have weight, by weights rounded by a hash of the row."""
+
+    def __init__(
+        self,
+        launch: DrawLauncher,
+        order: tuple[Array, np.int32],
+        weights: Array,
+        of_class: ClassFactors,
+        bits: WeightBits,
+    ) -> None:
+        self._launch, self._order, self._factor = launch, order, weights
+        self._code, self._of_class = of_class.label, of_class.weight
+        self._n_classes = self._of_class.shape[1]
+        self._balances = False
+        self._bits = np.int32(bits.largest), np.int32(bits.total)
+        self._once = launch.xp.ones((1, len(weights)), dtype=np.uint32)
+
+    def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array) -> tuple[Array, Array]:
+        """List the rows of the tree; how many, and the unit of their integer weights."""
+        self._unit = self._launch.xp.empty(1, dtype=np.float64)
+        return self.list_rows(keys, self._once, columns, rows)[0], self._unit
+
+    def _units(self, n_trees: int) -> Array:
+        return self._unit
+
+    def _class_weight(self, n_trees: int, drawn: Array) -> Array:
+        return self._of_class
+
+
+class Resampling:
+    """Draws as many rows as there are, with replacement, in proportion to their weights.
+
+    Attributes
+    ----------
+    unit : float64 (1,)
+        What counts of draws are multiplied by.
+    """
+
+    def __init__(
+        self, launch: DrawLauncher, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
+    ) -> None:
+        self._launch, self._weights, self._most = launch, weights, 2**bits.largest
+        n = launch.sampler.n_samples
+        self._n, self._bits = np.int64(n), np.int32(SUM_BITS - sum_bits(n))
+        self.unit = launch.runtime.asarray(np.array([1.0 / n]))
+        self._given = (weights.values, *of_class.arguments, self._n)
+
+    def draw(self, keys: TreeKeys) -> Array:
+        """How often each row is drawn: uint32 (1, n)."""
+        launch, n = self._launch, int(self._n)
+        drawn = zeros(launch.runtime, (1, n), np.uint32)
+        guided = Guided.of(launch, self._cumulative())
+        sizes = (self._n, self._n)
+        launch("draw_weighted", launch.parts, (*keys.arguments, *guided.arguments, *sizes, drawn))
+        if n > self._most:
+            self._weights.launch("cap_draws", (drawn, self._n, np.uint32(self._most)))
+        return drawn
+
+    def _cumulative(self) -> Array:
+        """Running sum of the weights as fixed-point numbers: uint64 (n,)."""
+        runtime, launch = self._launch.runtime, self._weights.launch
+        largest = zeros(runtime, 1, np.uint64)
+        launch("find_heaviest", (*self._given, largest))
+        parts = -(-int(self._n) // constant("adaboost/adaboost.cu", "WEIGHT_PART"))
+        kept = zeros(runtime, (1, parts), np.int64)
+        by: tuple[Any, ...] = (*self._given, largest, self._bits)
+        launch("sum_parts", (*by, kept), parts)
+        first, total = (runtime.xp.empty(n, dtype=np.int64) for n in (parts, 1))
+        sizes = (np.int64(1), np.int64(parts))
+        launch_for_roots(runtime, "place_parts", (kept, *sizes, first, total))
+        cumulative = runtime.xp.empty(int(self._n), dtype=np.uint64)
+        launch("add_up", (*by, first, cumulative), parts)
+        return cumulative

@@ -1,0 +1,1 @@
+"""Rounds of gradient boosting on the device."""

@@ -1,0 +1,199 @@
+"""Gradient boosting on a device: see `gpuboost.backends.protocol.Booster`.
+
+Targets, weights, raw predictions, gradients, the rows of trees and their codes stay on the device.
+A round of bounded depth is one recording (`TreeGrower`): gradients, rows, levels, finished trees,
+the values of their leaves added to raw predictions, and mean losses. The host reads the trees and
+the losses, in one piece, when the next round is under way. Trees that are pruned, or of a round
+that does not fit the memory as a whole, are finished on the host and copied back, and their values
+added by walking them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
+from gpuboost.backends.cuda.boosting.host_finisher import HostFinisher
+from gpuboost.backends.cuda.boosting.leaf_quantiles import RefitRound
+from gpuboost.backends.cuda.boosting.leaf_updates import add_leaves, find_leaves
+from gpuboost.backends.cuda.boosting.pending_round import LateRound
+from gpuboost.backends.cuda.boosting.round_rows import RoundRows
+from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
+from gpuboost.backends.cuda.level.policy import is_unasked
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
+from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
+from gpuboost.backends.host.boosting import no_row_error
+from gpuboost.engine.ensembles.boosting import with_leaf_values
+from gpuboost.engine.ensembles.boosting_task import DoneRound
+from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.task import GrowTask, Target
+from gpuboost.engine.tree_rows import TreeRows
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
+    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.protocol import FittedRound
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.task import GrownTree
+
+
+class CudaBooster:
+    """A fit of boosting on the device of a runtime.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : BoostTask
+        ``memory_budget`` is for all arrays of the fit.
+
+    Attributes
+    ----------
+    rounds : RoundRows
+        What the fit keeps on the device.
+    """
+
+    def __init__(self, runtime: Runtime, task: BoostTask) -> None:
+        self._runtime, self._task = runtime, task
+        with runtime.active():
+            self._start()
+
+    def _start(self) -> None:
+        runtime, task = self._runtime, self._task
+        asked = self._grow_task = grow_task(task)
+        self._inputs = InputsOfRounds(asked, task.trees_per_round)
+        self._at_once = trees_at_once(asked, task.memory_budget, DeviceShape.of(runtime))
+        # Pruning cuts one weakest link after another.
+        adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
+
+        def maker(own: Runtime, codes: Array) -> RoundRows:
+            asks = not is_unasked(task.options)
+            finisher = Finisher(own, asked, asks) if adds else None
+            return RoundRows(own, task, codes, finisher)
+
+        self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
+        self.rounds = cast("RoundRows", self._grower.rounds)
+        self._kernels = self.rounds.kernels
+        self._finisher = HostFinisher(task, self.rounds)
+        self._late: LateRound | None = None  # the last round, if it may not be finished
+        self._sets = self.rounds.sets
+
+    # ---- what the trainer asks for -------------------------------------------------------------
+
+    def boost(self, number: int, learning_rate: float) -> FittedRound:
+        """Fit the trees of a round, and add them to the raw predictions."""
+        with self._runtime.active():
+            self.begin(number, learning_rate)
+            user = None
+            if not self._kernels.has_kernels:
+                user = UserLosses(self.rounds, self._task, number)
+                self.rounds.ask_user()
+            if self.rounds.leaves is not None:
+                return self._late_round(self.rounds.leaves, number, user)
+            trees = self._finisher.trees(self._grow(number), number, learning_rate)
+            trees = self._add(trees)
+            self.rounds.keep_losses()
+            return DoneRound(trees, user.after() if user else self.rounds.mean_losses())
+
+    def raw_predictions(self, rows: int = 0) -> np.ndarray:
+        """Raw predictions so far: float64 (n, columns), copied to the host."""
+        with self._runtime.active():
+            return self._runtime.to_host(self._sets[rows].raw).T
+
+    def close(self) -> None:
+        """There is nothing to give back but memory, which goes with the arrays."""
+
+    # ---- the steps of a round ------------------------------------------------------------------
+
+    def _add(self, trees: list[Tree]) -> list[Tree]:
+        """Add the values of trees that the host has finished to the raw predictions.
+
+        The trees are returned, with leaves of their own if the loss has such.
+        """
+        runtime, missing_code = self._runtime, self._task.matrix.missing_code
+        train, *_ = followed = self.rounds.followed
+        finished = Finished.of(runtime, trees)
+        if self._task.loss.refits_leaves:
+            trees = self._refitted(trees, find_leaves(runtime, finished, train.data, missing_code))
+            finished = Finished.of(runtime, trees)
+        numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
+        for rows in followed:
+            add_leaves(runtime, finished, numbers, rows, missing_code, None)
+        return trees
+
+    def _grow(self, number: int) -> list[GrownTree]:
+        """Grow the trees of a round, as many together as fit."""
+        n_trees = self._task.trees_per_round
+        first, grown = number * n_trees, []
+        for start in range(first, first + n_trees, self._at_once):
+            trees = range(start, min(start + self._at_once, first + n_trees))
+            host = HostInputs.of(self._grow_task, trees)
+            grown += self._grower.grow(host, again=n_trees % self._at_once == 0)
+        return grown
+
+    def begin(self, number: int, learning_rate: float) -> None:
+        """Begin a round."""
+        self.rounds.begin(number, learning_rate)
+
+    def launch(self, number: int) -> NodeStore:
+        """Launch a round, or of its trees as many as grow together."""
+        n_trees = self._task.trees_per_round
+        again = n_trees % self._at_once == 0
+        if self._at_once >= n_trees:
+            return self._grower.launch(self._inputs.of(number), again)
+        first = number * n_trees
+        trees = range(first, first + self._at_once)
+        return self._grower.launch(HostInputs.of(self._grow_task, trees), again)
+
+    def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
+        """Launch a round that is read when it is asked for."""
+        self.launch(number)
+        if self._late is not None:
+            self._late.copied()  # while the device is busy with the round launched now
+        read = leaves.read_later()
+        found = user.after() if user else self.rounds.losses
+        assert found is not None
+        error = partial(no_row_error, self._task.sampler, number)
+        self._late = LateRound(self._task.trees_per_round, read, found, error)
+        return self._late
+
+    def _refitted(self, trees: list[Tree], leaf: Array) -> list[Tree]:
+        """Trees with the loss's own values in their leaves."""
+        rounds, loss = self.rounds, self._task.loss
+        assert isinstance(loss, OrderStatisticLoss)
+        by = (rounds.leaf_weights, rounds.parameter, rounds.rate, rounds.inside())
+        own = RefitRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
+        return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
+
+
+def grow_task(task: BoostTask) -> GrowTask:
+    """What is grown in a round, without its rows: those that stand for them have their sizes."""
+    width = task.loss.columns if task.sums_outputs else 1
+    n_hessians = 1 if task.loss.constant_hessian else width
+    n = task.matrix.n_samples
+    stand_in = TreeRows(
+        np.broadcast_to(np.int32(1), (n,)),
+        None,
+        draws=False,
+        wide=np.broadcast_to(np.int64(0), (n, width + n_hessians)),
+        gradient=np.broadcast_to(np.int32(0), (n, width)),
+    )
+    return GrowTask(
+        task.matrix,
+        Target(None, None, 0, width),
+        task.options,
+        rows_of=lambda tree: stand_in,
+        trees=range(task.trees_per_round),
+        seed=task.seed,
+        features_of=task.features_of,
+        n_threads=task.n_threads,
+        memory_budget=max(1, int(HISTOGRAM_SHARE * task.memory_budget)),
+    )

@@ -1,0 +1,61 @@
+"""Mean losses of a round by a user's own loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.host.boosting import no_row_error
+from gpuboost.engine.ensembles.boosting_task import RoundLosses
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.boosting.round_rows import RoundRows
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.growth.frontier import Array
+
+
+class UserLosses:
+    """Mean losses of a round by a loss of the user's, which is called with arrays of the device.
+
+    Parameters
+    ----------
+    rounds : RoundRows
+        Of a round that has begun; its rows are drawn once more.
+    number : int
+        Of the round.
+
+    Raises
+    ------
+    ValueError
+        The round has drawn no row with weight.
+    """
+
+    def __init__(self, rounds: RoundRows, task: BoostTask, number: int) -> None:
+        self._rounds, self._loss = rounds, task.loss
+        train, xp = rounds.rows, rounds.runtime.xp
+        self._inside, self._outside = train.weights, None
+        drawn = rounds.drawn()
+        if drawn is None:
+            return
+        weights = xp.ones(train.n) if train.weights is None else train.weights
+        self._inside = xp.where(drawn[0] > 0, weights, 0.0)
+        if not bool(self._inside.any()):
+            raise no_row_error(task.sampler, number)
+        outside = xp.where(drawn[0] > 0, 0.0, weights)
+        if bool(outside.any()):
+            self._outside, self._before = outside, self._mean(train, outside)
+
+    def after(self) -> RoundLosses:
+        """Those of the round, whose values are added."""
+        train, *watched = self._rounds.sets
+        outside = None
+        if self._outside is not None:
+            outside = self._before, self._mean(train, self._outside)
+        others = tuple(self._mean(rows, rows.weights) for rows in watched)
+        return RoundLosses(self._mean(train, self._inside), outside, others)
+
+    def _mean(self, rows: DeviceRowSet, weights: Array | None) -> float:
+        seen = rows.for_user(self._rounds.runtime.xp, weights)
+        return self._loss.mean_loss(seen, np.zeros(self._loss.columns))

@@ -1,0 +1,349 @@
+"""Leaves that take quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
+
+The numbers are those of `gpuboost.engine.order_statistics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks, pieces_of
+from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.level.policy import PIECE_ROWS
+from gpuboost.backends.cuda.level.records import Pieces
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
+from gpuboost.backends.cuda.runtime.grid import striding_blocks
+from gpuboost.backends.cuda.runtime.launch import full, zeros
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.losses import formulas as gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
+    from gpuboost.backends.cuda.growth.tree_arrays import Finished
+    from gpuboost.backends.cuda.level.records import DeviceFrontier
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.losses import OrderStatisticLoss
+
+
+class LeafRefits:
+    """Leaves of a round that take quantiles of the residuals of their rows.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    loss : OrderStatisticLoss
+    rows : DeviceRowSet
+        The training rows.
+    weights : int64 (n,) or None
+        Of `order_statistics.integer_weights`; None: ones.
+    most : int
+        Leaves that a round has at most.
+    most_rows : int
+        Rows of all trees of a round, at most.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        loss: OrderStatisticLoss,
+        rows: DeviceRowSet,
+        weights: Array | None,
+        most: int,
+        most_rows: int,
+    ) -> None:
+        self._runtime, self._loss, self._rows = runtime, loss, rows
+        self._most, self._most_rows = most, most_rows
+        self._level_of = runtime.asarray(np.ascontiguousarray(loss.refit_level, dtype=np.float64))
+        self._weights = weights
+        self._clips = loss.formula == gradients.HUBER
+
+    def begin(self, most: int | None = None) -> None:
+        """Begin a round: no leaf is known; there are at most so many, if that is known better."""
+        xp, runtime, n = self._runtime.xp, self._runtime, self._most_rows
+        most = self._most if most is None else min(self._most, most)
+        self._seated = zeros(runtime, 1, np.int64)
+        counters = zeros(runtime, 2, np.int32)
+        most_pieces = n // constant("boosting/quantiles.cuh", "QUANTILE_PIECE") + most
+        pieces = Pieces.room(xp, counters[1:], most_pieces)
+        key = xp.empty(n, dtype=np.uint64)
+        weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
+        self._groups = GroupedNumbers.room(xp, counters[:1], most, pieces, key, weight)
+        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (most,)))
+        self._of_groups = tuple(allocate(xp, columns).values())
+
+    def keep_level(
+        self,
+        row: Array,
+        frontier: DeviceFrontier | LeafNodes,
+        accepted: Array,
+        first: Array,
+        trees: Array,
+    ) -> None:
+        """Keep the residuals of the rows in the leaves of a level.
+
+        Parameters
+        ----------
+        row : uint32 (r,)
+            Rows of the matrix, those of a node side by side.
+        first : int32 (1,)
+            Place of the first node of the level.
+        trees : uint64 (T,)
+            Numbers of the trees.
+        """
+        nodes = (frontier.size, accepted, frontier.tree, frontier.count)
+        seat, pieces = self._seats(nodes, trees, first), frontier.pieces
+        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
+        args = (
+            *(row, frontier.tree, accepted, frontier.start, seat, *work),
+            *(*self._by_column(trees), *self._residuals, *self._keys),
+        )
+        self._launch("key_residuals", self._over(pieces), args)
+
+    def _seats(self, nodes: tuple[Array, ...], trees: Array, first: Array) -> Array:
+        """Where the rows of the leaves of a level come: int64 (m,)."""
+        own, n = self._groups, len(nodes[1])
+        seat = self._runtime.xp.empty(n, dtype=np.int64)
+        args = (
+            *(*nodes, *self._by_column(trees), self._level_of, first, self._seated),
+            *(own.size, own.pieces.size, seat, *self._of_groups),
+            *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
+        )
+        self._launch("seat_leaves", (blocks(n),), args)
+        return seat
+
+    def _by_column(self, trees: Array) -> tuple[Any, ...]:
+        return trees, np.int32(len(self._rows.raw))
+
+    @property
+    def _residuals(self) -> tuple[Any, ...]:
+        """What residuals are made of, and weights, as kernels take it."""
+        rows = self._rows
+        sizes = (np.int64(rows.n), np.int32(len(rows.y)))
+        return (rows.y, rows.raw, *sizes, *optional(self._weights, self._groups.below))
+
+    @property
+    def _keys(self) -> tuple[Array, Array]:
+        """Where they go."""
+        own = self._groups
+        return own.key, optional(own.weight, own.below)[0]
+
+    def keep_walked(
+        self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
+    ) -> None:
+        """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
+        runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
+        kinds = {"accepted": np.uint8, "tree": np.int32, "count": np.int64, "taken": np.int64}
+        columns: Columns = {name: (kind, (n,)) for name, kind in kinds.items()}
+        nodes, size = allocate(xp, columns), xp.empty(1, dtype=np.int32)
+        left = finished.columns["left"]
+        args = (finished.table, np.int32(finished.n_trees), np.int64(n), left, size)
+        self._launch("mark_leaves", (blocks(n),), (*args, *nodes.values()))
+        leaf, codes = xp.empty(len(listed.row), dtype=np.int32), self._rows.data
+        grid = (striding_blocks(runtime, blocks(self._rows.n)), finished.n_trees)
+        rows = (listed.row, listed.start, listed.count)
+        given = (codes, np.int64(self._rows.n), np.int32(missing_code), *finished.walked)
+        self._launch("count_leaves", grid, (*rows, *given, leaf, nodes["count"]))
+        first = zeros(runtime, 1, np.int32)
+        own = (size, nodes["accepted"], nodes["tree"], nodes["count"])
+        seat = self._seats(own, trees, first)
+        by = (*self._by_column(trees), *self._residuals)
+        self._launch("key_walked", grid, (*rows, leaf, seat, *by, nodes["taken"], *self._keys))
+
+    def finish(
+        self,
+        trees: Array,
+        parameter: Array,
+        n_rows: Array,
+        rate: Array,
+        value: Array,
+        places: PlacedLeaves | None = None,
+    ) -> None:
+        """Write the values of all leaves.
+
+        Parameters
+        ----------
+        trees : uint64 (T,)
+            Numbers of the trees.
+        parameter : float64 (K,)
+            Of the loss.
+        n_rows : int64 (1,)
+            Rows of a tree.
+        rate : float64 (1,)
+            The learning rate.
+        value : float64 (nodes, 1) or (nodes,)
+        places : PlacedLeaves, optional
+            Where nodes are known by their places in a store.
+        """
+        xp, runtime, own = self._runtime.xp, self._runtime, self._groups
+        node_of, tree_of = self._of_groups
+        if places is not None and places.leaf is not None:
+            node_of = self._joined(node_of, places.leaf)
+        centre = xp.empty(len(own.level), dtype=np.float64)
+        own.find(runtime, centre)
+        largest = zeros(runtime, len(trees), np.uint64)
+        sums = zeros(runtime, (len(own.level) if self._clips else 1, 2), np.int64)
+        if self._clips:
+            by_column = (trees, np.int32(len(self._rows.raw)))
+            terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
+            self._launch("largest_terms", self._over(own.pieces), terms)
+            self._launch("sum_terms", self._over(own.pieces), (*terms, n_rows, sums))
+        told = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
+        args = (
+            *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
+            *(sums, largest, n_rows, rate, *told, value),
+        )
+        self._launch("refit_leaves", (blocks(len(own.level)),), args)
+
+    def _joined(self, node_of: Array, leaf: Array) -> Array:
+        """Let the first group of each leaf have all numbers; the nodes that groups are now."""
+        own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
+        self._launch("first_groups", (blocks(len(own.level)),), (own.size, node_of, leaf, first_of))
+        joined, pieces = self._runtime.xp.empty(len(own.level), dtype=np.int32), own.pieces
+        args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
+        self._launch("join_groups", (blocks(max(len(own.level), pieces.most)),), args)
+        return joined
+
+    def _over(self, pieces: Pieces) -> tuple[int]:
+        """Blocks that take pieces in turn."""
+        return (striding_blocks(self._runtime, pieces.most),)
+
+    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        threads = constant("common/rounds.cuh", "BOOST_THREADS")
+        self._runtime.kernel("boosting/leaf_quantiles.cu", name, {})(grid, (threads,), args)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedRows:
+    """The rows of trees, one tree after the other.
+
+    Attributes
+    ----------
+    row : uint32 (r,)
+        Rows of the matrix.
+    start, count : int64 (T,)
+    """
+
+    row: Array
+    start: Array
+    count: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLeaves:
+    """What the places of nodes in a store have become.
+
+    Attributes
+    ----------
+    number_of : int32 (m,)
+        The node of all trees at each place.
+    leaf : int32 (m,) or None
+        Place of the leaf that a node lies in; None: no split was taken back.
+    """
+
+    number_of: Array
+    leaf: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LeafNodes:
+    """The leaves of finished trees, as one level none of whose nodes is split.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+    tree : int32 (m,)
+    start, count : int64 (m,)
+        Where the rows of each leaf lie in ``row``.
+    pieces : Pieces
+    row : uint32 (r,)
+    """
+
+    size: Array
+    tree: Array
+    start: Array
+    count: Array
+    pieces: Pieces
+    row: Array
+
+    @property
+    def most(self) -> int:
+        """Leaves."""
+        return len(self.tree)
+
+    @classmethod
+    def of(
+        cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: Array | None
+    ) -> LeafNodes:
+        """The leaves of trees by their numbers there, and of ``leaf`` int32 (T, n) of all rows.
+
+        ``inside``, bool (n,), are the rows that count; None: all.
+        """
+        xp, n = runtime.xp, leaf.shape[1]
+        n_out = 0 if inside is None else n - int(inside.sum())
+        rows: list[Array] = []
+        bounds: list[np.ndarray] = []
+        for own, of_rows in zip(leaves, leaf, strict=True):
+            by_leaf = of_rows if inside is None else xp.where(inside, of_rows, np.int32(-1))
+            order = xp.argsort(by_leaf, kind="stable")
+            numbers = runtime.asarray(own.astype(np.int32))
+            first = runtime.to_host(xp.searchsorted(by_leaf[order], numbers))
+            bounds.append(np.append(first, n) - n_out + len(rows) * (n - n_out))
+            rows.append(order[n_out:].astype(np.uint32))
+        start = np.concatenate([each[:-1] for each in bounds]).astype(np.int64)
+        count = np.concatenate([np.diff(each) for each in bounds]).astype(np.int64)
+        tree = np.repeat(np.arange(len(leaves)), [len(own) for own in leaves])
+        return cls(
+            size=runtime.asarray(np.array([len(tree)], dtype=np.int32)),
+            tree=runtime.asarray(tree.astype(np.int32)),
+            start=runtime.asarray(start),
+            count=runtime.asarray(count),
+            pieces=pieces_of(runtime, start, count, PIECE_ROWS),
+            row=xp.concatenate(rows),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RefitRound:
+    """What the leaves of finished trees are refitted by.
+
+    Attributes
+    ----------
+    loss : OrderStatisticLoss
+    rows : DeviceRowSet
+    weights : int64 (n,) or None
+        Of `order_statistics.integer_weights`.
+    parameter : float64 (K,)
+        Of the loss.
+    rate : float64 (1,)
+        The learning rate.
+    inside : bool (n,) or None
+        Rows that the trees were grown on; None: all.
+    """
+
+    loss: OrderStatisticLoss
+    rows: DeviceRowSet
+    weights: Array | None
+    parameter: Array
+    rate: Array
+    inside: Array | None
+
+    def values(self, runtime: Runtime, trees: Sequence[Tree], leaf: Array) -> list[np.ndarray]:
+        """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""
+        leaves = [np.flatnonzero(tree.left == 0) for tree in trees]
+        nodes = LeafNodes.of(runtime, leaves, leaf, self.inside)
+        refits = LeafRefits(runtime, self.loss, self.rows, self.weights, nodes.most, len(nodes.row))
+        refits.begin()
+        numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
+        none = zeros(runtime, nodes.most, np.uint8)
+        refits.keep_level(nodes.row, nodes, none, zeros(runtime, 1, np.int32), numbers)
+        value = runtime.xp.empty(nodes.most, dtype=np.float64)
+        n_rows = runtime.asarray(np.array([len(nodes.row) // len(trees)], dtype=np.int64))
+        refits.finish(numbers, self.parameter, n_rows, self.rate, value)
+        return np.split(runtime.to_host(value), np.cumsum([len(own) for own in leaves])[:-1])

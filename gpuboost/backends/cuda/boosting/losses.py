@@ -1,0 +1,126 @@
+"""Mean losses after a round of boosting: `gpuboost.engine.ensembles.boosting_task.RoundLosses`.
+
+They are sums of the rows' losses and weights, made by gradients.cu in the round itself; the host
+reads them together with the nodes of its trees. Which rows a round has drawn is known on the device
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.ensembles.boosting_task import RoundLosses
+from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
+    from gpuboost.engine.growth.frontier import Array
+
+_SUM_BLOCKS = 1 << 10  # of a launch that sums: what is left is taken in turn
+_NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; those of NaN are above
+# What is summed of a row set, see row_losses of gradients.cu: losses and weights of the rows that
+# the round has drawn, then of the others. Of each sum there are the largest number and two planes.
+_SUMS = 4
+_WORDS = 3 * _SUMS
+INSIDE, OUTSIDE = 0, 1
+
+
+class MeanLosses:
+    """The sums that the mean losses of a round are made of.
+
+    Parameters
+    ----------
+    kernels : LossKernels
+    sets : sequence of DeviceRowSet
+        The training rows, then those that are watched.
+    draws : bool
+        Whether rounds draw some of the training rows.
+    """
+
+    def __init__(self, kernels: LossKernels, sets: Sequence[DeviceRowSet], draws: bool) -> None:
+        self._kernels, self._sets, self._draws = kernels, sets, draws
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Row sets, and with rows drawn the training rows before the round; numbers of each."""
+        return len(self._sets) + self._draws, _WORDS
+
+    def begin(self, found: Array) -> None:
+        """Begin a round; ``found``, int64 of `shape`, is where its sums will be."""
+        self.found = found
+        fill(self._kernels.runtime, found, 0)
+
+    def keep_before(self, drawn: Array | None, parameter: Array) -> None:
+        """Sum the losses of the training rows before their raw predictions change.
+
+        Parameters
+        ----------
+        drawn : uint32 (1, n) or None
+            How often the round draws each row; None: all.
+        parameter : float64 (K,)
+            Of the loss.
+        """
+        if drawn is not None:
+            self._keep(len(self._sets), self._sets[0], drawn, parameter)
+
+    def keep_after(self, drawn: Array | None, parameter: Array) -> None:
+        """Sum the losses of all row sets."""
+        for place, rows in enumerate(self._sets):
+            self._keep(place, rows, drawn if place == 0 else None, parameter)
+
+    def _keep(self, place: int, rows: DeviceRowSet, drawn: Array | None, parameter: Array) -> None:
+        runtime, found = self._kernels.runtime, self.found[place]
+        values, n = runtime.xp.empty(rows.n, dtype=np.float64), np.int64(rows.n)
+        weights = optional(rows.weights, rows.y)
+        by = (*weights, *optional(drawn, found.view(np.uint32)))
+        sizes = (n, np.int32(len(rows.y)), np.int32(len(rows.raw)))
+        largest = found[:_SUMS].view(np.uint64)
+        args = (rows.y, rows.raw, *by, parameter, *sizes, values, largest)
+        threads = constant("common/rounds.cuh", "BOOST_THREADS")
+        n_blocks = -(-rows.n // threads)
+        self._kernels.launch("row_losses", (n_blocks,), args)
+        n_sums = _SUMS if drawn is not None else 1 + (rows.weights is not None)
+        grid = (min(n_blocks, _SUM_BLOCKS), n_sums)
+        of_planes = (values, *by, n, largest, np.int32(_bits(rows)), found[_SUMS:])
+        self._kernels.launch("sum_planes", grid, of_planes)
+
+    def of_sums(self, found: np.ndarray) -> RoundLosses:
+        """Mean losses of the sums of a round, copied to the host."""
+        train, *_ = self._sets
+        outside = None
+        if self._draws and found[0, 2 * OUTSIDE + 1] != 0:  # some of them have weight
+            before, after = (_mean(own, train, OUTSIDE, drawn=True) for own in found[[-1, 0]])
+            outside = before, after
+        each = zip(found[1:], self._sets[1:], strict=False)
+        watched = tuple(_mean(own, rows, INSIDE, drawn=False) for own, rows in each)
+        return RoundLosses(_mean(found[0], train, INSIDE, self._draws), outside, watched)
+
+
+def _mean(found: np.ndarray, rows: DeviceRowSet, part: int, drawn: bool) -> float:
+    """Mean loss of a part of a row set; ``drawn``: there are two, else all rows are inside."""
+    everything = not drawn and rows.weights is None  # the sum of weights was left out
+    weight = float(rows.n) if everything else _sum(found, 2 * part + 1, rows)
+    return _sum(found, 2 * part, rows) / weight
+
+
+def _sum(found: np.ndarray, which: int, rows: DeviceRowSet) -> float:
+    """One of the sums, as `engine.averages` makes it."""
+    largest = found[which]
+    if largest >= _NOT_FINITE:
+        return float("inf")
+    size, bits = float(largest.view(np.float64)), _bits(rows)
+    exponent = bits - (int(np.frexp(size)[1]) if size > 0.0 else 0)
+    planes = found[_SUMS + 2 * which : _SUMS + 2 * which + 2]
+    return float(planes_to_float(planes, np.array([exponent, exponent + bits]))[0])
+
+
+def _bits(rows: DeviceRowSet) -> int:
+    """Bits of the fixed-point number of a row, see `averages.plane_scales`."""
+    return SUM_BITS - sum_bits(rows.n)

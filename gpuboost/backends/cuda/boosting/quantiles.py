@@ -1,0 +1,176 @@
+"""Weighted quantiles of groups of numbers on the device: launches of quantiles.cu.
+
+The numbers are those of `gpuboost.engine.order_statistics`, found without sorting and without a
+copy to the host, so that a recorded round can hold them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.level.records import Pieces
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
+from gpuboost.backends.cuda.runtime.grid import striding_blocks
+from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.source import constant
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedNumbers:
+    """Numbers by group, and what is found of them; see quantiles.cu.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+        Groups there are.
+    pieces : Pieces
+        Of the numbers, by group.
+    key : uint64 (r,)
+        The numbers, those of a group side by side.
+    weight : int64 (r,) or None
+        None: each counts once.
+    level : float64 (g,)
+    prefix, above : uint64 (g,)
+    below, total : int64 (g,)
+    more : uint8 (g,)
+    counts : int64 (m, 256)
+        Of some groups at a time.
+    """
+
+    size: Array
+    pieces: Pieces
+    key: Array
+    weight: Array | None
+    level: Array
+    prefix: Array
+    above: Array
+    below: Array
+    total: Array
+    more: Array
+    counts: Array
+
+    @classmethod
+    def room(
+        cls, xp: Any, size: Array, n_groups: int, pieces: Pieces, key: Array, weight: Array | None
+    ) -> GroupedNumbers:
+        """Room for what is found of so many groups."""
+        n = (n_groups,)
+        columns: Columns = {
+            "level": (np.float64, n),
+            "prefix": (np.uint64, n),
+            "above": (np.uint64, n),
+            "below": (np.int64, n),
+            "total": (np.int64, n),
+            "more": (np.uint8, n),
+            "counts": (
+                np.int64,
+                (min(n_groups, _at_once()), constant("boosting/quantiles.cu", "DIGITS")),
+            ),
+        }
+        return cls(size, pieces, key, weight, **allocate(xp, columns))
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The numbers and their pieces as kernels take them."""
+        pieces, weights = self.pieces, optional(self.weight, self.below)
+        return (self.key, *weights, pieces.size, pieces.slot, pieces.first, pieces.rows)
+
+    def find(self, runtime: Runtime, quantile: Array) -> None:
+        """Write the quantile of each group: float64 (g,)."""
+        fill(runtime, self.counts, 0)
+        most, n_groups = (striding_blocks(runtime, self.pieces.most),), len(self.level)
+        for first in range(0, n_groups, _at_once()):
+            self._find_some(runtime, np.int32(first))
+        launch(runtime, "find_above", most, (*self.numbers, self.prefix, self.more, self.above))
+        given = (self.size, self.total, self.prefix, self.more, self.above)
+        launch(runtime, "take_quantiles", (blocks(n_groups),), (*given, quantile))
+
+    def _find_some(self, runtime: Runtime, first: np.int32) -> None:
+        """Find the digits of as many groups as counts have room for, from ``first`` on."""
+        most = (striding_blocks(runtime, self.pieces.most),)
+        warps = (
+            striding_blocks(
+                runtime, blocks(len(self.counts) * constant("common/common.cuh", "WARP"))
+            ),
+        )
+        top, step = (constant("boosting/quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
+        for shift in range(top, -1, -step):
+            at, counts = np.int32(shift), (first, self.counts)
+            launch(runtime, "count_digits", most, (*self.numbers, self.prefix, at, *counts))
+            found = (self.prefix, self.below, self.total, self.more, self.above)
+            launch(runtime, "choose_digits", warps, (self.size, self.level, at, *found, *counts))
+
+
+class SizesQuantile:
+    """The quantile of the absolute residuals of all rows, for each column: huber's parameter.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    rows : DeviceRowSet
+    weights : int64 (n,) or None
+        Of `order_statistics.integer_weights`; None: ones.
+    level : float
+    """
+
+    def __init__(
+        self, runtime: Runtime, rows: DeviceRowSet, weights: Array | None, level: float
+    ) -> None:
+        xp, self._runtime, self._rows = runtime.xp, runtime, rows
+        n, n_columns = rows.n, len(rows.raw)
+        size = runtime.asarray(np.array([n_columns], dtype=np.int32))
+        if weights is not None and n_columns > 1:
+            each = xp.empty((n_columns, n), dtype=np.int64)
+            each[...] = weights
+            weights = each
+        key = xp.empty((n_columns, n), dtype=np.uint64)
+        first, step = np.arange(n_columns) * n, constant("boosting/quantiles.cuh", "QUANTILE_PIECE")
+        pieces = pieces_of(runtime, first, np.full(n_columns, n), step)
+        self._groups = GroupedNumbers.room(xp, size, n_columns, pieces, key, weights)
+        runtime.upload(np.full(n_columns, level), self._groups.level)
+
+    def find(self, parameter: Array) -> None:
+        """Write the quantiles as the residuals are now: float64 (K,)."""
+        rows, key = self._rows, self._groups.key
+        args = (rows.y, rows.raw, np.int64(rows.n), np.int32(len(rows.y)), key)
+        launch(self._runtime, "key_sizes", (blocks(rows.n), len(rows.raw)), args)
+        self._groups.find(self._runtime, parameter)
+
+
+def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int) -> Pieces:
+    """Pieces of at most ``step`` numbers of groups that begin and count so, int64 (g,)."""
+    n_each = -(-count // step)
+    slot = np.repeat(np.arange(len(count)), n_each)
+    within = (np.arange(len(slot)) - np.repeat(np.cumsum(n_each) - n_each, n_each)) * step
+    host = (
+        np.array([len(slot)], dtype=np.int32),
+        slot.astype(np.int32),
+        (first[slot] + within).astype(np.int64),
+        np.minimum(step, count[slot] - within).astype(np.int32),
+    )
+    return Pieces(*map(runtime.asarray, host))
+
+
+def launch(runtime: Runtime, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+    """Launch a kernel of quantiles.cu."""
+    threads = constant("common/rounds.cuh", "BOOST_THREADS")
+    runtime.kernel("boosting/quantiles.cu", name, {})(grid, (threads,), args)
+
+
+def _at_once() -> int:
+    """Groups whose digits are counted at once."""
+    return constant("boosting/quantiles.cu", "GROUPS_AT_ONCE")
+
+
+def blocks(n: int) -> int:
+    """Blocks that have a thread for each of n."""
+    return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))

@@ -1,0 +1,121 @@
+"""Rows of a fit of boosting on the device: targets, raw predictions and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.losses import USER, Predicted
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.data.features import DeviceFeatures
+    from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+    from gpuboost.engine.ensembles.boosting_task import RowSet
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.losses import Loss
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRowSet:
+    """One row set of a fit; columns lie one after the other.
+
+    Attributes
+    ----------
+    given : RowSet
+        Where it came from.
+    data : uint8 (F, n) or DeviceFeatures
+        Codes, or values that are not binned.
+    y : float64 (Y, n)
+        Y = 1 for classes.
+    raw : float64 (K, n)
+        Sets of the same rows share it.
+    weights : float64 (n,) or None
+    """
+
+    given: RowSet
+    data: Array | DeviceFeatures
+    y: Array
+    raw: Array
+    weights: Array | None
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.raw.shape[1]
+
+    def for_user(self, xp: Any, weights: Array | None) -> Predicted:
+        """The rows as a loss of the user's sees them, on the device."""
+        y = self.y.T if self.given.y.ndim > 1 else self.y[0]
+        if self.given.y.dtype != np.float64:
+            y = y.astype(self.given.y.dtype)
+        return Predicted(y, xp.ascontiguousarray(self.raw.T), weights)
+
+    @classmethod
+    def of(cls, runtime: Runtime, given: RowSet, data: Array | DeviceFeatures) -> DeviceRowSet:
+        """Copy a row set to the device, but for its data, which are there."""
+        y = np.asarray(given.y, dtype=np.float64).reshape(len(given.y), -1)
+        weights = None if given.weights is None else runtime.asarray(given.weights)
+        y, raw = (_columns_of(runtime, host) for host in (y, given.raw))
+        return cls(given, data, y, raw, weights)
+
+
+def _columns_of(runtime: Runtime, host: np.ndarray) -> Array:
+    """A copy of float64 (n, K) as columns (K, n) on the device."""
+    there = runtime.xp.empty(host.shape[::-1], dtype=np.float64)
+    runtime.upload(host.T, there)
+    return there
+
+
+@dataclass(frozen=True, eq=False)
+class LossKernels:
+    """The launches of gradients.cu that know the loss.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    loss : Loss
+    """
+
+    runtime: Runtime
+    loss: Loss
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the loss is not a user's."""
+        return self.loss.formula != USER
+
+    def differentiate(
+        self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
+    ) -> None:
+        """Gradients (K, n), times -1, and hessians (H, n), and the largest of both."""
+        sizes = (np.int64(rows.n), np.int32(len(rows.y)), np.int32(len(rows.raw)))
+        out = (np.int32(len(hessian)), gradient, hessian, largest)
+        weights = optional(rows.weights, rows.y)
+        args = (rows.y, rows.raw, *weights, parameter, *sizes, *out)
+        self.launch("differentiate", _blocks(rows.n), args)
+
+    def keep_largest(self, values: Array, which: int, largest: Array) -> None:
+        """The largest size of some numbers, kept in one place of ``largest``."""
+        args = (values, np.int64(values.size), np.int32(which), largest)
+        self.launch("find_largest", _blocks(values.size), args)
+
+    def launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
+        """Launch a kernel of gradients.cu, by blocks of `BOOST_THREADS`."""
+        self.kernel(name)(grid, (constant("common/rounds.cuh", "BOOST_THREADS"),), args)
+
+    def kernel(self, name: str) -> Launchable:
+        """A kernel of gradients.cu."""
+        formula = max(self.loss.formula, 0)  # nothing of a user's loss is asked for
+        return self.runtime.kernel("boosting/gradients.cu", name, {"FORMULA": formula})
+
+
+def _blocks(n: int) -> tuple[int]:
+    return (-(-n // constant("common/rounds.cuh", "BOOST_THREADS")),)
+
+
+def optional(array: Array | None, stand_in: Array) -> tuple[Array, np.int32]:
+    """What a kernel takes for an array that need not be there, and whether it is."""
+    return (stand_in, np.int32(0)) if array is None else (array, np.int32(1))

@@ -1,0 +1,1 @@
+"""Features, bins and codes on the device."""

@@ -1,0 +1,94 @@
+"""Bins learnt and codes made on the device: the launches of bin.cu."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.data.edges import learn_column
+from gpuboost.backends.cuda.data.features import copy_to_device, parts_on_device
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.data.binning import assemble_mapper
+from gpuboost.data.quantiles import weighted_rows
+from gpuboost.engine.bins import BinnedMatrix
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.data.features import DeviceFeatures
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.bins import BinMapper, BinRule
+    from gpuboost.engine.growth.frontier import Array
+
+ROWS_PER_BLOCK = 4096  # over which a block's copy of the edges is shared
+# What a column needs besides X while it is learnt, in bytes a row: keys, their order, cumulative
+# weights and what a sort takes.
+LEARNING_BYTES = 64
+
+
+def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
+    """Learn the bins of a matrix and code it; X is copied once if the device has room for it.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    X : ndarray of float32 or float64 (n, F), on the host or on the device
+    rule : BinRule
+        Its weights on the host or on the device.
+    """
+    if X.nbytes + LEARNING_BYTES * len(X) <= runtime.memory_budget():
+        features = copy_to_device(runtime, X)
+        X = features.values if features.column_stride == 1 else features.values.T
+    return bin_matrix(runtime, X, fit_mapper(runtime, X, rule))
+
+
+def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
+    """Learn the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
+    is_categorical, most = rule.is_categorical, rule.max_bins
+    rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
+    rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
+    bins = []
+    on_device = isinstance(X, runtime.xp.ndarray)
+    step = X.shape[1] if on_device else max(1, runtime.memory_budget() // (2 * X[:, :1].nbytes))
+    for first in range(0, X.shape[1], step):
+        features = copy_to_device(runtime, X[:, first : first + step])
+        bins += [
+            learn_column(runtime, features, f, rows, counts, None if categorical else most)
+            for f, categorical in enumerate(is_categorical[first : first + step])
+        ]
+    return assemble_mapper(bins, is_categorical)
+
+
+def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
+    """Code a matrix, on the host or on the device; the codes lie on the device.
+
+    Equal to `gpuboost.data.binning.bin_columns`.
+    """
+    xp = runtime.xp
+    n, n_features = X.shape
+    table = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
+    edges = runtime.asarray(table)
+    of_features = (
+        *(edges, np.int32(table.shape[1])),
+        runtime.asarray(mapper.n_bins.astype(np.int32)),
+        runtime.asarray(mapper.is_categorical.astype(np.uint8)),
+        np.int32(mapper.missing_code),
+    )
+    codes = xp.empty((n_features, n), dtype=xp.uint8)
+    n_missing = xp.zeros(n_features, dtype=xp.int64)
+    for rows, part in parts_on_device(runtime, X):
+        out = (codes, np.int64(n), np.int64(rows.start), n_missing)
+        _code(runtime, part, of_features, out)
+    return BinnedMatrix(codes, mapper, runtime.to_host(n_missing))
+
+
+def _code(
+    runtime: Runtime, X: DeviceFeatures, of_features: tuple[object, ...], out: tuple[object, ...]
+) -> None:
+    """Code some rows."""
+    threads = constant("data/bin.cu", "BIN_THREADS")
+    grid_y = -(-X.n_features * X.itemsize // constant("data/bin.cu", "BIN_BYTES"))
+    share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # few rows are shared out
+    rows = min(ROWS_PER_BLOCK, -(-share // threads) * threads)
+    kernel = runtime.kernel("data/bin.cu", "bin_values", {"DOUBLE": int(X.itemsize == 8)})
+    args = (*X.arguments, *of_features, np.int64(rows), *out)
+    kernel((-(-X.n // rows), grid_y), (threads,), args)

@@ -1,0 +1,88 @@
+"""Bins of a column learnt on the device.
+
+A column becomes integers in the order of its values, which the array module sorts; what comes to
+the host are the values at the borders of the bins. Places in the sorted column::
+
+    keys        3  3  5  5  5  9  nan
+    last of        1        4  5         places of the last of equal keys
+    cumulative     2        5  6         weight of the rows up to there
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.data.binning import ColumnBins, category_bins, value_bins
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.data.features import DeviceFeatures
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+
+
+def learn_column(
+    runtime: Runtime,
+    X: DeviceFeatures,
+    feature: int,
+    rows: Array | None,
+    counts: Array | None,
+    max_bins: int | None,
+) -> ColumnBins:
+    """The bins of one column.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    X : DeviceFeatures
+    feature : int
+    rows : int64 (m,), or None for all
+        Rows that count.
+    counts : int64 (m,), or None
+        How often each of them counts.
+    max_bins : int, or None for a categorical feature
+    """
+    xp = runtime.xp
+    keys = _sort_keys(runtime, X, feature, rows)
+    missing = np.iinfo(keys.dtype).max
+    if max_bins is None:
+        largest = xp.where(keys == missing, keys.dtype.type(0), keys).max().reshape(1)
+        return category_bins(float(values_of(runtime.to_host(largest))[0]))
+    if counts is None:
+        keys.sort()
+    else:
+        order = xp.argsort(keys)
+        keys, counts = keys[order], counts[order]
+    n_known = int(xp.searchsorted(keys, runtime.asarray(np.array([missing], keys.dtype)))[0])
+    is_last = xp.ones(n_known, dtype=bool)
+    is_last[:-1] = keys[1:n_known] != keys[: n_known - 1] if n_known else True
+    last = xp.flatnonzero(is_last)
+    keys = keys[last]
+    cumulative = last + 1 if counts is None else xp.cumsum(counts[:n_known])[last]
+
+    def copy_values_to_host(places: np.ndarray) -> np.ndarray:
+        return values_of(runtime.to_host(keys[runtime.asarray(places)]))
+
+    return value_bins(copy_values_to_host, cumulative, max_bins, xp)
+
+
+def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | None) -> Array:
+    """Integers in the order of the values of a column."""
+    n = X.n if rows is None else len(rows)
+    keys = runtime.xp.empty(n, dtype=np.int32 if X.itemsize == 4 else np.int64)
+    kernel = runtime.kernel("data/bin.cu", "sort_keys", {"DOUBLE": int(X.itemsize == 8)})
+    threads = constant("data/bin.cu", "BIN_THREADS")
+    where = (np.int64(n), np.int64(X.row_stride), np.int64(feature * X.column_stride))
+    picked = runtime.xp.empty(1, dtype=np.int64) if rows is None else rows
+    args = (X.values, picked, np.int32(rows is not None), *where, keys)
+    kernel((-(-n // threads),), (threads,), args)
+    return keys
+
+
+def values_of(keys: np.ndarray) -> np.ndarray:
+    """The values that keys stand for."""
+    largest = keys.dtype.type(np.iinfo(keys.dtype).max)
+    bits = np.where(keys < 0, keys ^ largest, keys)
+    return bits.view(np.float32 if keys.itemsize == 4 else np.float64)

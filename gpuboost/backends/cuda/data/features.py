@@ -1,0 +1,77 @@
+"""A matrix of features on the device, in the memory order it came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+
+HOST_BYTES = 1 << 28  # copied between host and device at a time
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceFeatures:
+    """Rows of features on the device, and their strides in values.
+
+    Attributes
+    ----------
+    values : C-contiguous, (n, F) or (F, n)
+    row_stride, column_stride : int
+    n, n_features : int
+    """
+
+    values: Array
+    row_stride: int
+    column_stride: int
+    n: int
+    n_features: int
+
+    @classmethod
+    def of(cls, xp: Any, X: Array) -> DeviceFeatures:
+        """A matrix (n, F), copied only if neither its rows nor its columns are contiguous."""
+        n, n_features = X.shape
+        if X.flags.f_contiguous and not X.flags.c_contiguous:
+            return cls(X.T, 1, n, n, n_features)
+        return cls(xp.ascontiguousarray(X), n_features, 1, n, n_features)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return self.values.dtype.itemsize
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What kernels take."""
+        sizes = (np.int64(self.n), np.int64(self.row_stride), np.int64(self.column_stride))
+        return (self.values, *sizes, np.int32(self.n_features))
+
+
+def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:
+    """A matrix of the host on the device, one of the device as it is."""
+    if isinstance(X, runtime.xp.ndarray):
+        return DeviceFeatures.of(runtime.xp, X)
+    if X.flags.f_contiguous and not X.flags.c_contiguous:
+        return DeviceFeatures.of(runtime.xp, runtime.asarray(X.T).T)
+    return DeviceFeatures.of(runtime.xp, runtime.asarray(X))
+
+
+def parts_on_device(
+    runtime: Runtime, X: Array, row_bytes: int = 0
+) -> Iterator[tuple[slice, DeviceFeatures]]:
+    """Rows of the device all at once, of the host part by part.
+
+    A part, and ``row_bytes`` for each of its rows, are at most `HOST_BYTES`.
+    """
+    step = len(X)
+    if not isinstance(X, runtime.xp.ndarray):
+        step = max(1, HOST_BYTES // max(row_bytes, X.shape[1] * X.itemsize))
+    for start in range(0, len(X), step):
+        rows = slice(start, min(start + step, len(X)))
+        yield rows, copy_to_device(runtime, X[rows])

@@ -1,0 +1,88 @@
+"""The binned matrix on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True)
+class DeviceMatrix:
+    """Codes in the two layouts that the kernels read, and what splits need to know of features.
+
+    Attributes
+    ----------
+    codes : uint8 (F, n)
+        One column after the other, for the partition.
+    tiles : uint8 (tiles, n, tile)
+        ``tile`` features of a row side by side, padded with zeros, for histograms.
+    features : int32 (F,)
+        0, 1, ...: what a node looks at that looks at all of them.
+    n_bins : int32 (F,)
+    is_categorical : uint8 (F,)
+    center : float64 (F, width - 1)
+    width, missing_code, n_samples, n_features, tile : int
+    mask_words : int
+        Words of a split's mask; 0 if no feature is categorical.
+    """
+
+    codes: Array
+    tiles: Array
+    features: Array
+    n_bins: Array
+    is_categorical: Array
+    center: Array
+    width: int
+    missing_code: int
+    n_samples: int
+    n_features: int
+    tile: int
+    mask_words: int
+
+
+def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMatrix:
+    """Copy a binned matrix to the device and lay its codes out in tiles."""
+    mapper = matrix.mapper
+    codes = runtime.asarray(matrix.codes)
+    return DeviceMatrix(
+        codes=codes,
+        tiles=in_tiles(runtime, codes, tile),
+        features=runtime.asarray(np.arange(matrix.n_features, dtype=np.int32)),
+        n_bins=runtime.asarray(mapper.n_bins.astype(np.int32)),
+        is_categorical=runtime.asarray(mapper.is_categorical.astype(np.uint8)),
+        center=runtime.asarray(np.ascontiguousarray(mapper.center)),
+        width=matrix.width,
+        missing_code=matrix.missing_code,
+        n_samples=matrix.n_samples,
+        n_features=matrix.n_features,
+        tile=tile,
+        mask_words=constant("common/common.cuh", "MASK_WORDS")
+        if mapper.is_categorical.any()
+        else 0,
+    )
+
+
+def in_tiles(runtime: Runtime, codes: Array, tile: int) -> Array:
+    """Codes (F, n) as (ceil(F / tile), n, tile).
+
+    codes  f0: a b c      tiles  row 0: a d . .
+           f1: d e f             row 1: b e . .
+                                 row 2: c f . .
+    """
+    xp = runtime.xp
+    n_features, n = codes.shape
+    n_tiles = -(-n_features // tile)
+    tiles = xp.zeros((n_tiles, n, tile), dtype=xp.uint8)
+    for t in range(n_tiles):
+        part = codes[t * tile : (t + 1) * tile]
+        tiles[t, :, : len(part)] = part.T
+    return tiles

@@ -1,0 +1,52 @@
+"""Memory of a fit of boosting, or of AdaBoost, foretold by its first rounds over phantoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
+from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.growth.memory_plan import nodes_at
+from gpuboost.backends.cuda.runtime.shape_arrays import PhantomRuntime
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+
+
+def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
+    """Most bytes held while trees are boosted, as many at once as ``task.memory_budget`` has room.
+
+    A round is launched, and its losses are summed, at the latest when its values are added by the
+    host. Not counted is what a loss of the user's makes.
+    """
+    n, n_trees, options = task.matrix.n_samples, task.trees_per_round, task.options
+
+    def nodes(depth: int) -> int:
+        return n_trees * min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
+
+    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    booster = CudaBooster(runtime, task)
+    booster.begin(0, 0.1)
+    booster.launch(0)
+    booster.rounds.keep_losses()
+    return runtime.meter.peak
+
+
+def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
+    """Most bytes held while AdaBoost's trees grow, one after the other.
+
+    The first round is launched by itself; the memory of those that are replayed is held from then
+    on.
+    """
+    n, options = task.matrix.n_samples, task.options
+
+    def nodes(depth: int) -> int:
+        return min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
+
+    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    reweighter = CudaReweighter(runtime, task)
+    for number in range(min(2, task.n_rounds)):
+        reweighter.launch(number)
+    return runtime.meter.peak

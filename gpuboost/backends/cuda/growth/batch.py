@@ -1,0 +1,51 @@
+"""What the levels of one batch of trees have in common, and where their nodes go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.subtrees import SmallTrees
+    from gpuboost.backends.cuda.level.policy import Policy
+    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places, Search
+    from gpuboost.backends.cuda.level.slices import Slices
+    from gpuboost.backends.cuda.level.split_search import HistogramBuilder, SplitSearch
+    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of trees. ``small`` is None where no node goes there."""
+
+    n_trees: int
+    policy: Policy
+    builder: HistogramBuilder
+    slices: Slices
+    search: SplitSearch
+    leaf: LeafColumns | None
+    store: NodeStore
+    small: SmallTrees | None
+
+    def grow_small(
+        self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, depth: int
+    ) -> None:
+        """Grow the nodes left to small.cu, after the last histogram of their rows.
+
+        Their rows are not what they were then.
+        """
+        if self.small is not None and self.policy.small_rows_at(depth):
+            self.small.grow(rows, frontier, candidates, depth)
+
+    def store_level(
+        self,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        places: Places | None,
+        sums: Array | None,
+        depth: int,
+    ) -> None:
+        """Store the nodes of a level, see `NodeStore.keep`."""
+        self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))

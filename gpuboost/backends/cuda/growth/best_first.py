@@ -1,0 +1,133 @@
+"""Best-first growth on the device: the launches of best_first.cu."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.launch import full, zeros
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.task import NO_LIMIT
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.growth.node_buffer import NodeStore, Store
+    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
+    from gpuboost.backends.cuda.runtime.arrays import Columns
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask, TreeOptions
+
+
+class SplitQueue:
+    """The queues of the trees of a batch: which splits ``max_leaf_nodes`` takes.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    options : TreeOptions
+    n_trees, most_rows : int
+        Trees of the batch, and rows that one of them has at most.
+    n_places : int
+        Places that nodes have.
+    """
+
+    def __init__(
+        self, runtime: Runtime, options: TreeOptions, n_trees: int, most_rows: int, n_places: int
+    ) -> None:
+        self._runtime, self._n_trees, self._n_places = runtime, n_trees, n_places
+        most_leaves = min(options.max_leaf_nodes, most_rows // max(1, options.min_samples_leaf))
+        self._most = max(1, most_leaves - 1)
+        shape = (n_trees, self._most)
+        types = {"rise": np.float64, "key": np.uint64, "node": np.int32}
+        order: Columns = {name: (dtype, shape) for name, dtype in types.items()}
+        self._before, self._after = (allocate(runtime.xp, order) for _ in range(2))
+        self._turn = runtime.xp.empty(shape, dtype=np.int32)
+        n_groups = self._most // constant("growth/best_first.cu", "GROUP") + 1
+        self._worst = runtime.xp.empty((n_trees, n_groups), dtype=np.int32)
+        self._length = zeros(runtime, n_trees, np.int32)
+        none = constant("growth/best_first.cu", "NO_NODE")
+        self._parent = full(runtime, n_places, none, np.int32)
+
+    @classmethod
+    def of(
+        cls,
+        runtime: Runtime,
+        task: GrowTask,
+        store: NodeStore,
+        n_trees: int,
+        n_rows: int,
+    ) -> SplitQueue | None:
+        """Those of a batch; None where trees do not grow best first.
+
+        Parameters
+        ----------
+        store : NodeStore
+            Where nodes have places.
+        n_trees, n_rows : int
+            Of the batch.
+        """
+        if task.options.max_leaf_nodes == NO_LIMIT:
+            return None
+        most_rows = min(n_rows, task.matrix.n_samples)
+        return cls(runtime, task.options, n_trees, most_rows, store.most)
+
+    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array) -> Array:
+        """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
+
+        ``first`` is the place of the first node, int32 (1,).
+        """
+        rooms = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(4))
+        args = (
+            *(frontier.size, frontier.tree, frontier.key, splits.rise, splits.accepted),
+            *(first, np.int32(self._most), self._length),
+            *(*self._before.values(), *self._after.values(), self._turn, self._worst, *rooms),
+            self._parent,
+        )
+        self._launch("take_splits", self._n_trees, args)
+        self._before, self._after = self._after, self._before
+        return splits.accepted
+
+    def cut(self, nodes: Store, adds: bool) -> Array:
+        """Make leaves of the nodes of a store whose splits were taken back.
+
+        Parameters
+        ----------
+        nodes : Store
+            All nodes of the batch.
+        adds : bool
+            Whether only leaves have sums, others zeros: if not, all nodes have theirs.
+
+        Returns
+        -------
+        leaf : int32 (m,)
+            Place of the leaf that each node lies in, most often itself.
+        """
+        leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
+        n_sums = np.int32(nodes.sums.shape[1] if adds else 0)
+        given = (np.int32(self._n_places), self._parent, self._is_split(), n_sums)
+        self._over_places(
+            "cut_nodes", (*given, leaf, nodes.left, nodes.rise, nodes.feature, nodes.sums)
+        )
+        return leaf
+
+    def hand_numbers(self, leaf: Array, number_of: Array) -> None:
+        """Give places the numbers of the leaves that they lie in: int32 (m,), by places."""
+        sizes = np.int32(self._n_places)
+        self._over_places("hand_numbers", (sizes, self._parent, leaf, number_of))
+
+    def _is_split(self) -> Array:
+        """Whether each node is split in the end: uint8 (m,)."""
+        is_split = zeros(self._runtime, self._n_places, np.uint8)
+        args = (self._length, self._before["node"], np.int32(self._most), is_split)
+        self._launch("mark_splits", self._n_trees, args)
+        return is_split
+
+    def _over_places(self, name: str, args: tuple[Any, ...]) -> None:
+        threads = constant("growth/best_first.cu", "QUEUE_THREADS")
+        self._launch(name, -(-self._n_places // threads), args)
+
+    def _launch(self, name: str, n_blocks: int, args: tuple[Any, ...]) -> None:
+        threads = constant("growth/best_first.cu", "QUEUE_THREADS")
+        self._runtime.kernel("growth/best_first.cu", name, {})((n_blocks,), (threads,), args)

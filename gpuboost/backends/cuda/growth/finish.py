@@ -1,0 +1,157 @@
+"""Trees finished on the device, as `gpuboost.engine.growth.tree.finish_tree` does: finish.cu.
+
+The host copies what a `Tree` holds and cuts it into trees. Integers are as narrow as they can be:
+they are widened where the trees of a model are joined, as all of them are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
+from gpuboost.backends.cuda.growth.value_rule import Reading
+from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.source import constant
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.runtime.arrays import Columns
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask
+
+_BLOCKS = 32  # per multiprocessor, at most: a thread takes node after node
+
+
+class Finisher:
+    """Finishes the nodes of one batch of trees of a task after the other.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+    asks : bool
+        Whether the host asks how many nodes there are, so that arrays need no room for more.
+    reading : Reading or None
+        How sums are to be read; None where each batch says it for itself.
+
+    Attributes
+    ----------
+    asks : bool
+    """
+
+    def __init__(
+        self, runtime: Runtime, task: GrowTask, asks: bool, reading: Reading | None = None
+    ) -> None:
+        self._runtime, self._task, self.asks = runtime, task, asks
+        self._reading = reading
+        mapper = task.matrix.mapper
+        bins = (mapper.center, mapper.low, mapper.high)
+        self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
+        self._has_masks = bool(mapper.is_categorical.any())
+        # Rows of rounds walk down finished trees: there is one type of features for them.
+        narrow = task.matrix.n_features <= np.iinfo(np.int16).max
+        self._is_narrow = narrow and reading is not None
+        self._is_whole = reading is not None and _has_whole_weights(task, len(reading.exponents))
+        signs = task.options.regularisation.monotonic
+        self._signs = None if signs is None else runtime.asarray(np.array(signs, dtype=np.int8))
+        self._one = runtime.asarray(np.ones(1))
+
+    @classmethod
+    def of(cls, runtime: Runtime, task: GrowTask, asks: bool) -> Finisher | None:
+        """That of a task; None where trees are finished on the host.
+
+        That is where the rows of trees are known to none but ``rows_of``, which may give each leaf
+        sums of its own.
+        """
+        if task.sampler is None or task.target.has_gradients:
+            return None
+        return cls(runtime, task, asks, Reading.of_target(runtime, task))
+
+    def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
+        """The arrays of n nodes, as they are in `Finished`."""
+        columns: Columns = {
+            "feature": (np.int16 if self._is_narrow else np.int32, (n,)),
+            "threshold": (np.float64, (n,)),
+            "code": (np.uint8, (n,)),
+            "missing_left": (np.uint8, (n,)),
+            "left": (np.int32, (n,)),
+            "value": (np.float64, (n, n_values)),
+            "gain": (np.float64, (n,)),
+            "impurity": (np.float64, (n,)),
+            "weight": (np.uint32 if self._is_whole else np.float64, (n,)),
+            "count": (np.uint32, (n,)),
+        }
+        if not self._has_masks:
+            return columns
+        masks = {"category": (np.int32, (n,)), "masks": (np.uint32, (n_masks, MASK_WORDS))}
+        return columns | masks
+
+    def finish(self, store: NodeStore) -> Finished:
+        """Finish the nodes of a store, which are numbered."""
+        assert self._reading is not None
+        n, n_masks = self.sizes(store)
+        columns = self.columns(n, n_masks, self._reading.n_values)
+        found = Finished(store.numbers.table, allocate(self._runtime.xp, columns))
+        self.finish_into(found, store, self._reading)
+        return found
+
+    def sizes(self, store: NodeStore) -> tuple[int, int]:
+        """Nodes and masks there are to be room for."""
+        if not self.asks:
+            return store.most_finished, store.most_finished // 2
+        table = self._runtime.read_later(store.numbers.table)()
+        n = min(store.most_finished, int(table[0, -1]))  # where memory is foretold, of all levels
+        return n, min(int(table[1, -1]), (n - store.n_trees) // 2)
+
+    def finish_into(self, found: Finished, store: NodeStore, reading: Reading) -> None:
+        """Finish the nodes of a store into arrays that are there."""
+        self._finish_nodes(store, found, reading)
+        if self._signs is not None:
+            self._order_values(store, found.columns, reading)
+
+    def _finish_nodes(self, store: NodeStore, found: Finished, reading: Reading) -> None:
+        runtime, numbers, nodes, arrays = self._runtime, store.numbers, store.nodes, found.columns
+        kinds = (np.int32(store.has_draws), np.int32(self._has_masks))
+        bins = (*self._bins, np.int32(self._bins[0].shape[1]))
+        # Of two places for one array nothing is written to the other, nor to those that are not
+        # asked for.
+        category, masks = arrays.get("category", nodes.left), arrays.get("masks", nodes.mask)
+        features = {np.dtype(np.int16): nodes.bin, np.dtype(np.int32): nodes.feature}
+        weights = {np.dtype(np.uint32): nodes.count, np.dtype(np.float64): nodes.rise}
+        for places, name in ((features, "feature"), (weights, "weight")):
+            places[arrays[name].dtype] = arrays[name]
+        chosen = (np.int32(self._is_narrow), np.int32(self._is_whole), *features.values())
+        before, after = ("threshold", "code", "missing_left", "left"), ("value", "gain", "impurity")
+        rate = reading.rate if self._signs is None else self._one  # after they are in order
+        told = (nodes.left, np.int32(0)) if found.number_of is None else (found.number_of, 1)
+        args = (
+            *(*store.rooms, numbers.table, numbers.order, numbers.category, *nodes.nodes, *kinds),
+            *(*bins, *reading.arguments(store.n_sums, self._task.options.score, rate), *chosen),
+            *(*map(arrays.get, before), category, masks, *map(arrays.get, after)),
+            *(*weights.values(), arrays["count"], np.int32(told[1]), told[0]),
+        )
+        threads = constant("growth/finish.cu", "FINISH_THREADS")
+        n_blocks = min(-(-len(arrays["left"]) // threads), _BLOCKS * runtime.n_multiprocessors)
+        runtime.kernel("growth/finish.cu", "finish_nodes", {})((n_blocks,), (threads,), args)
+
+    def _order_values(self, store: NodeStore, arrays: dict[str, Array], reading: Reading) -> None:
+        numbers, empty, n = store.numbers, self._runtime.xp.empty, len(arrays["left"])
+        bounds = (empty(n, dtype=np.float64), empty(n, dtype=np.float64))
+        held_to = (reading.given[2:3], reading.rate, np.int32(reading.n_values))
+        nodes = (store.nodes.feature, arrays["left"], self._signs, *held_to)
+        given = (*store.rooms, numbers.table, numbers.order, numbers.level_end, *nodes)
+        kernel = self._runtime.kernel("growth/finish.cu", "order_values", {})
+        threads = constant("growth/finish.cu", "ORDER_THREADS")
+        kernel((store.n_trees,), (threads,), (*given, arrays["value"], *bounds))
+
+
+def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:
+    """Whether weights of nodes are integers of 32 bits: draws, or rows."""
+    target, sampler = task.target, task.sampler
+    assert sampler is not None
+    own_planes = 0 if target.classes is not None else 2 * (target.n_outputs + 1)
+    counted = n_planes == own_planes and not target.by_median and sampler.brief.unit == 1.0
+    return counted and sampler.bounds[0] <= np.iinfo(np.uint32).max

@@ -1,0 +1,64 @@
+"""The CUDA backend: the level loop over kernels, on whatever `Runtime` runs them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
+from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
+from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
+from gpuboost.backends.host.finish import finish_grown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+__all__ = [
+    "CudaLevelOps",
+    "HostInputs",
+    "Launchable",
+    "Runtime",
+    "TreeGrower",
+    "grow_finished",
+    "grow_trees",
+]
+
+
+def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+    """Grow the trees of a task, as `gpuboost.backends.protocol.Backend.grow`.
+
+    As many trees share a frontier as fit the memory budget with their rows and levels. The first
+    such batch is recorded where that can be done, and the others are replayed.
+    """
+    for grower, host, again in _batches(runtime, task):
+        yield from zip(host.trees, grower.grow(host, again), strict=True)
+
+
+def grow_finished(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+    """The same trees, as `gpuboost.backends.protocol.Backend.grow_finished`.
+
+    Where the device does not finish them (`finishing.Finisher.of` says when), the host does.
+    """
+    for grower, host, again in _batches(runtime, task):
+        if grower.finishes:
+            yield from zip(host.trees, grower.grow_finished(host, again), strict=True)
+        else:
+            yield from finish_grown(task, zip(host.trees, grower.grow(host, again), strict=True))
+
+
+def _batches(runtime: Runtime, task: GrowTask) -> Iterator[tuple[TreeGrower, HostInputs, bool]]:
+    """What grows the trees of a task, those of each batch, and whether more batches follow it."""
+    budget = task.memory_budget
+    task = replace(task, memory_budget=max(1, int(HISTOGRAM_SHARE * budget)))
+    size = trees_at_once(task, budget, DeviceShape.of(runtime))
+    grower = TreeGrower(runtime, task, budget)
+    for first in range(0, len(task.trees), size):
+        trees = task.trees[first : first + size]
+        again = first + 2 * size <= len(task.trees)
+        yield grower, HostInputs.of(task, trees), again

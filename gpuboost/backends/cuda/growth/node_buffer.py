@@ -1,0 +1,403 @@
+"""Nodes of a batch of trees in one store on the device, and their numbers: node_buffer.cu.
+
+Nodes come level by level, those of subtrees that small.cu and tiny.cu grow between. When there are
+no more they are numbered, and finished (`finishing`) or copied as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gpuboost.backends.cuda.level.policy import least_rows
+from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.grid import blocks_for
+from gpuboost.backends.cuda.runtime.launch import full
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.growth.level_history import as_grown
+from gpuboost.engine.task import NO_LIMIT
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.data.matrix import DeviceMatrix
+    from gpuboost.backends.cuda.growth.tree_arrays import Finished
+    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places
+    from gpuboost.backends.cuda.runtime.arrays import Columns
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.sampling.rows import LeafColumns
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
+
+MOST_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
+DEEPEST = 33  # trees of as many levels and more are taken to have as many nodes as rows allow
+
+
+@dataclass(frozen=True)
+class TreeRoom:
+    """What a tree has at most when it is finished: see node_buffer.cuh.
+
+    Attributes
+    ----------
+    least_rows : int
+        Of a leaf.
+    most_nodes, most_levels : int
+        0: as many as its rows allow.
+    """
+
+    least_rows: int
+    most_nodes: int
+    most_levels: int
+
+    @classmethod
+    def of(cls, options: TreeOptions, tree_rows: int) -> TreeRoom:
+        """That of trees with these limits, and so many rows each at most.
+
+        Nodes of a level that are split have the rows that it takes.
+        """
+        depth, leaves = options.max_depth, options.max_leaf_nodes
+        by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
+        if depth < DEEPEST:
+            most_splits = tree_rows // least_rows(options)
+            by_limit.append(1 + 2 * sum(min(2**level, most_splits) for level in range(depth)))
+        levels = options.deepest + 1 if by_limit else 0
+        return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
+
+    def nodes(self, n_trees: int, n_rows: int) -> int:
+        """Room for the nodes of so many trees, and rows of all of them."""
+        by_rows = 2 * (n_rows // self.least_rows) + n_trees
+        return min(by_rows, n_trees * self.most_nodes) if self.most_nodes else by_rows
+
+    def levels(self, n_trees: int, n_rows: int) -> int:
+        """Room for their levels."""
+        by_rows = n_rows // self.least_rows + n_trees
+        return min(by_rows, n_trees * self.most_levels) if self.most_levels else by_rows
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """As kernels take it."""
+        return np.int64(self.least_rows), np.int64(self.most_nodes), np.int32(self.most_levels)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Nodes of all trees, in no order; arrays have room for as many as there can be.
+
+    Attributes
+    ----------
+    size : int32 (1,)
+        Nodes there are.
+    left : int32 (m,)
+        The left child, the right one follows it; 0 in leaves. Once nodes are numbered, its number.
+    count : uint32 (m,)
+    rise : float64 (m,)
+        -1 in leaves. Of what follows, only `feature`, which is `LEAF`, and `sums` count there;
+        `sums` only there, until nodes are numbered.
+    """
+
+    size: Array
+    left: Array
+    count: Array
+    hessian: Array
+    rise: Array
+    feature: Array
+    bin: Array
+    next_bin: Array
+    draw: Array
+    missing: Array
+    mask: Array
+    sums: Array
+
+    @classmethod
+    def room(cls, xp: Any, size: Array, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
+        """Room for n nodes."""
+        columns: Columns = {
+            "left": (np.int32, (n,)),
+            "count": (np.uint32, (n,)),
+            "hessian": (np.int64, (n,)),
+            "rise": (np.float64, (n,)),
+            "feature": (np.int32, (n,)),
+            "bin": (np.int16, (n,)),
+            "next_bin": (np.int16, (n,)),
+            "draw": (np.float64, (n if draws else 0,)),
+            "missing": (np.int8, (n,)),
+            "mask": (np.uint32, (n, mask_words)),
+            "sums": (np.int64, (n, n_sums)),
+        }
+        return cls(size, **allocate(xp, columns))
+
+    @property
+    def nodes(self) -> tuple[Array, ...]:
+        """What is known of nodes, as kernels take it: all but ``size``."""
+        return tuple(vars(self).values())[1:]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which node of the store is which of its tree.
+
+    Attributes
+    ----------
+    order, category : int32
+        Place in the store, and which categorical split of its tree it is, -1 for none, of every
+        node; each tree has its `TreeRoom`. ``category`` has no entries where no
+        feature is categorical.
+    level_end : int32
+        Number of the first node behind each level of each tree, with room for each tree.
+    table : int64 (3, trees + 1)
+        First node and first mask of each tree among those of all, and weight of its root: see
+        node_buffer.cuh.
+    """
+
+    order: Array
+    category: Array
+    level_end: Array
+    table: Array
+
+
+class CutsNodes(Protocol):
+    """What knows which splits are taken back: `gpuboost.backends.cuda.growth.best_first`."""
+
+    def cut(self, nodes: Store, adds: bool) -> Array:
+        """Make leaves of the nodes whose splits were taken back."""
+
+
+class FinishesNodes(Protocol):
+    """What makes finished trees of the nodes: `gpuboost.backends.cuda.growth.finish`."""
+
+    def finish(self, store: NodeStore) -> Finished:
+        """Finish the nodes of a store, which are numbered."""
+
+
+class NodeStore:
+    """Keeps the nodes of a batch of trees; as `gpuboost.engine.growth.level_history` does.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+    matrix : DeviceMatrix
+    leaf : LeafColumns or None
+        What leaf values are summed from; None: the weights of classes are all there is.
+    roots : DeviceFrontier
+    n_rows : int
+        Rows that all trees have room for.
+
+    Attributes
+    ----------
+    most : int
+        Nodes that are stored at most.
+    most_finished : int
+        Nodes of finished trees at most: fewer where splits are taken back.
+    first : int32 (1,)
+        Place of the first node of the level that is grown.
+    leaf : int32 (m,) or None
+        Once no node comes any more, place of the leaf that each place lies in, itself or, where
+        splits were taken back, one above; None: none was.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        task: GrowTask,
+        matrix: DeviceMatrix,
+        leaf: LeafColumns | None,
+        roots: DeviceFrontier,
+        n_rows: int,
+    ) -> None:
+        self._runtime, self._task, self._matrix = runtime, task, matrix
+        self.n_trees, self._n_rows = roots.most, n_rows
+        self._starts = roots.start
+        self._kind = _kind_of_sums(task, leaf)
+        n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
+        self.n_sums = task.target.n_sums if task.target.by_median else n_sums
+        self._room = TreeRoom.of(task.options, rows_of_tree(task))
+        self.most = most_stored(self.n_trees, n_rows, task.options, rows_of_tree(task))
+        self.most_finished = self._room.nodes(self.n_trees, n_rows)
+        self.has_draws, words = task.options.random_thresholds, matrix.mask_words
+        size = full(runtime, 1, self.n_trees, np.int32)
+        given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
+        self.nodes = Store.room(*given)
+        self.first = roots.tree[:1]  # 0: that of the first root
+        self.leaf: Array | None = None
+        self._finished: Finished | None = None
+
+    # ---- a level -------------------------------------------------------------------------------
+
+    def keep(
+        self,
+        frontier: DeviceFrontier,
+        splits: DeviceSplits,
+        places: Places | None,
+        sums: Array | None,
+        small_rows: int,
+    ) -> None:
+        """Keep the nodes of a level, but those that small.cu has kept, of at most so many rows.
+
+        ``places`` number the nodes that are split; None: none is. ``sums`` are those of leaves.
+        """
+        runtime, nodes = self._runtime, self.nodes
+        following = runtime.xp.empty(1, dtype=np.int32)
+        # What these say is of no use where no node is split: then no more are stored.
+        rank, next_size = (frontier.tree, frontier.size)
+        if places is not None:
+            rank, next_size = places.rank, places.next_size
+        split = (splits.accepted, splits.rise, splits.feature, splits.bin, splits.next_bin)
+        of_level = (frontier.size, frontier.count, frontier.hessian, *split, splits.draw)
+        own_sums = (frontier.gradient if sums is None else sums, np.int32(self._kind))
+        args = (
+            *(*of_level, splits.missing, splits.mask, rank, next_size, *own_sums),
+            *(np.int32(self.n_sums), np.int32(self._keeps_all_sums), np.int64(small_rows)),
+            *(np.int32(self.has_draws), np.int32(self._matrix.mask_words > 0)),
+            *(self.first, nodes.size, following, *nodes.nodes),
+        )
+        threads = constant("growth/node_buffer.cu", "STORE_THREADS")
+        kernel = runtime.kernel("growth/node_buffer.cu", "store_level", {})
+        kernel((blocks_for(frontier.most, threads),), (threads,), args)
+        self.first = nodes.size
+        if places is not None:
+            self.nodes = replace(nodes, size=following)
+
+    @property
+    def _keeps_all_sums(self) -> bool:
+        """Whether inner nodes have sums of their own, or zeros, before nodes are numbered."""
+        options, target = self._task.options, self._task.target
+        return target.by_median or options.max_leaf_nodes != NO_LIMIT
+
+    def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
+        """The level loop has done a level; `keep` is told more of it."""
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    @property
+    def rooms(self) -> tuple[Any, ...]:
+        """Where trees have room, as kernels take it: see node_buffer.cuh."""
+        return (self._starts, *self._room.arguments, np.int32(self.n_trees))
+
+    def end(
+        self, queue: CutsNodes | None, finisher: FinishesNodes | None, table: Array | None = None
+    ) -> None:
+        """Cut and number the nodes, and finish them, if they are to be: no node comes any more.
+
+        ``queue`` knows which splits were taken back; None: none was. ``table`` is where that of
+        `Numbers` is made, if that is given.
+        """
+        if queue is not None:
+            of_leaves = self._kind == constant("growth/node_buffer.cu", "LEAF_SUMS")
+            self.leaf = queue.cut(self.nodes, adds=of_leaves and not self._task.target.by_median)
+        if table is None:
+            table = self._runtime.xp.empty(table_shape(self.n_trees), dtype=np.int64)
+        self.numbers = self._number(table)
+        if finisher is not None:
+            self._finished = finisher.finish(self)
+
+    def _number(self, table: Array) -> Numbers:
+        runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
+        has_masks = self._matrix.mask_words > 0
+        order = xp.empty(self.most_finished, dtype=np.int32)
+        category = xp.empty(self.most_finished if has_masks else 0, dtype=np.int32)
+        level_end = xp.empty(self._room.levels(self.n_trees, self._n_rows), dtype=np.int32)
+        kinds = (self._matrix.is_categorical, np.int32(has_masks))
+        sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
+        args = (
+            *(*self.rooms, nodes.hessian, nodes.feature, *kinds, *sums),
+            *(nodes.left, nodes.sums, order, category, level_end, table),
+        )
+        threads = (constant("growth/node_buffer.cu", "NUMBER_THREADS"),)
+        runtime.kernel("growth/node_buffer.cu", "number_nodes", {})((self.n_trees,), threads, args)
+        if self.n_trees > 1:
+            place = runtime.kernel("growth/node_buffer.cu", "place_trees", {})
+            place((1,), threads, (np.int32(self.n_trees), table))
+        return Numbers(order, category, level_end, table)
+
+    # ---- on the host ---------------------------------------------------------------------------
+
+    def finished(self) -> Finished:
+        """The finished trees, where there is what finishes them."""
+        assert self._finished is not None
+        return self._finished
+
+    def trees(self, n_threads: int) -> list[GrownTree]:
+        """The trees as they were grown, copied to the host: where more is to be made of them."""
+        host, n = self._runtime.to_host, self.n_trees
+        table, starts = host(self.numbers.table), host(self._starts)
+        order = host(self.numbers.order)
+        stored = int(host(self.nodes.size)[0])
+        names = [name for name in vars(self.nodes) if name != "size"]
+        columns = {name: host(getattr(self.nodes, name)[:stored]) for name in names}
+        columns.setdefault("draw", np.empty(0))
+        grown = []
+        for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
+            at = self._room.nodes(tree, int(starts[tree]))
+            grown.append(self._grown(columns, order[at : at + end - first]))
+        return grown
+
+    def _grown(self, columns: dict[str, np.ndarray], order: np.ndarray) -> GrownTree:
+        own = {name: column[order] for name, column in columns.items() if len(column)}
+        inner = own["left"] > 0
+        own.setdefault("draw", np.full(len(order), np.nan))
+        own["count"] = own["count"].astype(np.int64)
+        own["categorical"] = self._task.matrix.mapper.is_categorical[own["feature"]] & inner
+        return as_grown(own)
+
+
+def _kind_of_sums(task: GrowTask, leaf: LeafColumns | None) -> int:
+    """How the sums of leaves follow from what is known of a level: a constant of node_buffer.cu."""
+    if leaf is not None:
+        return constant("growth/node_buffer.cu", "LEAF_SUMS")
+    one_channel = task.target.n_channels == 1
+    return constant("growth/node_buffer.cu", "OF_SECOND_CLASS" if one_channel else "OF_CLASSES")
+
+
+def table_shape(n_trees: int) -> tuple[int, int]:
+    """That of `Numbers.table`."""
+    return 3, n_trees + 1
+
+
+def rows_of_tree(task: GrowTask) -> int:
+    """Rows of a tree at most."""
+    return task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
+
+
+def check_places(task: GrowTask) -> None:
+    """Refuse to grow trees one of which could have more nodes than there are places.
+
+    Raises
+    ------
+    ValueError
+        It could.
+    """
+    rows, options = rows_of_tree(task), task.options
+    if has_places(task, 1, rows):
+        return
+    limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
+    given = ((name, getattr(options, name)) for name in limits)
+    told = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
+    most = most_stored(1, rows, options, rows)
+    raise ValueError(
+        f"a tree of {rows:,} rows with {told} could have {most:,} nodes; on a GPU it may have "
+        f"{MOST_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
+        'with device="cpu"'
+    )
+
+
+def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
+    """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
+    return most_stored(n_trees, n_rows, task.options, rows_of_tree(task)) <= MOST_PLACES
+
+
+def most_stored(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
+    """Nodes there can be: of leaves that have their least rows, or in levels that are full.
+
+    With ``max_leaf_nodes`` those of all levels, also of splits that are taken back.
+    """
+    unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
+    by_rows = TreeRoom.of(unlimited, tree_rows).nodes(n_trees, n_rows)
+    if options.max_leaf_nodes == NO_LIMIT:
+        return by_rows
+    by_levels, depth = n_trees, 0
+    while depth < options.deepest and by_levels < by_rows:
+        by_levels += 2 * n_trees * min(2**depth, options.most_splits(depth))
+        depth += 1
+    return min(by_levels, by_rows)

@@ -1,0 +1,129 @@
+"""Finished trees in arrays on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.readback import read_later
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.engine.growth.frontier import Array
+
+
+MASK_WORDS = 8
+_NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)
+
+
+# The arrays of a tree; of these only where a feature is categorical:
+OF_CATEGORIES = ("category", "masks")
+
+
+_WALKED = ("feature", "threshold", "code", "missing_left", "left", "value", *OF_CATEGORIES)
+
+
+NAMES = (
+    *("feature", "threshold", "code", "missing_left", "left", "value", "gain", "impurity"),
+    *("weight", "count", *OF_CATEGORIES),
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What trees of a batch hold, of all nodes, in the order of the trees.
+
+    Attributes
+    ----------
+    table : int64 (3, trees + 1)
+        See `stored.Numbers`.
+    columns : dict of str to array
+        The arrays of `Tree`; ``category`` and ``masks`` only where a feature is categorical.
+    number_of : int32 (m,) or None
+        The node of all of them that each place of the store is; None where nobody asks.
+    """
+
+    table: Array
+    columns: dict[str, Array]
+    number_of: Array | None = None
+
+    @classmethod
+    def of(cls, runtime: Runtime, trees: Sequence[Tree]) -> Finished:
+        """Copy trees to the device, for rows to walk down."""
+        whole = Ensemble.of(trees)
+        table = np.stack([whole.offset, whole.mask_offset, np.zeros_like(whole.offset)])
+        kinds = {"code": np.uint8, "missing_left": np.uint8}
+        names = [name for name in _WALKED if len(whole.masks) or name not in OF_CATEGORIES]
+        columns = {}
+        for name in names:
+            column = getattr(whole, name)
+            columns[name] = runtime.asarray(column.astype(kinds.get(name, column.dtype)))
+        return cls(runtime.asarray(table), columns)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees of the batch."""
+        return self.table.shape[1] - 1
+
+    @property
+    def walked(self) -> tuple[Any, ...]:
+        """The trees as leaves.cu takes them; their features are int32."""
+        own = self.columns
+        has_masks, left = np.int32("masks" in own), own["left"]
+        masks = (own.get("category", left), own.get("masks", left.view(np.uint32)))
+        routes = (own["feature"], own["code"], own["missing_left"], left)
+        return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
+
+    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostParcel]:
+        """Start to copy the trees, of so many nodes and masks in all; the call waits for them."""
+        used = lengths(self.columns, n, n_masks).items()
+        return read_later(runtime, {name: self.columns[name][:length] for name, length in used})
+
+    def copy_to_host(self, runtime: Runtime) -> tuple[list[int], list[Tree]]:
+        """Integer weights of the roots, and the trees: each array copied at once, and cut."""
+        nodes, masks, weights = runtime.to_host(self.table).tolist()
+        used = lengths(self.columns, nodes[-1], masks[-1]).items()
+        whole = {name: runtime.to_host(self.columns[name][:length]) for name, length in used}
+
+        def part(name: str, first: int, end: int) -> np.ndarray:
+            return whole[name][first:end]
+
+        cuts = zip(pairwise(nodes), pairwise(masks), strict=True)
+        trees = [cut_tree(part, whole, *bounds) for bounds in cuts]
+        return weights[:-1], trees
+
+
+def lengths(names: Iterable[str], n_nodes: int, n_masks: int) -> dict[str, int]:
+    """Items of the arrays of trees that have so many nodes and masks in all."""
+    return {name: n_masks if name == "masks" else n_nodes for name in names}
+
+
+def cut_tree(
+    part: Callable[[str, int, int], np.ndarray],
+    names: Iterable[str],
+    nodes: tuple[int, int],
+    masks: tuple[int, int],
+) -> Tree:
+    """One tree of a batch: some nodes and masks of all.
+
+    Parameters
+    ----------
+    part : callable
+        Some items of an array, from its name, the first item and the one after the last.
+    names : iterable of str
+        The arrays there are, of `NAMES`.
+    """
+    own = {name: part(name, *(masks if name == "masks" else nodes)) for name in names}
+    own["missing_left"] = own["missing_left"].view(np.bool_)
+    if "masks" not in own:
+        own["category"] = np.full(nodes[1] - nodes[0], -1, dtype=np.int32)
+        own["masks"] = _NO_MASKS
+    return Tree(**own)

@@ -1,0 +1,105 @@
+"""How the sums of nodes are to be read when trees are finished: what finish.cu takes of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.criteria import POISSON
+from gpuboost.engine.growth.tree import gain_unit
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask, Target
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the sums of nodes are to be read.
+
+    What may be known on the device alone is in arrays.
+
+    Attributes
+    ----------
+    exponents : int32 (planes,)
+    mean, levels, first_level : arrays
+        Of targets, see ``Reading`` of finish.cu.
+    given : float64 (3,)
+        l1, l2 and the largest value; the last one bounds values in monotonic order, too.
+    rate : float64 (1,)
+        What values in monotonic order, and steps, are multiplied by.
+    unit, unit_of_gain : float64 (1,)
+        What weights and rises are multiplied by.
+    kind : str
+        Of values: a constant of finish.cu.
+    n_values : int
+        Of a node: classes, or outputs.
+    square_unit : int
+    """
+
+    exponents: Array
+    mean: Array
+    levels: Array
+    first_level: Array
+    given: Array
+    rate: Array
+    unit: Array
+    unit_of_gain: Array
+    kind: str
+    n_values: int
+    square_unit: int = 0
+
+    @classmethod
+    def of_target(cls, runtime: Runtime, task: GrowTask) -> Reading:
+        """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
+        target, sampler = task.target, task.sampler
+        own = None if sampler is None else sampler.brief.exponents
+        exponents = target.exponents if own is None else own
+        arrays = {
+            "exponents": exponents.astype(np.int32),
+            "mean": np.zeros(1) if target.classes is not None else target.mean,
+            "levels": np.zeros(1) if target.levels is None else np.concatenate(target.levels),
+            "first_level": _first_levels(target),
+            "given": np.array([0.0, 0.0, np.inf]),
+            "rate": np.ones(1),
+            "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
+            "unit_of_gain": np.array([gain_unit(task.options.score, target)]),
+        }
+        there = {name: runtime.asarray(array) for name, array in arrays.items()}
+        kind = _kind_of_values(target, task.options.score)
+        n_values = target.n_outputs if target.classes is None else max(target.n_classes, 1)
+        return cls(**there, kind=kind, n_values=n_values, square_unit=target.square_unit)
+
+    @classmethod
+    def of_steps(
+        cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
+    ) -> Reading:
+        """That of a round of boosting, whose exponents ``scale_round`` has made."""
+        unread = (given, given, exponents)  # of means and levels
+        units = (rate, unit_of_gain)  # weights have none
+        return cls(exponents, *unread, given, rate, *units, kind="STEPS", n_values=n_outputs)
+
+    def arguments(self, n_sums: int, score: int, rate: Array) -> tuple[Any, ...]:
+        """What ``finish_nodes`` takes, of nodes of so many sums; with another rate of steps."""
+        arrays = (self.exponents, self.mean, self.levels, self.first_level, self.given, rate)
+        kind = constant("growth/finish.cu", self.kind)
+        sizes = (kind, score, self.n_values, n_sums, len(self.exponents), self.square_unit)
+        return (*arrays, *map(np.int32, sizes), self.unit, self.unit_of_gain)
+
+
+def _kind_of_values(target: Target, score: int) -> str:
+    if target.classes is not None:
+        return "SHARES"
+    if target.by_median:
+        return "MEDIANS"
+    return "POISSON_MEANS" if score == POISSON else "MEANS"
+
+
+def _first_levels(target: Target) -> np.ndarray:
+    """Where the levels of each output begin among those of all: int32."""
+    sizes = [len(levels) for levels in target.levels or ()]
+    return np.cumsum([0, *sizes[:-1]], dtype=np.int32)

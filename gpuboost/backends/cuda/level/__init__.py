@@ -1,0 +1,1 @@
+"""The passes of one level: which nodes, histograms, splits, partition."""

@@ -1,0 +1,49 @@
+"""Predictions of raw predictions on the device: the launches of links.cu."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX, Link
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+
+_FACTORS = {LOGIT: 1.0, HALF_LOGIT: 2.0}
+
+
+def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
+    """``link.inverse(raw)`` for raw predictions float64 (n, K) of the device: (n, V) there."""
+    xp, (n, n_columns) = runtime.xp, raw.shape
+    if link == IDENTITY:
+        return raw
+    raw = xp.ascontiguousarray(raw)
+    if link == LOG:
+        mean = xp.empty(raw.shape, dtype=np.float64)
+        _launch(runtime, "means_of_logs", raw.size, (raw, np.int64(raw.size), mean))
+        return mean
+    if link == SOFTMAX:
+        share = xp.empty(raw.shape, dtype=np.float64)
+        _launch(runtime, "shares_of_logs", n, (raw, np.int64(n), np.int32(n_columns), share))
+        return share
+    share = xp.empty((n, 2), dtype=np.float64)
+    args = (raw, np.int64(n), np.float64(_FACTORS[link]), share)
+    _launch(runtime, "shares_of_odds", n, args)
+    return share
+
+
+def log_shares(runtime: Runtime, share: Array) -> Array:
+    """`engine.losses.links.log_shares` of the device: float64 of the same shape, there."""
+    share = runtime.xp.ascontiguousarray(share)
+    logs = runtime.xp.empty(share.shape, dtype=np.float64)
+    _launch(runtime, "logs_of_shares", share.size, (share, np.int64(share.size), logs))
+    return logs
+
+
+def _launch(runtime: Runtime, name: str, n: int, args: tuple[Any, ...]) -> None:
+    threads = constant("predict/links.cu", "LINK_THREADS")
+    runtime.kernel("predict/links.cu", name, {})((-(-n // threads),), (threads,), args)

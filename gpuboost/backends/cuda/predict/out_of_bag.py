@@ -1,0 +1,89 @@
+"""Out-of-bag sums on the device: rows are drawn again, and what was not drawn is added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.data.features import DeviceFeatures
+from gpuboost.backends.cuda.predict.packed_forest import device_forest
+from gpuboost.backends.cuda.predict.predict import find_leaves
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.draw import DrawCounts
+from gpuboost.backends.host.binned import code_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpuboost.backends.cuda.predict.packed_forest import DeviceForest
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.sampling import RowSampler
+
+BYTES_PER_ROW = 12  # of a tree: draw count, leaf, and what drawing takes beside
+MOST_TREES = 64  # drawn at once: enough to fill a device with few rows
+
+
+def sum_left_out(
+    runtime: Runtime,
+    ensemble: Ensemble,
+    matrix: BinnedMatrix,
+    draws: Sequence[tuple[RowSampler, int]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpuboost.backends.protocol.Backend.sum_left_out`."""
+    xp, n = runtime.xp, matrix.n_samples
+    forest = device_forest(runtime, ensemble, np.dtype(np.float32))
+    matrix = replace(matrix, codes=runtime.asarray(matrix.codes))
+    total = xp.zeros((n, forest.n_values), dtype=xp.float64)
+    count = xp.zeros(n, dtype=xp.int64)
+    most = runtime.memory_budget() // (BYTES_PER_ROW * n)
+    for first, drawn in _drawn(runtime, draws, max(1, min(most, MOST_TREES))):
+        trees = _some_trees(forest, first, len(drawn[1]))
+        for rows, block in code_blocks(matrix):
+            found = find_leaves(runtime, trees, DeviceFeatures.of(xp, block))
+            _add(runtime, trees, found, drawn[0], rows.start, total, count)
+    return runtime.to_host(total), runtime.to_host(count)
+
+
+def _drawn(
+    runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], most: int
+) -> Iterator[tuple[int, tuple[Array, list[int]]]]:
+    """The first of some trees, how often each row is drawn for them, and their numbers."""
+    first = 0
+    for _, group in groupby(draws, key=lambda draw: id(draw[0])):
+        of_sampler = list(group)
+        counts = DrawCounts(runtime, of_sampler[0][0])
+        for start in range(0, len(of_sampler), most):
+            numbers = [tree for _, tree in of_sampler[start : start + most]]
+            yield first, (counts(numbers), numbers)
+            first += len(numbers)
+
+
+def _some_trees(forest: DeviceForest, first: int, n_trees: int) -> DeviceForest:
+    """Trees of a forest; nodes are numbered as in the whole."""
+    return replace(forest, offset=forest.offset[first : first + n_trees + 1])
+
+
+def _add(
+    runtime: Runtime,
+    forest: DeviceForest,
+    found: Array,
+    drawn: Array,
+    start: int,
+    total: Array,
+    count: Array,
+) -> None:
+    """Add the values of some rows' leaves in trees that did not draw them."""
+    n_trees, n = found.shape
+    stride = drawn.shape[1] if len(drawn) == n_trees else 0  # or all trees draw the same
+    kernel = runtime.kernel("predict/predict.cu", "add_left_out", {"NODE": forest.node})
+    threads = constant("predict/predict.cu", "PREDICT_THREADS")
+    sizes = (np.int64(n), np.int32(n_trees), np.int32(forest.n_values))
+    where = (drawn, np.int64(stride), np.int64(start))
+    args = (found, forest.offset, forest.value, *where, *sizes, total, count)
+    kernel((-(-n * forest.n_values // threads),), (threads,), args)

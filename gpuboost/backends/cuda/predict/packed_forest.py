@@ -1,0 +1,134 @@
+"""An ensemble on the device, packed for predict.cu and kept as long as the ensemble lives."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.bins import round_down_to_float32
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.frontier import Array
+
+NARROW, FLOAT, DOUBLE = 0, 1, 2  # kinds of records, NODE of predict.cu
+_MISSING_GOES_RIGHT, _CATEGORICAL, _RIGHT_IS_LEAF, _LEFT_IS_LEAF = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceForest:
+    """The arrays that predict.cu reads.
+
+    Attributes
+    ----------
+    node : int
+        Kind of the records.
+    nodes : uint32 (m, 2 or 4)
+    offset : int64 (T + 1,)
+    masks : uint32 (c, 8)
+        One row, which means nothing, if no tree splits categories.
+    has_masks : bool
+    value : float64 (m, V)
+    """
+
+    node: int
+    nodes: Array
+    offset: Array
+    masks: Array
+    has_masks: bool
+    value: Array
+
+    @property
+    def n_trees(self) -> int:
+        """Trees in the forest."""
+        return len(self.offset) - 1
+
+    @property
+    def n_values(self) -> int:
+        """Classes or outputs of a leaf."""
+        return self.value.shape[1]
+
+
+_forests: dict[tuple[int, int, str], DeviceForest] = {}
+
+
+def device_forest(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
+    """The packed ensemble for rows of a type, copied to the device once.
+
+    It is given up with the ensemble or the runtime. Others that find it may work on another
+    stream, which does not wait for this one; so the copy is there before anybody finds it.
+    """
+    key = (id(runtime), id(ensemble), dtype.char)
+    found = _forests.get(key)
+    if found is None:
+        found = copy_forest_to_device(runtime, ensemble, dtype)
+        runtime.to_host(found.offset)  # waits for all that this stream was given before
+        _forests[key] = found
+        for owner in (runtime, ensemble):
+            weakref.finalize(owner, _forests.pop, key, None).atexit = False
+    return found
+
+
+def copy_forest_to_device(runtime: Runtime, ensemble: Ensemble, dtype: np.dtype) -> DeviceForest:
+    """Pack an ensemble for rows of a type."""
+    node = record_kind(ensemble, dtype)
+    masks = ensemble.masks if len(ensemble.masks) else np.zeros((1, 8))
+    return DeviceForest(
+        node=node,
+        nodes=runtime.asarray(pack_nodes(ensemble, node)),
+        offset=runtime.asarray(np.ascontiguousarray(ensemble.offset, dtype=np.int64)),
+        masks=runtime.asarray(np.ascontiguousarray(masks, dtype=np.uint32)),
+        has_masks=bool(len(ensemble.masks)),
+        value=runtime.asarray(np.ascontiguousarray(ensemble.value, dtype=np.float64)),
+    )
+
+
+def record_kind(ensemble: Ensemble, dtype: np.dtype) -> int:
+    """The smallest record for rows of a type that the numbers of an ensemble fit in."""
+    if dtype == np.float64:
+        return DOUBLE
+    largest_tree = int(np.diff(ensemble.offset).max())
+    fits = largest_tree <= 1 << constant("predict/predict.cu", "NARROW_CHILD_BITS") and int(
+        ensemble.feature.max()
+    ) < 1 << constant("predict/predict.cu", "NARROW_FEATURE_BITS")
+    return NARROW if fits else FLOAT
+
+
+def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
+    """The records of all nodes, uint32 (m, words); those of leaves are zero, nothing reads them."""
+    inner = np.flatnonzero(ensemble.left)
+    tree = np.searchsorted(ensemble.offset, inner, side="right") - 1
+    left = ensemble.left[inner].astype(np.uint32)
+    categorical = ensemble.category[inner] >= 0
+    children = ensemble.offset[tree] + left
+    flags = np.where(ensemble.missing_left[inner], 0, _MISSING_GOES_RIGHT)
+    flags |= np.where(categorical, _CATEGORICAL, 0)
+    flags |= np.where(ensemble.left[children] == 0, _LEFT_IS_LEAF, 0)
+    flags |= np.where(ensemble.left[children + 1] == 0, _RIGHT_IS_LEAF, 0)
+    name = "NARROW_FEATURE_BITS" if node == NARROW else "WIDE_FEATURE_BITS"
+    bits = constant("predict/predict.cu", name)
+    word = ensemble.feature[inner].astype(np.uint32) | (flags.astype(np.uint32) << np.uint32(bits))
+    flag_bits = constant("predict/predict.cu", "FLAG_BITS")
+    mask = (ensemble.mask_offset[tree] + ensemble.category[inner])[categorical]
+
+    records = np.zeros((len(ensemble.left), 2 if node == NARROW else 4), dtype=np.uint32)
+    if node == DOUBLE:
+        pattern = np.ascontiguousarray(ensemble.threshold[inner]).view(np.uint64)
+        pattern[categorical] = mask
+        records[inner, 0] = pattern & np.uint64(0xFFFFFFFF)
+        records[inner, 1] = pattern >> np.uint64(32)
+        records[inner, 2], records[inner, 3] = word, left
+        return records
+    narrow = round_down_to_float32(ensemble.threshold[inner]).view(np.uint32)
+    narrow[categorical] = mask
+    records[inner, 0] = narrow
+    if node == NARROW:
+        records[inner, 1] = word | left << np.uint32(bits + flag_bits)
+    else:
+        records[inner, 1], records[inner, 2] = word, left
+    return records

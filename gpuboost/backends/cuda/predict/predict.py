@@ -1,0 +1,151 @@
+"""Prediction on the device: the launches of predict.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.data.features import parts_on_device
+from gpuboost.backends.cuda.predict.packed_forest import device_forest
+from gpuboost.backends.cuda.runtime.source import constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.cuda.data.features import DeviceFeatures
+    from gpuboost.backends.cuda.predict.packed_forest import DeviceForest
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.frontier import Array
+
+MOST_VALUES = 32  # of a leaf that a block adds: more would leave few threads in shared memory
+FULL_ROWS = 1024  # rows of a multiprocessor from which a thread can be a row and walk every tree
+MOST_LEAVES = 1 << 26  # leaves that are kept when fewer rows are predicted in two passes
+_GRID_Y = 65535
+
+# Threads of a block, and how many blocks a multiprocessor must have room for to take so many.
+_BLOCKS = ((256, 3), (128, 2), (64, 1), (32, 1))
+
+
+def predict(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
+    """Sum over trees, in their order, of the value of each row's leaf: float64 (n, V).
+
+    Parameters
+    ----------
+    runtime : Runtime
+    ensemble : Ensemble
+    X : ndarray of float32 or float64 (n, F)
+        On the host or on the device; what is returned is where X is.
+    """
+    forest = device_forest(runtime, ensemble, X.dtype)
+    row_bytes = 8 * forest.n_values
+
+    def run(rows: DeviceFeatures) -> Array:
+        return sum_values(runtime, forest, rows)
+
+    return _where_rows_are(runtime, X, row_bytes, run)
+
+
+def apply(runtime: Runtime, ensemble: Ensemble, X: Array) -> Array:
+    """Leaf of each row in each tree, numbered within the tree: int32 (n, T), where X is."""
+    forest = device_forest(runtime, ensemble, X.dtype)
+
+    def run(rows: DeviceFeatures) -> Array:
+        return find_leaves(runtime, forest, rows).T
+
+    return _where_rows_are(runtime, X, 4 * forest.n_trees, run)
+
+
+def _where_rows_are(
+    runtime: Runtime, X: Array, row_bytes: int, run: Callable[[DeviceFeatures], Array]
+) -> Array:
+    """Run on rows of the device at once, on rows of the host part by part and copy back."""
+    xp = runtime.xp
+    found = (run(part) for _, part in parts_on_device(runtime, X, row_bytes))
+    if isinstance(X, xp.ndarray):
+        return next(found)
+    parts = [runtime.to_host(xp.ascontiguousarray(part)) for part in found]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Threads of a block, whether it stages its rows, and its dynamic shared memory in bytes."""
+
+    threads: int
+    staged: bool
+    shared: int
+
+    @classmethod
+    def choose(cls, runtime: Runtime, rows: DeviceFeatures, sum_bytes: int) -> _Block:
+        """As many threads as there are rows for, and as leave room for several blocks.
+
+        ``sum_bytes`` of shared memory are a thread's own. A matrix too wide to stage is read where
+        it is.
+        """
+        least = _BLOCKS[-1][0]
+        for threads, n_blocks in _BLOCKS:
+            tile = rows.itemsize * rows.n_features * (threads + 1)
+            shared = sum_bytes * threads + tile
+            if threads > least and rows.n <= threads // 2:
+                continue
+            if shared * n_blocks <= runtime.shared_memory:
+                return cls(threads, True, shared)
+        for threads, n_blocks in _BLOCKS:
+            if sum_bytes * threads * n_blocks <= runtime.shared_memory:
+                break
+        return cls(threads, False, sum_bytes * threads)
+
+
+def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
+    """Sums of leaf values, float64 (n, V)."""
+    n_leaves = rows.n * forest.n_trees
+    if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MOST_LEAVES:
+        return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
+    n_values = forest.n_values
+    n_parts = -(-n_values // MOST_VALUES)
+    own = -(-n_values // n_parts)
+    block = _Block.choose(runtime, rows, 8 * own if own > 1 else 0)
+    total = runtime.xp.empty((rows.n, n_values), dtype=runtime.xp.float64)
+    kernel = runtime.kernel("predict/predict.cu", "predict", {"NODE": forest.node})
+    sizes = (forest.has_masks, forest.n_trees, n_values, own, block.staged)
+    trees = (forest.nodes, forest.offset, forest.masks, forest.value)
+    kernel(
+        (-(-rows.n // block.threads), n_parts),
+        (block.threads,),
+        (*trees, *rows.arguments, *map(np.int32, sizes), total),
+        shared_mem=block.shared,
+    )
+    return total
+
+
+def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
+    """Leaves, int32 (T, n). Blocks share out the trees where rows alone are too few for all."""
+    block = _Block.choose(runtime, rows, 0)
+    n_blocks = -(-rows.n // block.threads)
+    wanted = FULL_ROWS * runtime.n_multiprocessors // block.threads
+    n_parts = min(max(1, wanted // n_blocks), _GRID_Y)
+    walks = constant("predict/predict.cu", "WALKS")
+    own = -(-forest.n_trees // (n_parts * walks)) * walks
+    n_parts = -(-forest.n_trees // own)
+    found = runtime.xp.empty((forest.n_trees, rows.n), dtype=runtime.xp.int32)
+    kernel = runtime.kernel("predict/predict.cu", "find_leaves", {"NODE": forest.node})
+    trees = (forest.nodes, forest.offset, forest.masks)
+    sizes = (forest.has_masks, forest.n_trees, own, block.staged)
+    args = (*trees, *rows.arguments, *map(np.int32, sizes), found)
+    kernel((n_blocks, n_parts), (block.threads,), args, shared_mem=block.shared)
+    return found
+
+
+def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
+    """Sums of the values of leaves that are found, float64 (n, V)."""
+    n_trees, n = found.shape
+    total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
+    kernel = runtime.kernel("predict/predict.cu", "add_values", {"NODE": forest.node})
+    threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256
+    sizes = (np.int64(n), np.int32(n_trees), np.int32(forest.n_values))
+    args = (found, forest.offset, forest.value, *sizes, total)
+    kernel((-(-total.size // threads),), (threads,), args)
+    return total

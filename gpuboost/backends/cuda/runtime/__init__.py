@@ -1,0 +1,1 @@
+"""Arrays, kernels, launches and copies, whatever they are for."""

@@ -1,0 +1,101 @@
+"""Memory of a recorded batch: all of its arrays in one piece, those that never meet in one place.
+
+Launches that are replayed read and write where they did at first, so the places of their arrays
+must stay theirs for as long as the recording lasts. How long each array is needed is known before:
+the host code of a batch has run over phantoms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    """Places of arrays, in the order in which they are asked for.
+
+    Attributes
+    ----------
+    sizes : sequence of int
+        Bytes of each.
+    places : sequence of int
+        First byte of each.
+    total : int
+        Bytes of the arena.
+    """
+
+    sizes: Sequence[int]
+    places: Sequence[int]
+    total: int
+
+
+def plan_arena(sizes: Sequence[int], ends: Sequence[int]) -> ArenaPlan:
+    """Places for arrays: the largest first, each at the lowest place that is free while it lives.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each array, multiples of what arrays are aligned to.
+    ends : sequence of int
+        Array i is made after i others, and given up before array ``ends[i]`` is made.
+
+    References
+    ----------
+    Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by
+    size.
+    """
+    size, end = np.array(sizes, dtype=np.int64), np.array(ends, dtype=np.int64)
+    start = np.arange(len(size))
+    place = np.full(len(size), -1, dtype=np.int64)
+    for i in np.argsort(-size, kind="stable"):
+        meets = np.flatnonzero((place >= 0) & (start < end[i]) & (end > start[i]))
+        meets = meets[np.argsort(place[meets], kind="stable")]
+        # What is taken below each of them; the first gap that is wide enough is below one, or last.
+        taken = np.maximum.accumulate(np.append(0, place[meets] + size[meets]))
+        gaps = np.append(place[meets] - taken[:-1], size[i])
+        place[i] = taken[int(np.argmax(gaps >= size[i]))]
+    total = int((place + size).max(initial=0))
+    return ArenaPlan(size.tolist(), place.tolist(), total)
+
+
+class Arena:
+    """Hands out the arrays of a plan, in its order.
+
+    Parameters
+    ----------
+    xp : module
+    plan : ArenaPlan
+    """
+
+    def __init__(self, xp: Any, plan: ArenaPlan) -> None:
+        self._plan, self._next = plan, 0
+        self._memory: Array = xp.empty(plan.total, dtype=np.uint8)
+
+    def take(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """The next array.
+
+        Raises
+        ------
+        RuntimeError
+            It is not the one that was planned.
+        """
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        size = np.dtype(dtype).itemsize * math.prod(int(n) for n in shape)
+        nth, self._next = self._next, self._next + 1
+        planned = self._plan.sizes[nth] if nth < len(self._plan.sizes) else 0
+        if size > planned:
+            raise RuntimeError(
+                f"array {nth} of a recorded batch takes {size} bytes and {planned} were planned; "
+                "its host code made other arrays over phantoms"
+            )
+        at = self._plan.places[nth]
+        return self._memory[at : at + size].view(dtype).reshape(shape)

@@ -1,0 +1,100 @@
+"""What kernels are compiled for: constants in front of their texts, see common.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuboost.engine.criteria import NEWTON, POISSON
+
+if TYPE_CHECKING:
+    from gpuboost.engine.task import GrowTask
+
+SCORES = ("NEWTON_SCORE", "POISSON_SCORE")
+# Which constants a file looks at.
+CONSTANTS_OF = {
+    "level/histogram.cu": ("GRADIENTS",),
+    "level/sums.cu": ("GRADIENTS",),
+    "level/split.cu": (
+        *SCORES,
+        "MONOTONIC",
+        "RARE_CATEGORIES",
+        "ALLOWED_BY_NODE",
+        "ALLOWED_BY_LEVEL",
+    ),
+    "level/select_split.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
+    "level/next_feature.cu": (
+        *("GRADIENTS", *SCORES, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
+        "HASHED_ORDER",
+    ),
+    "growth/small.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/tiny.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a task asks of kernels beyond, or short of, what forests do.
+
+    Attributes
+    ----------
+    gradients : bool
+        Targets are gradients that come with rows, not to be weighted.
+    newton : bool
+        The score is NEWTON.
+    monotonic : bool
+        Nodes have bounds of their own; only with ``newton``.
+    by_node : bool
+        Each node has features of its own that it may look at, not each tree.
+    by_level : bool
+        Levels have features of their own.
+    by_number : bool
+        A node looks at features in the order of their numbers, not in one of its own.
+    poisson : bool
+        The score is POISSON.
+    rare_categories : bool
+        Rare categories go where missing values go.
+    """
+
+    gradients: bool = False
+    newton: bool = False
+    monotonic: bool = False
+    by_node: bool = False
+    by_level: bool = False
+    by_number: bool = False
+    poisson: bool = False
+    rare_categories: bool = False
+
+    @classmethod
+    def of(cls, task: GrowTask) -> Variant:
+        """That of a task."""
+        options = task.options
+        newton = options.score == NEWTON
+        return cls(
+            gradients=task.target.has_gradients,
+            newton=newton,
+            monotonic=newton and options.regularisation.monotonic is not None,
+            by_node=options.interactions is not None,
+            by_level=options.level_features < task.matrix.n_features,
+            by_number=not options.hashed_order,
+            poisson=options.score == POISSON,
+            rare_categories=options.min_category_fraction > 0.0,
+        )
+
+    def constants(self, file_name: str) -> dict[str, int]:
+        """What is put in front of a file: what differs from the values that common.cuh gives."""
+        chosen = {
+            "GRADIENTS": 1 if self.gradients else None,
+            "NEWTON_SCORE": 1 if self.newton else None,
+            "POISSON_SCORE": 1 if self.poisson else None,
+            "MONOTONIC": 1 if self.monotonic else None,
+            "RARE_CATEGORIES": 1 if self.rare_categories else None,
+            "ALLOWED_BY_NODE": 1 if self.by_node else None,
+            "ALLOWED_BY_LEVEL": 1 if self.by_level else None,
+            "HASHED_ORDER": 0 if self.by_number else None,
+        }
+        looked_at = {name: chosen[name] for name in CONSTANTS_OF[file_name]}
+        return {name: value for name, value in looked_at.items() if value is not None}
+
+
+FORESTS = Variant()

@@ -1,0 +1,174 @@
+"""Launches of a batch of trees, kept to be replayed over other inputs.
+
+All device work of a batch goes through a runtime: arrays by ``xp.empty``, everything else by
+kernels. So a list of launches is all there is to a batch, if nothing of it is decided by what the
+device has computed.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuboost.backends.cuda.runtime.arena import Arena
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+
+    from gpuboost.backends.cuda.runtime.arena import ArenaPlan
+    from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch with all that was given to it; arrays that it names stay."""
+
+    kernel: Launchable
+    grid: Sequence[int]
+    block: Sequence[int]
+    args: Sequence[Any]
+    shared_mem: int
+
+    def __call__(self) -> None:
+        """Launch it again."""
+        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
+
+
+class Recording:
+    """What was launched while it was open, and the memory of its arrays.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    plan : ArenaPlan
+        Of the arrays that are made meanwhile.
+    """
+
+    def __init__(self, runtime: Runtime, plan: ArenaPlan) -> None:
+        self.arena = Arena(runtime.xp, plan)
+        self._runtime = runtime
+        self._launches: list[Launch] = []
+        self._repeat: Callable[[], None] | None = None
+
+    def add(self, launch: Launch) -> None:
+        """Keep a launch."""
+        self._launches.append(launch)
+
+    def replay(self) -> None:
+        """Launch all of it again: from the second time on as one, where the device can."""
+        if self._repeat is None:
+            self._repeat = self._runtime.capture(self._launch_all)
+        self._repeat()
+
+    def _launch_all(self) -> None:
+        for launch in self._launches:
+            launch()
+
+
+class RecordedModule:
+    """The array module of a runtime.
+
+    While a batch is recorded, arrays come from its arena; functions that would compute something
+    unseen raise RuntimeError.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self.arena: Arena | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        if self.arena is not None and callable(found) and not isinstance(found, type):
+            raise RuntimeError(_unseen(f"{name} of the array module"))
+        return found
+
+    def empty(self, shape: Any, dtype: Any = float) -> Array:
+        """An array whose values are undefined."""
+        if self.arena is None:
+            return self._xp.empty(shape, dtype=dtype)
+        return self.arena.take(shape, dtype)
+
+
+class RecordingRuntime:
+    """A runtime that can record what is launched through it; see `Runtime`.
+
+    Made for one grower of trees, in one thread at a time.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.name = runtime.name
+        self.shared_memory = runtime.shared_memory
+        self.n_multiprocessors = runtime.n_multiprocessors
+        self.xp: Any = RecordedModule(runtime.xp)
+        self._recording: Recording | None = None
+
+    @contextmanager
+    def recording(self, plan: ArenaPlan) -> Iterator[Recording]:
+        """Launch and record; arrays that are made inside lie in the recording's arena."""
+        recording = Recording(self._runtime, plan)
+        self._recording, self.xp.arena = recording, recording.arena
+        try:
+            yield recording
+        finally:
+            self._recording = self.xp.arena = None
+
+    # ---- Runtime -------------------------------------------------------------------------------
+
+    def active(self) -> AbstractContextManager[None]:
+        """That of the runtime."""
+        return self._runtime.active()
+
+    def memory_budget(self) -> int:
+        """That of the runtime."""
+        return self._runtime.memory_budget()
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
+        """A kernel whose launches are recorded."""
+        kernel = self._runtime.kernel(file_name, name, constants)
+
+        def launch(
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+        ) -> None:
+            kernel(grid, block, args, shared_mem=shared_mem)
+            if self._recording is not None:
+                self._recording.add(Launch(kernel, grid, block, args, shared_mem))
+
+        return launch
+
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """That of the runtime."""
+        return self._runtime.capture(launches)
+
+    def asarray(self, host: np.ndarray) -> Array:
+        """Copy to the device."""
+        return self._seen("a copy to the device").asarray(host)
+
+    def upload(self, host: np.ndarray, array: Array) -> None:
+        """Copy to an array of the device."""
+        self._seen("a copy to the device").upload(host, array)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """Copy to the host."""
+        return self._seen("a copy to the host").to_host(array)
+
+    def read_later(self, array: Array) -> Callable[[], np.ndarray]:
+        """Start to copy to the host."""
+        return self._seen("a copy to the host").read_later(array)
+
+    def _seen(self, what: str) -> Runtime:
+        if self._recording is not None:
+            raise RuntimeError(_unseen(what))
+        return self._runtime
+
+
+def _unseen(what: str) -> str:
+    return (
+        f"{what} is no launch, so it would be missing when the batch is replayed; "
+        "make it a kernel, or do it before the recording"
+    )

@@ -1,0 +1,315 @@
+"""A device that has shapes and no memory: what runs on it allocates nothing and computes nothing.
+
+The host code of a fit asks for the same arrays, in the same order, whatever the data are, and lets
+go of them at the same places. Run over phantoms it says what memory it would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpuboost.backends.cuda.runtime.protocol import Launchable
+
+UNIT = 512  # bytes that allocations are rounded up to, as CuPy's pool does
+_FIRST_KERNEL = "make_roots"  # launched once for each batch
+_LEVEL_KERNEL = "make_children"  # launched once for each level below the roots
+_LAST_KERNEL = "number_nodes"  # launched when there are no more levels
+
+
+class Meter:
+    """Bytes that are held, and the most that were."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+        self.sizes: list[int] = []  # of all that were ever taken
+        self.ends: list[int | None] = []  # how many had been taken when each was given back
+
+    def take(self, size: int) -> int:
+        """Hold so many more; its number."""
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        self.sizes.append(size)
+        self.ends.append(None)
+        return len(self.sizes) - 1
+
+    def give_back(self, number: int) -> None:
+        """No longer hold what `take` numbered so."""
+        self.now -= self.sizes[number]
+        self.ends[number] = len(self.sizes)
+
+    def lives(self, first: int) -> tuple[list[int], list[int]]:
+        """Sizes and ends, as `arena.plan_arena` takes them, of what was taken from a number on."""
+        sizes, last = self.sizes[first:], len(self.sizes)
+        return sizes, [(last if end is None else end) - first for end in self.ends[first:]]
+
+
+class _Memory:
+    """One allocation, held as long as an array refers to it."""
+
+    def __init__(self, meter: Meter, size: int) -> None:
+        self._meter = meter
+        self._number = meter.take(-(-size // UNIT) * UNIT)
+
+    def __del__(self) -> None:
+        self._meter.give_back(self._number)
+
+
+class Phantom:
+    """An array with a shape and a type.
+
+    What makes a new array in NumPy makes a new allocation here; views share theirs.
+
+    Parameters
+    ----------
+    meter : Meter
+    shape : tuple of int
+    dtype : dtype
+    memory : object, optional
+        The allocation that a view shares.
+    """
+
+    __array_ufunc__ = None  # a NumPy scalar on the left leaves operators to this class
+
+    def __init__(
+        self, meter: Meter, shape: Sequence[int], dtype: Any, memory: _Memory | None = None
+    ) -> None:
+        self.shape = tuple(int(length) for length in shape)
+        self.dtype = np.dtype(dtype)
+        self.meter = meter
+        self._memory = _Memory(meter, self.nbytes) if memory is None else memory
+
+    # ---- shape ---------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def T(self) -> Phantom:
+        return self._view(self.shape[::-1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.broadcast_to(np.zeros((), dtype or self.dtype), self.shape)
+
+    # ---- views ---------------------------------------------------------------------------------
+
+    def _view(self, shape: Sequence[int], dtype: Any = None) -> Phantom:
+        return Phantom(self.meter, shape, dtype or self.dtype, self._memory)
+
+    def view(self, dtype: Any) -> Phantom:
+        dtype = np.dtype(dtype)
+        last = self.shape[-1] * self.dtype.itemsize // dtype.itemsize
+        return self._view((*self.shape[:-1], last), dtype)
+
+    def reshape(self, *shape: Any) -> Phantom:
+        return self._view(np.asarray(self).reshape(*shape).shape)
+
+    def ravel(self) -> Phantom:
+        return self._view((self.size,))
+
+    def __getitem__(self, key: Any) -> Phantom:
+        if isinstance(key, slice):  # most are: a third of the time to foretell a batch
+            return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]))
+        parts = key if isinstance(key, tuple) else (key,)
+        picked = tuple(np.asarray(part) if isinstance(part, Phantom) else part for part in parts)
+        shape = np.asarray(self)[picked].shape
+        if any(isinstance(part, (Phantom, np.ndarray)) for part in parts):
+            return Phantom(self.meter, shape, self.dtype)
+        return self._view(shape)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Nothing is kept."""
+
+    def fill(self, value: Any) -> None:
+        """Nothing is kept."""
+
+    # ---- new arrays ----------------------------------------------------------------------------
+
+    def astype(self, dtype: Any) -> Phantom:
+        return Phantom(self.meter, self.shape, dtype)
+
+    def copy(self) -> Phantom:
+        return self.astype(self.dtype)
+
+    def sum(self, axis: int | None = None, keepdims: bool = False) -> Phantom:
+        gone = range(self.ndim) if axis is None else (axis % self.ndim,)
+        kept = [
+            1 if i in gone else n for i, n in enumerate(self.shape) if keepdims or i not in gone
+        ]
+        return Phantom(self.meter, kept, np.empty(1, self.dtype).sum().dtype)
+
+    def _with(self, other: Any, *, dtype: Any = None) -> Phantom:
+        return elementwise(self.meter, np.add, (self, other), dtype)
+
+    def _compared(self, other: Any) -> Phantom:
+        return self._with(other, dtype=bool)
+
+    def _divided(self, other: Any) -> Phantom:
+        return elementwise(self.meter, np.true_divide, (self, other))
+
+    def _in_place(self, other: Any) -> Phantom:
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _with
+    __and__ = __or__ = __xor__ = __floordiv__ = __mod__ = _with
+    __truediv__ = __rtruediv__ = _divided
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared  # type: ignore[assignment]
+    __iadd__ = __isub__ = __imul__ = __iand__ = __ior__ = _in_place
+    __hash__ = None  # type: ignore[assignment]
+
+
+def elementwise(meter: Meter, function: Any, args: Sequence[Any], dtype: Any = None) -> Phantom:
+    """What a function of arrays, element by element, returns: the first of its results."""
+    shape = np.broadcast_shapes(*(getattr(arg, "shape", ()) for arg in args))
+    ones = [np.ones(1, arg.dtype) if isinstance(arg, Phantom) else arg for arg in args]
+    return Phantom(meter, shape, dtype or np.asarray(function(*ones)).dtype)
+
+
+class PhantomModule:
+    """The part of an array module that a fit uses. Other functions raise AttributeError."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if isinstance(found, type) or not callable(found):
+            return found  # types of numbers, constants
+        if isinstance(found, np.ufunc):
+            return self._elementwise(found)
+        raise AttributeError(f"phantoms have no {name}; add it where memory is foretold")
+
+    def _elementwise(self, function: np.ufunc) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if function.nout == 1:
+                return elementwise(self._meter, function, args)
+            ones = function(*(np.ones(1, arg.dtype) for arg in args))
+            return tuple(Phantom(self._meter, args[0].shape, one.dtype) for one in ones)
+
+        return call
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> Phantom:
+        return Phantom(self._meter, shape if isinstance(shape, tuple) else (shape,), dtype)
+
+    zeros = ones = empty
+
+    def full(self, shape: Any, value: Any, dtype: Any = None) -> Phantom:
+        return self.empty(shape, dtype or np.asarray(value).dtype)
+
+    def argsort(self, array: Phantom, kind: str) -> Phantom:
+        return self.empty(array.size, np.int64)
+
+    def ascontiguousarray(self, array: Phantom) -> Phantom:
+        return array
+
+    def concatenate(self, arrays: Sequence[Phantom], axis: int = 0) -> Phantom:
+        shape = list(arrays[0].shape)
+        shape[axis] = sum(array.shape[axis] for array in arrays)
+        return self.empty(tuple(shape), arrays[0].dtype)
+
+
+class PhantomRuntime:
+    """A `Runtime` over phantoms.
+
+    Parameters
+    ----------
+    shared_memory, n_multiprocessors : int
+        Those of the device.
+    nodes_at : callable
+        How many nodes there are at a depth, for levels whose size the host asks for.
+    """
+
+    name = "phantom"
+
+    def __init__(
+        self, shared_memory: int, n_multiprocessors: int, nodes_at: Callable[[int], int]
+    ) -> None:
+        self.meter = Meter()
+        self.xp: Any = PhantomModule(self.meter)
+        self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
+        self._nodes_at, self._depth = nodes_at, 0
+        self._all_known = False  # whether the nodes of all levels are asked for
+        self.asked = False  # whether anything was read of what is computed
+
+    def active(self) -> AbstractContextManager[None]:
+        """Nothing needs to be done."""
+        return nullcontext()
+
+    def memory_budget(self) -> int:
+        """Phantoms take none."""
+        return 0
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
+        """Does nothing, but a level is counted."""
+
+        def launch(
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+        ) -> None:
+            if name == _FIRST_KERNEL:
+                self._depth, self._all_known = 0, False
+            self._depth += name == _LEVEL_KERNEL
+            self._all_known |= name == _LAST_KERNEL
+
+        return launch
+
+    def asarray(self, host: Any) -> Phantom:
+        """Room for a copy."""
+        return Phantom(self.meter, host.shape, host.dtype)
+
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Launches do nothing."""
+        return launches
+
+    def upload(self, host: np.ndarray, array: Any) -> None:
+        """Nothing is kept."""
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Phantoms hold nothing; a batch is launched without it."""
+        raise RuntimeError("phantoms hold nothing that could be copied to the host")
+
+    def read_later(self, array: Any) -> Callable[[], np.ndarray]:
+        """The number of nodes of the level made last, or at the end of all levels."""
+        self.asked = True
+        levels = range(0 if self._all_known else self._depth, self._depth + 1)
+        nodes = np.full(array.shape, sum(map(self._nodes_at, levels)), dtype=array.dtype)
+        return lambda: nodes
+
+
+@dataclass(frozen=True)
+class DeviceShape:
+    """What of a device decides how much memory is asked for.
+
+    Attributes
+    ----------
+    shared_memory : int
+        Bytes of shared memory that a block may have.
+    n_multiprocessors : int
+    """
+
+    shared_memory: int = 227 << 10
+    n_multiprocessors: int = 132
+
+    @classmethod
+    def of(cls, runtime: Any) -> DeviceShape:
+        """That of a runtime."""
+        return cls(runtime.shared_memory, runtime.n_multiprocessors)

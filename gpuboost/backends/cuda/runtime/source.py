@@ -1,0 +1,85 @@
+"""The text of the kernels: where it lies, and what is spliced together for the compiler.
+
+Caches of compiled kernels do not see files that a kernel includes, so the compiler meets none: the
+prelude ``common.cuh`` is put in front of the file, constants chosen at run time in front of that,
+and a line such as ``#include "level/split.cuh"`` is replaced by the text of that file.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRELUDE = "common/common.cuh"
+_PACKAGE = Path(__file__).resolve().parents[3]
+INCLUDE = re.compile(r'^#include "([\w/]+\.cuh)"$', re.MULTILINE)
+_CONSTANT = r"\b{}\s*=\s*(-?\d+)\s*[;,]"
+
+
+@cache
+def kernel_folder() -> Path:
+    """The folder of the kernels: inside an installed package, beside it in a checkout.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is in neither place.
+    """
+    places = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
+    for folder in places:
+        if (folder / PRELUDE).is_file():
+            return folder
+    raise FileNotFoundError(
+        f"the CUDA kernels ({PRELUDE} and others) are neither in {places[0]} nor in {places[1]}; "
+        "reinstall gpuboost, the installation is incomplete"
+    )
+
+
+@cache
+def file_text(file_name: str) -> str:
+    """The text of one file of the folder."""
+    return (kernel_folder() / file_name).read_text(encoding="utf-8")
+
+
+def kernel_source(file_name: str, constants: Mapping[str, int]) -> str:
+    """Source of a kernel file as the compiler gets it.
+
+    Parameters
+    ----------
+    file_name : str
+        Such as ``"level/histogram.cu"``.
+    constants : mapping of str to int
+        Macros that are defined before the first line.
+    """
+    defines = "".join(f"#define {name} {value}\n" for name, value in sorted(constants.items()))
+    parts = [defines]
+    for name in (PRELUDE, file_name):
+        parts.append(f'#line 1 "{name}"\n{spliced(name)}\n')
+    return "".join(parts)
+
+
+def spliced(file_name: str, text: str | None = None) -> str:
+    """The text of a file (or ``text`` in its place) with what it includes."""
+
+    def splice(match: re.Match[str]) -> str:
+        line = match.string.count("\n", 0, match.end()) + 2
+        return f'#line 1 "{match[1]}"\n{spliced(match[1])}\n#line {line} "{file_name}"'
+
+    return INCLUDE.sub(splice, file_text(file_name) if text is None else text)
+
+
+@cache
+def constant(file_name: str, name: str) -> int:
+    """Value of an integer constant that a kernel file writes as ``name = value``.
+
+    Launches take block sizes from here, so that they are written in one place.
+    """
+    match = re.search(_CONSTANT.format(re.escape(name)), file_text(file_name))
+    if match is None:
+        raise LookupError(f"{file_name} has no integer constant {name}")
+    return int(match[1])

@@ -1,0 +1,1 @@
+"""The rows and features of each tree of a batch."""

@@ -1,0 +1,168 @@
+"""What one batch of trees has to itself, copied to the device in one piece.
+
+All else that the launches of a batch read is the same for every batch of a fit, so batches of one
+size are the same launches over other inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.arrays import Columns, cut, one_piece, places_of, room_of
+from gpuboost.backends.cuda.sampling.launch import TreeKeys
+from gpuboost.engine.growth.tree import gain_unit
+from gpuboost.engine.sampling import root_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask
+
+ROUNDS_AT_ONCE = 32  # whose inputs are made together
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """What a batch has to itself, on the host.
+
+    Attributes
+    ----------
+    trees : sequence of int
+    n_features : int
+        Of the table.
+    most_allowed : int
+        Features that one tree may look at, at most.
+    memory : uint8
+        The arrays of `BatchInputs.columns`, as they are copied.
+    """
+
+    trees: Sequence[int]
+    n_features: int
+    most_allowed: int
+    memory: np.ndarray
+
+    @classmethod
+    def of(cls, task: GrowTask, trees: Sequence[int]) -> HostInputs:
+        """Those of some trees of a task."""
+        return cls.of_batches(task, [trees])[0]
+
+    @classmethod
+    def of_batches(cls, task: GrowTask, batches: Sequence[Sequence[int]]) -> list[HostInputs]:
+        """Those of batches of as many trees of a task."""
+        numbers, n_features = np.array(batches, dtype=np.uint64), task.matrix.n_features
+        n_batches, n_trees = numbers.shape
+        columns = BatchInputs.columns(n_trees, n_features)
+        memory = np.zeros((n_batches, room_of(columns)), dtype=np.uint8)
+
+        def put(name: str, values: Any) -> None:
+            dtype, shape = columns[name]
+            at, n_bytes = places[name], math.prod(shape) * np.dtype(dtype).itemsize
+            of_batch = memory[:, at : at + n_bytes].view(dtype).reshape(n_batches, *shape)
+            of_batch[...] = values
+
+        places = dict(zip(columns, places_of(columns), strict=True))
+        put("seed", task.seed if task.sampler is None else task.sampler.seed)
+        put("number", numbers)
+        put("key", root_keys(task.seed, numbers))
+        allowed = allowed_features(task, numbers)
+        put("allowed", allowed)
+        put("unit", gain_unit(task.options.score, task.target))
+        put("least_hessian", task.options.min_hessian)
+        regular = task.options.regularisation
+        put("regular", (regular.l1, regular.l2, regular.max_value))
+        most = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
+        return [
+            cls(trees, n_features, *own) for trees, *own in zip(batches, most, memory, strict=True)
+        ]
+
+    def to_device(self, runtime: Runtime) -> BatchInputs:
+        """A copy on the device."""
+        columns = BatchInputs.columns(len(self.trees), self.n_features)
+        memory = one_piece(runtime.xp, columns)
+        arrays = cut(memory, columns)
+        keys = TreeKeys(arrays.pop("seed"), arrays.pop("number"))
+        inputs = BatchInputs(keys, **arrays, memory=memory)
+        inputs.replace_by(self, runtime)
+        return inputs
+
+
+class InputsOfRounds:
+    """Inputs of rounds that grow as many trees each: made for many rounds at once.
+
+    Parameters
+    ----------
+    task : GrowTask
+    n_trees : int
+        Of a round.
+    """
+
+    def __init__(self, task: GrowTask, n_trees: int) -> None:
+        self._task, self._n_trees = task, n_trees
+        self._first, self._made = 0, list[HostInputs]()
+
+    def of(self, number: int) -> HostInputs:
+        """Those of a round."""
+        if not 0 <= number - self._first < len(self._made):
+            n = self._n_trees
+            batches = [range(i * n, (i + 1) * n) for i in range(number, number + ROUNDS_AT_ONCE)]
+            self._first, self._made = number, HostInputs.of_batches(self._task, batches)
+        return self._made[number - self._first]
+
+
+def allowed_features(task: GrowTask, numbers: np.ndarray) -> np.ndarray:
+    """Which features trees may look at: uint8 (batches, trees, F), or (1, 1, F) if all may."""
+    n_features = task.matrix.n_features
+    if task.features_of is None:
+        return np.ones((1, 1, n_features), dtype=np.uint8)
+    allowed = np.zeros((*numbers.shape, n_features), dtype=np.uint8)
+    for place, tree in np.ndenumerate(numbers):
+        allowed[*place, task.tree_features(int(tree))] = 1
+    return allowed
+
+
+@dataclass(frozen=True)
+class BatchInputs:
+    """`HostInputs` on the device.
+
+    Attributes
+    ----------
+    keys : TreeKeys
+    key : uint64 (trees,)
+    allowed : uint8 (trees, F)
+    unit : float64 (1,)
+    least_hessian : int64 (1,)
+    regular : float64 (3,)
+    memory : uint8
+        What the arrays are cut from.
+    """
+
+    keys: TreeKeys
+    key: Array
+    allowed: Array
+    unit: Array
+    least_hessian: Array
+    regular: Array
+    memory: Array
+
+    @staticmethod
+    def columns(n_trees: int, n_features: int) -> Columns:
+        """The arrays of n trees."""
+        return {
+            "seed": (np.uint64, (1,)),
+            "number": (np.uint64, (n_trees,)),
+            "key": (np.uint64, (n_trees,)),
+            "allowed": (np.uint8, (n_trees, n_features)),
+            "unit": (np.float64, (1,)),
+            "least_hessian": (np.int64, (1,)),
+            "regular": (np.float64, (3,)),
+        }
+
+    def replace_by(self, host: HostInputs, runtime: Runtime) -> None:
+        """Copy the inputs of another batch of as many trees over these, by one transfer."""
+        runtime.upload(host.memory, self.memory)

@@ -1,0 +1,253 @@
+"""The rows of trees made on the device: the launches of draw.cu. Nothing is read back.
+
+The numbers are those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch of trees at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.launch import count_up, full, zeros
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.launch import DrawLauncher, TreeKeys, parts_of
+from gpuboost.backends.cuda.sampling.real_weights import RealWeights
+from gpuboost.backends.cuda.sampling.rows import (
+    DeviceRows,
+    LeafColumns,
+    class_order,
+    in_class_order,
+)
+from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import GrowTask
+
+_KEY_BITS, _ROW_BITS = 64, 32
+
+
+class DeviceDrawing:
+    """Draws the rows of the trees of a task, any batch of them at a time.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+        One with a ``sampler``.
+
+    Attributes
+    ----------
+    max_weight : int
+        No row weighs more, in any tree.
+    rows_per_tree : int
+        No tree has more.
+    """
+
+    def __init__(self, runtime: Runtime, task: GrowTask) -> None:
+        assert task.sampler is not None
+        self._task, self._launch = task, DrawLauncher(runtime, task.sampler)
+        self._counts = DrawCounts(runtime, task.sampler)
+        self._columns = target_columns(runtime, task)
+        wide = task.target.wide
+        self._wide = None if wide is None else runtime.asarray(wide[None])
+        self._order = listing_order(runtime, task, self._columns)
+        real = task.sampler.has_real_weights
+        self._weights = RealWeights(self._launch, self._order) if real else None
+        self.max_weight = ceil(task.sampler.bounds[1])
+        self.rows_per_tree = task.sampler.most_rows
+
+    def keys(self, trees: Sequence[int]) -> TreeKeys:
+        """Those of some trees, copied to the device."""
+        return self._launch.keys(trees)
+
+    def rows(self, keys: TreeKeys) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """The rows of some trees.
+
+        Returns
+        -------
+        rows : DeviceRows
+            Those of tree after tree, ascending, or, of more than two classes, by class and then
+            ascending; there is room for the most there can be.
+        count : int64 (trees,)
+            Rows of each tree.
+        leaf : LeafColumns or None
+            None: leaf values are made of draw counts alone.
+        max_weight : int
+        """
+        drawn, wide = self._counts.of(keys), self._wide
+        room = len(keys) * self.rows_per_tree
+        rows = DeviceRows.room(self._launch.xp, room, len(self._columns))
+        if self._weights is None:
+            count = self._launch.list_drawn(drawn, len(keys), self._order, self._columns, rows)
+        else:
+            count, own = self._weights.list_rows(keys, drawn, self._columns, rows)
+            wide = wide if own is None else own
+        return rows, count, self._leaf_columns(wide, len(keys)), self.max_weight
+
+    def _leaf_columns(self, wide: Array | None, n_trees: int) -> LeafColumns | None:
+        runtime, target = self._launch.runtime, self._task.target
+        if wide is None:
+            return None
+        wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
+        count_up(runtime, wide_of, len(wide) == n_trees)
+        n_classes = 1 if target.classes is None else target.n_classes
+        return LeafColumns(wide, wide_of, n_classes, self._launch.sampler.brief.draws)
+
+
+def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> tuple[Array, np.int32]:
+    """The order in which rows are listed, and whether it is not their own."""
+    if in_class_order(task.target):
+        return class_order(runtime.xp, columns), np.int32(1)
+    return runtime.xp.empty(1, dtype=runtime.xp.uint32), np.int32(0)
+
+
+# ---- How often rows are drawn ------------------------------------------------------------------
+
+
+class DrawCounts:
+    """How often each row is drawn for a tree, as `RowSampler.draw_counts`.
+
+    With ``method="all"`` whole weights stand for draws.
+    """
+
+    def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
+        self._launch = DrawLauncher(runtime, sampler)
+        self._draw = _draw_of(self._launch)
+
+    def __call__(self, trees: Sequence[int]) -> Array:
+        """uint32 (trees, n), or (1, n) where it is the same for all."""
+        return self.of(self._launch.keys(trees))
+
+    def of(self, keys: TreeKeys) -> Array:
+        """The same for trees whose keys are on the device."""
+        return self._draw(keys)
+
+
+def _draw_of(launch: DrawLauncher) -> Callable[[TreeKeys], Array]:
+    sampler = launch.sampler
+    if sampler.method == ALL_ROWS:
+        return _EveryRow(launch)
+    if sampler.method != WITH_REPLACEMENT:
+        return _WithoutReplacement(launch)
+    return _Bootstrap(launch) if sampler.cumulative is None else _WeightedBootstrap(launch)
+
+
+class _EveryRow:
+    """All rows, as often as their whole weight says."""
+
+    def __init__(self, launch: DrawLauncher) -> None:
+        whole, xp = launch.sampler.whole, launch.xp
+        self._drawn = xp.ones((1, launch.sampler.n_samples), dtype=xp.uint32)
+        if whole is not None:
+            self._drawn = launch.runtime.asarray(whole).view(np.uint32)[None]
+
+    def __call__(self, keys: TreeKeys) -> Array:
+        return self._drawn
+
+
+class _Bootstrap:
+    """With replacement, all rows alike."""
+
+    _name = "draw_uniform"
+
+    def __init__(self, launch: DrawLauncher) -> None:
+        self._launch = launch
+
+    def __call__(self, keys: TreeKeys) -> Array:
+        launch, sampler = self._launch, self._launch.sampler
+        drawn = zeros(launch.runtime, (len(keys), sampler.n_samples), np.uint32)
+        sizes = (np.int64(sampler.n_samples), np.int64(sampler.n_draws))
+        blocks = len(keys) * parts_of(sampler.n_draws, "PART")
+        launch(self._name, blocks, (*keys.arguments, *self._by(), *sizes, drawn))
+        return drawn
+
+    def _by(self) -> tuple[Any, ...]:
+        return ()
+
+
+class _WeightedBootstrap(_Bootstrap):
+    """With replacement, rows in proportion to their weights."""
+
+    _name = "draw_weighted"
+
+    def __init__(self, launch: DrawLauncher) -> None:
+        super().__init__(launch)
+        assert launch.sampler.cumulative is not None
+        self._guided = Guided.of(launch, launch.runtime.asarray(launch.sampler.cumulative))
+
+    def _by(self) -> tuple[Any, ...]:
+        return self._guided.arguments
+
+
+@dataclass(frozen=True)
+class Guided:
+    """A running sum of weights, uint64 (n,), and where a search in it may begin."""
+
+    cumulative: Array
+    guide: Array
+    shift: np.int32
+
+    @classmethod
+    def of(cls, launch: DrawLauncher, cumulative: Array) -> Guided:
+        """The guide of a running sum."""
+        n = launch.sampler.n_samples
+        bits = max(1, n.bit_length() - 1)
+        guide = launch.xp.empty(2**bits + 1, dtype=launch.xp.uint32)
+        shift = np.int32(64 - bits)
+        threads = constant("sampling/draw.cu", "DRAW_THREADS")
+        sizes = (np.int64(n), shift, np.int64(2**bits))
+        launch("make_guide", 2**bits // threads + 1, (cumulative, *sizes, guide))
+        return cls(cumulative, guide, shift)
+
+    @property
+    def arguments(self) -> tuple[Array, Array, np.int32]:
+        """As kernels take it."""
+        return self.cumulative, self.guide, self.shift
+
+
+class _WithoutReplacement:
+    """The rows of the smallest keys."""
+
+    def __init__(self, launch: DrawLauncher) -> None:
+        weights = launch.sampler.weights
+        self._launch = launch
+        self._weighted = np.int32(weights is not None)
+        self._weights = launch.runtime.asarray(np.ones(1) if weights is None else weights)
+
+    def __call__(self, keys: TreeKeys) -> Array:
+        launch, xp, sampler = self._launch, self._launch.xp, self._launch.sampler
+        runtime, n_trees, n_samples = launch.runtime, len(keys), np.int64(sampler.n_samples)
+        last = zeros(runtime, (n_trees, 2), np.uint64)
+        wanted = full(runtime, n_trees, sampler.n_draws, np.int64)
+        digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DIGITS")), np.uint32)
+        order = (*keys.arguments, self._weights, self._weighted, n_samples)
+        blocks = n_trees * parts_of(sampler.n_samples, "DIGIT_PART")
+        for settled, shift, of_row in _digit_passes():
+            at = (np.uint64(settled), np.int32(shift), np.int32(of_row))
+            launch("count_digits", blocks, (*order, last, wanted, *at, digits))
+            choice = (digits, last, wanted, *at[1:])
+            launch.launch("choose_digit", (n_trees,), constant("common/common.cuh", "WARP"), choice)
+        drawn = xp.empty((n_trees, sampler.n_samples), dtype=xp.uint32)
+        launch("mark_smallest", n_trees * launch.parts, (*order, last, drawn))
+        return drawn
+
+
+def _digit_passes() -> Iterator[tuple[int, int, bool]]:
+    """Bits settled before, shift, and whether it is a digit of the row: for each digit in turn.
+
+    The last digit of a number reaches back into what is settled, where its bits are the same in
+    all candidates.
+    """
+    digit = constant("sampling/draw.cu", "DIGITS").bit_length() - 1
+    for bits, of_row in ((_KEY_BITS, False), (_ROW_BITS, True)):
+        for left in range(bits, 0, -digit):
+            yield (2**bits - 1) ^ (2**left - 1), max(left - digit, 0), of_row

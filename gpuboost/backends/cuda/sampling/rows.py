@@ -1,0 +1,76 @@
+"""The rows of a batch of trees on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import Target
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Rows of the open nodes, those of a node side by side; behind the last there may be room.
+
+    Attributes
+    ----------
+    row : uint32 (r,)
+        Row of the binned matrix.
+    weight : uint32 (r,)
+        Integer weight.
+    target : int32 (C, r)
+        The quantised values of each output; for two classes whether it is the second; else the
+        class, ascending in each node; or gradients. Of medians the signs of each output, and then
+        the ranks.
+    """
+
+    row: Array
+    weight: Array
+    target: Array
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @classmethod
+    def room(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
+        """Room for n rows."""
+        target = xp.empty((n_columns, n), dtype=xp.int32)
+        return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
+
+
+def in_class_order(target: Target) -> bool:
+    """Whether the rows of a node lie in the order of their classes: of more than two."""
+    return target.classes is not None and target.n_channels > 1
+
+
+def class_order(xp: Any, target: Array) -> Array:
+    """Columns of ``target`` (1, n) by class, those of a class in their order: uint32 (n,)."""
+    return xp.argsort(target[0], kind="stable").astype(xp.uint32)
+
+
+@dataclass(frozen=True)
+class LeafColumns:
+    """What leaf values are summed from.
+
+    Attributes
+    ----------
+    wide : int64 (1 or trees, n, P)
+    wide_of : int32 (trees,)
+        Each tree's part of ``wide``.
+    n_classes : int
+        Sums are kept for each class; 1: over all rows.
+    draws : bool
+        Whether a row counts as often as its weight.
+    """
+
+    wide: Array
+    wide_of: Array
+    n_classes: int
+    draws: bool
+
+    @property
+    def n_sums(self) -> int:
+        """Sums of a leaf."""
+        return self.n_classes * self.wide.shape[2]

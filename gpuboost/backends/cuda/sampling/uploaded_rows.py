@@ -1,0 +1,93 @@
+"""Rows of trees made on the host and copied to the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.sampling.rows import (
+    DeviceRows,
+    LeafColumns,
+    class_order,
+    in_class_order,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask
+    from gpuboost.engine.tree_rows import TreeRows
+
+
+class RowUploads:
+    """Makes the rows of batches of trees; the target is copied once.
+
+    Fits do not need it, but the contract does: a task may say its rows by ``rows_of`` alone, and
+    any gradients come that way. What boosting takes at once is foretold by it, over phantoms.
+    """
+
+    def __init__(self, runtime: Runtime, task: GrowTask) -> None:
+        self._runtime = runtime
+        self._task = task
+        self._xp: Any = runtime.xp
+        self._target = None if task.target.has_gradients else target_columns(runtime, task)
+        wide = task.target.wide
+        self._wide = None if wide is None else runtime.asarray(wide[None])
+
+    def rows(self, trees: Sequence[int]) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        xp = self._xp
+        made = [self._task.rows_of(tree) for tree in trees]
+        parts = [self._rows_of(tree) for tree in made]
+        rows = DeviceRows(
+            xp.concatenate([part.row for part in parts]),
+            xp.concatenate([part.weight for part in parts]),
+            xp.ascontiguousarray(xp.concatenate([part.target for part in parts], axis=1)),
+        )
+        count = self._runtime.asarray(np.array([len(part) for part in parts], dtype=np.int64))
+        largest = max(int(tree.weight.max()) for tree in made)
+        return rows, count, self._leaf_columns(made), largest
+
+    def _rows_of(self, tree: TreeRows) -> DeviceRows:
+        row = np.flatnonzero(tree.mask)
+        weight = self._runtime.asarray(tree.weight[row].astype(np.uint32))
+        on_device = self._runtime.asarray(row.astype(np.uint32))
+        if tree.gradient is not None:
+            target = self._runtime.asarray(tree.gradient[row].T)
+        else:
+            assert self._target is not None
+            target = self._target[:, on_device]
+        if not in_class_order(self._task.target):
+            return DeviceRows(on_device, weight, target)
+        order = class_order(self._xp, target)
+        return DeviceRows(on_device[order], weight[order], target[:, order])
+
+    def _leaf_columns(self, made: list[TreeRows]) -> LeafColumns | None:
+        asarray, target = self._runtime.asarray, self._task.target
+        own = [tree.wide for tree in made if tree.wide is not None]
+        wide = asarray(np.stack(own)) if own else self._wide
+        if wide is None:
+            return None
+        wide_of = np.arange(len(made)) if own else np.zeros(len(made))
+        n_classes = 1 if target.classes is None else target.n_classes
+        return LeafColumns(wide, asarray(wide_of.astype(np.int32)), n_classes, made[0].draws)
+
+
+def target_columns(runtime: Runtime, task: GrowTask) -> Array:
+    """The target as `DeviceRows.target` has it, for every row of the matrix: int32 (C, n).
+
+    A target of the host is copied.
+    """
+    target = task.target
+    if target.by_median:
+        assert target.values is not None
+        ranks = runtime.asarray(target.values.T)
+        return runtime.xp.concatenate([runtime.xp.zeros(ranks.shape, dtype=np.int32), ranks])
+    if target.values is not None:
+        return runtime.asarray(target.values.T)
+    assert target.classes is not None
+    classes = runtime.asarray(target.classes)
+    return (classes if target.n_channels > 1 else (classes == 1).astype(np.int32))[None]

@@ -1,0 +1,1 @@
+"""What the backends on the host share."""

@@ -1,0 +1,63 @@
+"""Rounds of AdaBoost on the host: what the NumPy and Numba backends share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost_task import REWEIGHTING, Round, goes_on
+from gpuboost.engine.ensembles.traversal import leaves_of_codes
+from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.tree import finish_tree
+
+if TYPE_CHECKING:
+    from gpuboost.backends.host.finish import GrowsTrees
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.task import GrownTree
+    from gpuboost.engine.tree_rows import TreeRows
+
+
+class HostReweighter:
+    """See `gpuboost.backends.protocol.Reweighter`."""
+
+    def __init__(self, backend: GrowsTrees, task: ReweightTask) -> None:
+        self._backend, self._task = backend, task
+        sampler = task.sampler
+        self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)
+        self._least = np.where(self._weights > 0.0, adaboost.LEAST_WEIGHT, 0.0)
+
+    def boost(self, number: int) -> Round:
+        """Grow the tree of a round, and make the weights of the next."""
+        task, judge = self._task, self._task.judge
+        rows = self._rows(number)
+        ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
+        whole = finish_round(task, grown, rows)
+        matrix = task.matrix
+        leaves = leaves_of_codes(whole, matrix.codes, matrix.missing_code)
+        tree, seen, error = judge.look(whole, leaves, self._weights)
+        if not goes_on(error, judge.chance):
+            return Round.last(tree, error)
+        outcome = judge.outcome(seen, self._weights, error)
+        self._weights = np.maximum(outcome.weights, self._least)
+        return Round(tree, error, outcome.vote, outcome.bound)
+
+    def _rows(self, number: int) -> TreeRows:
+        """The rows of a tree; those of the first are exact where the weights are whole."""
+        task, weights = self._task, self._weights
+        if number == 0 and task.starts_whole():
+            return task.sampler.rows(number)
+        if task.of_class is not None:
+            weights = weights * task.of_class[task.judge.target.classes]
+        by_weights = task.boosting == REWEIGHTING
+        rows_of = adaboost.reweighted_rows if by_weights else adaboost.resampled_rows
+        return rows_of(weights, task.judge.bits, task.sampler.seed, number)
+
+
+def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
+    """The tree of a round, pruned if it is to be; of ``rows`` what says how to read leaf sums."""
+    options = task.options
+    whole = finish_tree(grown, task.matrix.mapper, task.judge.target, rows, options)
+    return pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)

@@ -1,0 +1,91 @@
+"""What the backends that work on the host's arrays share: learning bins, and out-of-bag sums."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.host.adaboost import HostReweighter
+from gpuboost.backends.host.binned import code_blocks
+from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.host.finish import finish_grown
+from gpuboost.data.binning import fit_bin_mapper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpuboost.backends.protocol import Booster, Reweighter
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+
+class HostBackend(ABC):
+    """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
+
+    router: Router | None = None
+
+    @abstractmethod
+    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F) by bins that are known."""
+
+    @abstractmethod
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """Grow the trees of ``task`` and finish them."""
+        return finish_grown(task, self.grow(task), self.router)
+
+    @abstractmethod
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree."""
+
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+        return HostBooster(self, task)
+
+    def reweighter(self, task: ReweightTask) -> Reweighter:
+        """Start a fit of AdaBoost."""
+        return HostReweighter(self, task)
+
+    def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
+        """Learn the bins of ``X`` (n, F) and code it."""
+        given = (rule.is_categorical, rule.max_bins, rule.weights)
+        mapper = fit_bin_mapper(X, *given, n_threads)
+        return self.bin(X, mapper, n_threads)
+
+    def sum_left_out(
+        self,
+        ensemble: Ensemble,
+        matrix: BinnedMatrix,
+        draws: Sequence[tuple[RowSampler, int]],
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Out-of-bag sums of leaf values, and of how many trees."""
+        left_out = _rows_left_out(draws, n_threads)
+        total = np.zeros((matrix.n_samples, ensemble.n_values))
+        count = np.zeros(matrix.n_samples, dtype=np.int64)
+        for rows, block in code_blocks(matrix):
+            leaves = self.apply(ensemble, block, n_threads)
+            packed = left_out[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at bytes
+            for tree in range(ensemble.n_trees):
+                inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
+                nodes = leaves[inside, tree] + ensemble.offset[tree]
+                total[rows][inside] += ensemble.value[nodes]
+                count[rows] += inside
+        return total, count
+
+
+def _rows_left_out(draws: Sequence[tuple[RowSampler, int]], n_threads: int) -> np.ndarray:
+    """Which rows each tree did not see, one bit each: uint8 (n_trees, ceil(n_samples / 8))."""
+    with ThreadPoolExecutor(n_threads) as pool:
+        bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)
+        return np.stack(list(bits))

@@ -1,0 +1,40 @@
+"""Binned data in place of X: trees that take codes where they took values, and rows of codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.data.arrays import array_module, working_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+
+ROWS_PER_BLOCK = 2**15  # turned into floats at a time
+DEVICE_ROWS_PER_BLOCK = 2**20
+
+
+def on_codes(ensemble: Ensemble) -> Ensemble:
+    """The ensemble that takes codes where the given one takes values."""
+    return replace(ensemble, threshold=ensemble.code.astype(np.float64))
+
+
+def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
+    """Rows of a binned matrix as float32 codes with NaN for missing, (n, F) a block.
+
+    Blocks lie where the codes do.
+    """
+    xp = array_module(matrix.codes)
+    size = ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK
+    for start in range(0, matrix.n_samples, size):
+        rows = slice(start, min(start + size, matrix.n_samples))
+        with working_on(matrix.codes):
+            codes = xp.ascontiguousarray(matrix.codes[:, rows].T)
+            block = codes.astype(np.float32)
+            block[codes == matrix.missing_code] = np.nan
+        yield rows, block

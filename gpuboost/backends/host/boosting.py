@@ -1,0 +1,233 @@
+"""Rounds of gradient boosting on the host: what the NumPy and Numba backends share.
+
+    a round    gradients -> integers -> trees -> values of leaves -> raw predictions
+
+The steps are methods, so that a backend can put a faster one in place of each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine import order_statistics, randomness
+from gpuboost.engine.ensembles.boosting import (
+    Gradients,
+    LeafRule,
+    Scale,
+    finish_boosted,
+    quantised,
+    with_leaf_values,
+)
+from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.ensembles.traversal import leaves_of_codes
+from gpuboost.engine.losses import OrderStatisticLoss, Predicted
+from gpuboost.engine.sampling import ALL_ROWS, whole_weights
+from gpuboost.engine.task import GrowTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpuboost.backends.host.finish import GrowsTrees
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.order_statistics import OrderStatistics
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import GrownTree
+    from gpuboost.engine.tree_rows import TreeRows
+
+
+class HostBooster:
+    """See `gpuboost.backends.protocol.Booster`."""
+
+    order: OrderStatistics = order_statistics
+
+    def __init__(self, backend: GrowsTrees, task: BoostTask) -> None:
+        self.backend, self.task = backend, task
+        self._sets = (task.train, *task.watched)
+        own = task.train.raw.copy()
+        self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
+        self._whole = self._whole_hessian()
+        self.parameter = np.zeros(task.loss.columns)  # of the loss, in the last round
+        self._drawn: tuple[int, np.ndarray | None] = (-1, None)
+
+    # ---- what the trainer asks for -------------------------------------------------------------
+
+    def boost(self, number: int, learning_rate: float) -> DoneRound:
+        """Fit the trees of a round, and add them to the raw predictions."""
+        self.parameter = self.task.loss.round_parameter(self._predicted())
+        inside, outside = self._parts(number)
+        before = None if outside is None else self.mean_loss(0, outside)
+        found = self._fit_trees(number, learning_rate)
+        for column, (tree, leaf) in enumerate(found):
+            self.update(self._raw[0], tree, leaf, column)
+            for rows, raw in zip(self._sets, self._raw, strict=True):
+                if not self._is_train(rows):
+                    self.update(raw, tree, self.leaves(tree, rows.data, None), column)
+        after = None if before is None else (before, self.mean_loss(0, outside))
+        watched = tuple(self.mean_loss(place) for place in range(1, len(self._sets)))
+        losses = RoundLosses(self.mean_loss(0, inside), after, watched)
+        return DoneRound([tree for tree, _ in found], losses)
+
+    def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights of the rows that a round draws, None for their own, and of the others, if any."""
+        inside = self.rows_of_round(number)
+        if self.task.sampler.method == ALL_ROWS or inside is None:
+            return None, None
+        own = self.task.train.weights
+        weights = np.ones(len(inside)) if own is None else own
+        rest = np.where(inside, 0.0, weights)
+        return np.where(inside, weights, 0.0), rest if rest.any() else None
+
+    def _fit_trees(self, number: int, learning_rate: float) -> list[tuple[Tree, np.ndarray]]:
+        """The trees of a round, each with the leaf of every training row."""
+        loss = self.task.loss
+        made = self.gradients(number)
+        scale = self.scale(made)
+        n_outputs = loss.columns if self.task.sums_outputs else 1
+        rule = LeafRule.of(self.task.options, learning_rate)
+        trees = []
+        for column, grown in enumerate(self.grow(number, made, scale)):
+            mapper = self.task.matrix.mapper
+            tree = finish_boosted(grown, mapper, scale, n_outputs, rule, self.backend.router)
+            leaf = self.leaves(tree, self.task.train.data, column)
+            if isinstance(loss, OrderStatisticLoss):
+                inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)
+                values = self.leaf_values(loss, tree, inside, column)
+                tree = with_leaf_values(tree, values * learning_rate)
+            trees.append((tree, leaf))
+        return trees
+
+    def raw_predictions(self, rows: int = 0) -> np.ndarray:
+        """Raw predictions so far: float64 (n, columns)."""
+        return self._raw[rows]
+
+    def _predicted(self, rows: int = 0, weights: np.ndarray | None = None) -> Predicted:
+        """A row set as a loss sees it, by its own weights or by others."""
+        own = self._sets[rows]
+        by = own.weights if weights is None else weights
+        return Predicted(own.y, self._raw[rows], by, self.order)
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _is_train(self, rows: RowSet) -> bool:
+        """Whether raw predictions are those of the training rows."""
+        train = self.task.train
+        return rows.data is train.data and rows.raw is train.raw
+
+    # ---- the steps of a round ------------------------------------------------------------------
+
+    def gradients(self, number: int) -> Gradients:
+        """What the loss says of the training rows, and which of them are in this round."""
+        loss, rows = self.task.loss, self._predicted()
+        gradient, hessian = loss.gradients(rows, self.parameter)
+        if loss.constant_hessian:
+            hessian = hessian[:, :1]
+        return Gradients(-gradient, hessian, self._whole, self.rows_of_round(number))
+
+    def rows_of_round(self, number: int) -> np.ndarray | None:
+        """Rows that the trees of a round are grown on: bool (n,), None for all."""
+        if self._drawn[0] != number:
+            draw = self.task.sampler.draw_counts
+            self._drawn = number, rows_with_weight(self.task, number, draw)
+        return self._drawn[1]
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        return self.task.loss.mean_loss(self._predicted(rows, weights), self.parameter)
+
+    def scale(self, made: Gradients) -> Scale:
+        """Exponents of the round's integers."""
+        return Scale.of(made)
+
+    def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
+        """Grow the trees of a round together, as one frontier."""
+        return [grown for _, grown in self.backend.grow(self.grow_task(number, made, scale))]
+
+    def grow_task(self, number: int, made: Gradients, scale: Scale) -> GrowTask:
+        """What is to be grown in a round."""
+        task, n_trees = self.task, self.task.trees_per_round
+        first, width = number * n_trees, 1 if n_trees > 1 else task.loss.columns
+
+        def rows_of(tree: int) -> TreeRows:
+            key = randomness.stream_key(task.seed, randomness.ROUND_GRADIENT, tree)
+            column = tree - first
+            return self.quantised(made, scale, slice(column, column + width), key)
+
+        return GrowTask(
+            task.matrix,
+            scale.target(width),
+            scale.options(task.options, task.min_hessian),
+            rows_of=rows_of,
+            trees=range(first, first + n_trees),
+            seed=task.seed,
+            features_of=task.features_of,
+            n_threads=task.n_threads,
+            memory_budget=task.memory_budget,
+        )
+
+    def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
+        """The rows of one tree in integers."""
+        return quantised(made, scale, columns, key)
+
+    def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
+        """The leaf of every row: int32 (n,).
+
+        ``column`` is that of the tree in this round if the rows are those of training.
+        """
+        if isinstance(data, np.ndarray):
+            return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
+        return leaves_of_codes(tree, data.codes, data.missing_code)
+
+    def leaf_values(
+        self, loss: OrderStatisticLoss, tree: Tree, leaf: np.ndarray, column: int
+    ) -> np.ndarray:
+        """The loss's own value of each leaf of a tree; ``leaf`` is -1 for rows left out."""
+        leaves = np.flatnonzero(tree.left == 0)
+        place = np.full(tree.node_count + 1, -1, dtype=np.int32)  # the last one for leaf -1
+        place[leaves] = np.arange(len(leaves))
+        groups, rows = self.order.groups_of(place[leaf], len(leaves)), self._predicted()
+        return loss.leaf_values(rows, groups, column, self.parameter)
+
+    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
+        """Add the values of the rows' leaves to raw predictions, in place."""
+        raw[:, column : column + tree.value.shape[1]] += tree.value[leaf]
+
+    def _whole_hessian(self) -> np.ndarray | None:
+        """The hessian of every round, if it is a whole number."""
+        train: RowSet = self.task.train
+        if not self.task.loss.constant_hessian:
+            return None
+        if train.weights is None:
+            return np.ones(len(train.raw), dtype=np.int32)
+        whole, unit = whole_weights(train.weights)
+        return whole if unit == 1.0 else None
+
+
+def rows_with_weight(
+    task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
+) -> np.ndarray | None:
+    """Rows of a round that weigh something: bool (n,), None for all.
+
+    ``draw`` says how often, or whether, the round draws each row; it is not asked if it draws all.
+    """
+    weights, sampler = task.train.weights, task.sampler
+    inside = None if weights is None or (weights > 0).all() else weights > 0
+    if sampler.method == ALL_ROWS:
+        return inside
+    inside = (draw(number) > 0) & (True if inside is None else inside)
+    if not inside.any():
+        raise no_row_error(sampler, number)
+    return inside
+
+
+def no_row_error(sampler: RowSampler, number: int) -> ValueError:
+    """What to say of a round that has drawn no row with weight."""
+    return ValueError(
+        f"none of the {sampler.n_draws} rows drawn for round {number} has a positive "
+        "sample_weight; raise subsample, or leave rows of weight 0 out of the data"
+    )

@@ -1,0 +1,76 @@
+"""Grown trees finished on the host, for backends that do not do it where they grow them."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpuboost.engine.growth.tree import finish_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    import numpy as np
+
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+
+class GrowsTrees(Protocol):
+    """What rounds on the host ask of a backend."""
+
+    router: Router | None
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree."""
+
+
+def finish_grown(
+    task: GrowTask, grown_trees: Iterable[tuple[int, GrownTree]], router: Router | None = None
+) -> Iterator[tuple[int, Tree]]:
+    """Finish trees as they come; see `gpuboost.backends.protocol.Backend.grow_finished`.
+
+    ``router`` is that of the backend.
+    """
+    sampler = task.sampler
+    assert sampler is not None
+    known = task.matrix.mapper, task.target, sampler.brief, task.options, router
+
+    def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
+        tree, grown = numbered
+        check_weight(sampler, tree, bool(grown.hessian[0]))
+        return tree, finish_tree(grown, *known)
+
+    return in_threads(finish, grown_trees, task.n_threads)
+
+
+def check_weight(sampler: RowSampler, tree: int, has_weight: bool) -> None:
+    """A tree needs rows. A device that drew them itself says so when the tree is grown."""
+    if not has_weight:
+        raise ValueError(
+            f"all {sampler.n_draws} rows drawn for tree {tree} are of classes whose "
+            "class_weight is 0 beside the others; raise max_samples, or leave those rows out of "
+            "the data"
+        )
+
+
+def in_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
+    """Do ``work`` on items as they come; results in order."""
+    if n_threads == 1:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

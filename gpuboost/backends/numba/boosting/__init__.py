@@ -1,0 +1,1 @@
+"""Rounds of gradient boosting in compiled passes over the rows."""

@@ -1,0 +1,156 @@
+"""Rounds of boosting in compiled passes over the rows, by all threads.
+
+gradients   the loss's, and the largest of them, which the scale of a round follows from
+grow        all trees of the round level by level (`level_rounds`), or depth-first
+leaves      known from growing; others walk down the tree by their codes
+update      raw predictions from the leaf of each row
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.numba.boosting import gradients as compiled_loss
+from gpuboost.backends.numba.boosting import losses
+from gpuboost.backends.numba.boosting import quantise as round_words
+from gpuboost.backends.numba.boosting.level_wise_rounds import (
+    LevelRounds,
+    RoundColumns,
+    grows_by_levels,
+)
+from gpuboost.backends.numba.boosting.quantise import SHARED_ROWS
+from gpuboost.backends.numba.common.order_statistics import CompiledOrder
+from gpuboost.backends.numba.common.row_major import find_leaves, row_major
+from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
+from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.engine.ensembles.boosting import Gradients, Scale
+from gpuboost.engine.fixed_point import exponent_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.host.backend import HostBackend
+    from gpuboost.backends.numba.boosting.gradients import Directions
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.task import GrownTree
+    from gpuboost.engine.tree_rows import TreeRows
+
+_ALL = np.zeros(0, np.uint32)
+
+
+class NumbaBooster(HostBooster):
+    """See `gpuboost.backends.protocol.Booster`."""
+
+    def __init__(self, backend: HostBackend, task: BoostTask) -> None:
+        super().__init__(backend, task)
+        self._crew = Crew(task.n_threads)
+        self.order = CompiledOrder(self._crew)
+        self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
+        self._grower: TreeGrower | None = None  # of the round before, depth-first
+        # Of several classes, by the raw predictions as they are.
+        self._made: tuple[Directions, np.ndarray] | None = None
+        self._by_row: dict[int, np.ndarray] = {}
+        self._weight: dict[int, float] = {}  # of row sets by their own weights
+        if self._levels is not None and self._levels.are_features:
+            self._by_row[0] = self._levels.by_row
+
+    @property
+    def grows_by_levels(self) -> bool:
+        """Whether the trees of a round grow level by level; else depth-first."""
+        return self._levels is not None
+
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.dismiss()
+
+    # ---- the steps of a round ------------------------------------------------------------------
+
+    def gradients(self, number: int) -> Gradients:
+        """What the loss says of the training rows, and which of them are in this round."""
+        loss, rows = self.task.loss, self._predicted()
+        if loss.formula == compiled_loss.SOFTMAX:
+            made = self._of_classes()[0]
+        else:
+            made = compiled_loss.directions(loss, rows, self.parameter, self._crew)
+        self._largest, self._means = made.sizes.max(axis=0)[::2], made.sizes.mean(axis=0)[1::2]
+        inside = self.rows_of_round(number)
+        return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
+
+    def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
+        """Mean loss of a row set by its own weights, or by others."""
+        loss, predicted = self.task.loss, self._predicted(rows, weights)
+        weight = None
+        if weights is None:
+            if rows not in self._weight:
+                self._weight[rows] = losses.total_weight(predicted, self._crew)
+            weight = self._weight[rows]
+        if loss.formula != compiled_loss.SOFTMAX or rows > 0:
+            return losses.mean_loss(loss, predicted, self.parameter, self._crew, weight)
+        return losses.mean_of(self._of_classes()[1], predicted, self._crew, weight)
+
+    def _of_classes(self) -> tuple[Directions, np.ndarray]:
+        """Directions of several classes, and losses of the training rows: made together."""
+        if self._made is None:
+            own = self._predicted()
+            self._made = compiled_loss.class_directions(own, self.parameter, self._crew)
+        return self._made
+
+    def scale(self, made: Gradients) -> Scale:
+        """Exponents of the round's integers."""
+        largest, heaviest = (int(exponent_of(np.array([[x]]))[0]) for x in self._largest)
+        return Scale.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
+
+    def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
+        """Grow the trees of a round."""
+        if self._levels is None:
+            self._grower = TreeGrower(self.grow_task(number, made, scale), self._grower)
+            return [grown for _, grown in self._grower.grow_all()]
+        rows = _ALL if made.inside is None else np.flatnonzero(made.inside).astype(np.uint32)
+        whole = None if made.whole is None else contiguous(made.whole, np.int32)
+        columns = RoundColumns(made.gradient.T, made.hessian.T, self._means, whole, rows)
+        n_trees = self.task.trees_per_round
+        return self._levels.grow(columns, scale, range(number * n_trees, (number + 1) * n_trees))
+
+    def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
+        """The rows of one tree in integers."""
+        if columns.stop - columns.start > 1 or made.whole is not None:
+            return super().quantised(made, scale, columns, key)
+        return round_words.rows_of_tree(made, scale, columns.start, key)
+
+    def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
+        """The leaf of every row: int32 (n,)."""
+        if isinstance(data, np.ndarray):
+            return super().leaves(tree, data, column)
+        rows, missing_code = _ALL, data.missing_code
+        place = next(i for i, own in enumerate(self._sets) if own.data is data)
+        was_pruned = self.task.options.ccp_alpha > 0.0  # then leaves are not those it grew
+        if self._levels is None or column is None or was_pruned:
+            leaf = np.empty(data.n_samples, np.int32)
+        else:
+            leaf, inside = self._levels.leaf[column], self._drawn[1]
+            if inside is None:
+                return leaf
+            rows = np.flatnonzero(~inside).astype(np.uint32)
+            if not len(rows):
+                return leaf
+        if place not in self._by_row:
+            self._by_row[place] = row_major(data.codes, self._crew)
+        find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._crew)
+        return leaf
+
+    def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
+        """Add the values of the rows' leaves to raw predictions, in place."""
+        self._made = None
+        if tree.value.shape[1] > 1:
+            super().update(raw, tree, leaf, column)
+            return
+        value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
+        self._crew.share(
+            lambda _, team: round_words.add_values(value, leaf, own, team), len(raw) > SHARED_ROWS
+        )

@@ -1,0 +1,342 @@
+"""Gradients of every formula, compiled: the numbers of `engine.losses`, bit for bit.
+
+Rows are cut into chunks for threads and chunks into blocks that stay in the first cache, so that
+what a block needs twice is read from memory once. The functions of `engine.losses.formulas` are
+free of branches; with arrays of one column the compiler makes several rows of them at a time.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import (
+    bits_of,
+    entry,
+    float_of,
+    formulas,
+    helper,
+    inlined,
+    numerics,
+)
+from gpuboost.backends.numba.threads.map import contiguous, row_chunks
+from gpuboost.engine.losses import USER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.engine.losses import Loss, Predicted
+
+SOFTMAX = formulas.SOFTMAX
+
+CHUNK = 1 << 13  # rows of one task
+SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)
+BLOCK = 1 << 11  # rows that are looked at twice in a row
+SAMPLED = 8  # of so many rows one tells the mean size
+
+
+class Directions(NamedTuple):
+    """Where the loss wants raw predictions to go, one column after the other.
+
+    Attributes
+    ----------
+    gradient : float64 (K, n)
+        Times -1.
+    hessian : float64 (K, n)
+        Or (1, n), where it is the weight.
+    sizes : float64 (chunks, 4)
+        Of the rows of each chunk the largest size, and about the mean size: of gradients, of
+        hessians.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    sizes: np.ndarray
+
+
+# ---- loops over one column ---------------------------------------------------------------------
+
+
+def _gradient_loop(pair: Any) -> Any:
+    """Gradients of a formula whose hessian is the weight."""
+
+    @helper
+    def fill(y, raw, parameter, g):
+        for i in range(raw.size):
+            g[i] = pair(y[i], raw[i], parameter)[0]
+
+    return fill
+
+
+def _pair_loop(pair: Any) -> Any:
+    """Gradients and hessians of a formula."""
+
+    @helper
+    def fill(y, raw, parameter, g, h):
+        for i in range(raw.size):
+            gradient, hessian = pair(np.float64(y[i]), raw[i], parameter)
+            g[i] = gradient
+            h[i] = hessian
+
+    return fill
+
+
+@inlined
+def _times(weights, values):
+    """Multiply by the weights, none being ones."""
+    for i in range(weights.size):
+        values[i] *= weights[i]
+
+
+# ---- loops by the number of the formula --------------------------------------------------------
+
+
+def _only(loop: Any) -> Any:
+    """A loop whatever the number is."""
+
+    @helper
+    def run(formula, *arrays):
+        loop(*arrays)
+
+    return run
+
+
+def _this_or(number: int, loop: Any, others: Any) -> Any:
+    """A loop if the number is its own, else one of others."""
+
+    @helper
+    def run(formula, *arrays):
+        if formula == number:
+            loop(*arrays)
+        else:
+            others(formula, *arrays)
+
+    return run
+
+
+def loops_by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -> Any:
+    """Loops of several formulas as one function, which is told the number first."""
+    *some, last = [(getattr(formulas, name.upper()), name + suffix) for name in names]
+    chosen = _only(make(getattr(formulas, last[1])))
+    for number, name in reversed(some):
+        chosen = _this_or(number, make(getattr(formulas, name)), chosen)
+    return chosen
+
+
+PLAIN = ["squared_error", "absolute_error", "huber", "quantile"]
+POSITIVE = ["poisson", "gamma", "tweedie"]
+CLASSES = ["log_loss", "exponential"]
+
+_plain_column = loops_by_number(_gradient_loop, PLAIN)
+_mean_column = loops_by_number(_pair_loop, POSITIVE)
+_class_column = loops_by_number(_pair_loop, CLASSES)
+
+
+# ---- what Python calls, for a chunk of rows ----------------------------------------------------
+#
+# Arrays hold one column after the other, y (Y, n) and raw (K, n): with one column that is the order
+# of the rows too. For softmax y is (n,), and raw holds one row after the other. No weights are
+# ones. ``sizes`` is one row of `Directions.sizes`, zero before.
+
+
+@inlined
+def _note_sizes(values, rows, n_columns, sizes):
+    """Largest size, and the mean of some; as integers, of which several are compared at a time."""
+    largest, total, sampled = bits_of(sizes[0]), 0.0, 0
+    for i in range(values.size):
+        largest = max(largest, bits_of(abs(values[i])))
+    for i in range(0, values.size, SAMPLED):
+        total += abs(values[i])
+        sampled += 1
+    sizes[0] = float_of(largest)
+    share = np.float64(values.size) / np.float64((rows[1] - rows[0]) * n_columns)
+    sizes[1] += total / np.float64(sampled) * share
+
+
+@inlined
+def _turn_round(values):
+    """Gradients to directions."""
+    for i in range(values.size):
+        values[i] = -values[i]
+
+
+@entry
+def plain_gradients(formula, y, raw, weights, parameter, g, sizes, rows):
+    """Directions where the hessian is the weight; column k belongs to output k modulo Y."""
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        for k in range(raw.shape[0]):
+            out = g[k, start:stop]
+            target = y[k % y.shape[0], start:stop]
+            _plain_column(formula, target, raw[k, start:stop], parameter[k], out)
+            _times(weights[start:stop], out)
+            _turn_round(out)
+            _note_sizes(out, rows, raw.shape[0], sizes)
+
+
+def _pairs(column: Any) -> Any:
+    """Directions and hessians of all columns."""
+
+    @helper
+    def fill(formula, y, raw, weights, parameter, g, h, sizes, rows):
+        for start in range(rows[0], rows[1], BLOCK):
+            stop = min(start + BLOCK, rows[1])
+            for k in range(raw.shape[0]):
+                out, curve = g[k, start:stop], h[k, start:stop]
+                target = y[k % y.shape[0], start:stop]
+                column(formula, target, raw[k, start:stop], parameter[k], out, curve)
+                _times(weights[start:stop], out)
+                _times(weights[start:stop], curve)
+                _turn_round(out)
+                _note_sizes(out, rows, raw.shape[0], sizes[:2])
+                _note_sizes(curve, rows, raw.shape[0], sizes[2:])
+
+    return fill
+
+
+_mean_pairs, _class_pairs = _pairs(_mean_column), _pairs(_class_column)
+
+
+@entry
+def mean_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians of poisson, gamma and tweedie."""
+    _mean_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
+
+
+@entry
+def class_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians of two classes."""
+    _class_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
+
+
+@inlined
+def class_weights(raw, out, total, largest):
+    """What the probabilities of each row are proportional to (rows, K), and what adds up."""
+    n, n_classes = raw.shape
+    for i in range(n):
+        highest = raw[i, 0]
+        for k in range(1, n_classes):
+            highest = max(highest, raw[i, k])
+        for k in range(n_classes):
+            out[i, k] = raw[i, k] - highest
+        largest[i] = highest
+    flat = out.reshape(-1)
+    for j in range(flat.size):  # of all rows and classes, several at a time
+        flat[j] = numerics.exp(flat[j])
+    for i in range(n):
+        added = out[i, 0]
+        for k in range(1, n_classes):
+            added += out[i, k]
+        total[i] = added
+
+
+@inlined
+def _class_directions(classes, own, total, weights, parameter, g, h):
+    """Directions and hessians of one class, whose weights of rows are ``own``."""
+    for i in range(classes[0].size):
+        y = 1.0 if classes[0][i] == classes[1] else 0.0
+        gradient, hessian = formulas.softmax(y, own[i] / total[i], parameter)
+        g[i], h[i] = -gradient, hessian
+    for i in range(weights.size):
+        g[i] *= weights[i]
+        h[i] *= weights[i]
+
+
+@entry
+def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
+    """Directions and hessians of several classes, (K, n), and the loss of each row."""
+    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
+    space, total, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        n = stop - start
+        class_weights(raw[start:stop], space[:n], total, largest)
+        by = weights[start:stop]
+        for k in range(n_classes):
+            out, curve, own = g[k, start:stop], h[k, start:stop], (classes[start:stop], k)
+            _class_directions(own, space[:n, k], total, by, factor, out, curve)
+            _note_sizes(out, rows, n_classes, sizes[:2])
+            _note_sizes(curve, rows, n_classes, sizes[2:])
+        for i in range(start, stop):
+            at = i - start
+            losses[i] = formulas.softmax_loss(raw[i, classes[i]], largest[at], total[at])
+
+
+# ---- drivers -----------------------------------------------------------------------------------
+
+NO_WEIGHTS = np.zeros(0)
+
+
+def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> Directions:
+    """Where the loss wants raw predictions to go: `Loss.gradients` times -1, and hessians.
+
+    ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
+    targets; else it is copied.
+    """
+    if loss.formula == USER:
+        return _directions_of(*loss.gradients(predicted, parameter))
+    if loss.formula == SOFTMAX:
+        return class_directions(predicted, parameter, crew)[0]
+    w = weights_of(predicted)
+    fill = class_gradients if loss.is_classifier else mean_gradients
+    fill = plain_gradients if loss.constant_hessian else fill
+    target, columns = arrays_of(loss, predicted)
+    given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))
+    g, sizes = np.empty_like(columns), _no_sizes(len(predicted.raw))
+    if loss.constant_hessian:
+        own: tuple[np.ndarray, ...] = (g,)
+        h = (w if len(w) else np.ones(g.shape[1]))[None]
+        sizes[:, 2], sizes[:, 3] = h.max(), h.mean()
+    else:
+        h = np.empty_like(columns)
+        own = g, h
+    by_chunks(lambda rows: fill(*given, *own, sizes[rows[0] // CHUNK], rows), g.shape[1], crew)
+    return Directions(g, h, sizes)
+
+
+def class_directions(
+    predicted: Predicted, parameter: np.ndarray, crew: Crew
+) -> tuple[Directions, np.ndarray]:
+    """Directions of several classes, and the loss of each row."""
+    classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
+    w, n = weights_of(predicted), len(raw)
+    g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
+    given, sizes = (classes, raw, w, float(parameter[0]), g, h, losses), _no_sizes(n)
+    by_chunks(lambda rows: softmax_gradients(*given, sizes[rows[0] // CHUNK], rows), n, crew)
+    return Directions(g, h, sizes), losses
+
+
+def _directions_of(gradient: np.ndarray, hessian: np.ndarray) -> Directions:
+    """Of gradients and hessians (n, K) that somebody else made."""
+    g, h = np.ascontiguousarray(-gradient.T), np.ascontiguousarray(hessian.T)
+    sizes = [f(values) for values in (abs(g), h) for f in (np.max, np.mean)]
+    return Directions(g, h, np.array([sizes]))
+
+
+def _no_sizes(n: int) -> np.ndarray:
+    return np.zeros((-(-n // CHUNK), 4))
+
+
+def weights_of(predicted: Predicted) -> np.ndarray:
+    """Weights of the rows, none being ones."""
+    weights = predicted.weights
+    return NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
+
+
+def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:
+    """``work`` of the first row and the end of every chunk, by threads."""
+    chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
+    return crew.results(work, chunks, n > SHARED_ROWS)
+
+
+def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
+    """Target and raw predictions as compiled code takes them."""
+    y, raw = predicted.y, predicted.raw
+    y = y.reshape(len(y), -1).T
+    target = contiguous(y, np.int32 if loss.is_classifier else np.float64)
+    return target, contiguous(raw.T, np.float64)

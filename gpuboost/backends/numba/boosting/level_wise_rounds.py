@@ -1,0 +1,251 @@
+"""Rounds whose trees are grown level by level: from gradients to words, and the trees of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.boosting import quantise as round_words
+from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
+from gpuboost.backends.numba.common.packed_words import Packing
+from gpuboost.backends.numba.common.records import Problem
+from gpuboost.backends.numba.common.row_major import row_major
+from gpuboost.backends.numba.depth_first.tree_grower import (
+    Weights,
+    constraints_of,
+    least_category,
+    limits_of,
+    make_scratch,
+    matrix_of,
+)
+from gpuboost.backends.numba.level_wise.feature_bundles import join_codes, plan_columns
+from gpuboost.backends.numba.level_wise.feature_sampling import FIRST, NEVER
+from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape, Space
+from gpuboost.backends.numba.level_wise.histograms import STEP
+from gpuboost.backends.numba.level_wise.partition import Leaves
+from gpuboost.backends.numba.level_wise.records import Samples
+from gpuboost.engine import randomness
+from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.targets import VALUE_BITS
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.task import GrownTree
+
+# Features for each that a node looks at, up to which the histograms of all pay, a thread: of 100
+# columns and two threads 5 to 10 are where both growers are as fast, of 28 more, on one thread 2 to
+# 5 (measured, 60k to 250k rows).
+MOST_PASSED_OVER = 3
+LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
+
+
+def grows_by_levels(task: BoostTask) -> bool:
+    """Whether the trees of the rounds are grown level by level, by all threads together.
+
+    Asked for are one channel, limits that are the same for all trees of a round, nodes that look
+    at no small part of the features, a memory budget that has room, and rows enough. Everything
+    else goes to the depth-first grower, a tree to a thread. What is below the small nodes of deep
+    trees is grown depth-first too, but by all threads (`level_subtrees`).
+
+    A round of 200k x 28 with two threads, in ms, depth-first and here: 12 levels 120 and 39, any
+    number 183 and 57 (20 rows in a leaf); of 6 levels, half of the features for a node 32 and 8, 5
+    of them 13 and 8, half of them for a level 23 and 10, groups of interactions 18 and 10.
+    """
+    options = task.options
+    one_channel = task.loss.columns == 1 or not task.sums_outputs
+    ordinary = options.max_depth > 0 and not options.random_thresholds
+    alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
+    alike |= task.trees_per_round == 1
+    large = task.matrix.n_samples >= LEAST_ROWS
+    if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
+        return False
+    return shape_of(task).fits
+
+
+def _looks_at_enough(task: BoostTask) -> bool:
+    """Whether nodes look at enough features to be worth the histograms of all.
+
+    Depth-first growth sums those alone, though for each child, a tree to a thread.
+    """
+    options, n_features = task.options, task.matrix.n_features
+    looked = float(min(options.max_features, options.level_features, n_features))
+    if options.interactions is not None:
+        held: list[set[int]] = [set() for _ in range(n_features)]
+        for group in options.interactions:
+            for feature in group:
+                held[feature].update(group)
+        looked = min(looked, sum(map(len, held)) / n_features)
+    n_idle = max(task.n_threads / task.trees_per_round, 1.0)
+    return n_features <= MOST_PASSED_OVER * n_idle * looked
+
+
+def _are_drawn(task: BoostTask) -> bool:
+    """Whether nodes do not look at all features of their tree."""
+    options = task.options
+    looked = min(options.max_features, options.level_features)
+    return looked < task.matrix.n_features or options.interactions is not None
+
+
+def shape_of(task: BoostTask) -> Shape:
+    """Sizes of what the grower of a fit works on."""
+    options, matrix = task.options, task.matrix
+    hessian_counts = task.loss.constant_hessian and task.train.weights is None  # of each row, 1
+    return Shape(
+        n_samples=matrix.n_samples,
+        n_features=matrix.n_features,
+        n_columns=len(plan_columns(matrix_of(matrix)).first) - 1,
+        n_trees=task.trees_per_round,
+        depth=options.max_depth,
+        max_leaf_nodes=options.max_leaf_nodes,
+        min_samples_leaf=int(options.min_samples_leaf),
+        drawn=_are_drawn(task),
+        groups=(len(options.interactions or ()) + 63) // 64,
+        fields=3 if options.min_samples_leaf > 1 and not hessian_counts else 2,
+        n_threads=task.n_threads,
+        categorical=bool(matrix.mapper.is_categorical.any()),
+        memory_budget=task.memory_budget,
+    )
+
+
+def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
+    """Bits of a word's hessian field, so that both fields are full after about as many rows.
+
+    ``means`` and ``largest`` are of gradients and hessians, in integers. Sums of `STEP` rows fit
+    in any case.
+    """
+    least = (STEP * largest[1]).bit_length() + 1
+    most = 62 - (STEP * largest[0]).bit_length()
+    ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
+    ratio = ratio if np.isfinite(ratio) else 0.0  # of sums beyond float64
+    return int(min(max(round((63 + ratio) / 2), least), most))
+
+
+@dataclass(frozen=True)
+class RoundColumns:
+    """Gradients of a round as compiled code takes them.
+
+    Attributes
+    ----------
+    gradient : float64 (T, n)
+    hessian : float64 (T, n), or (1, n)
+    means : tuple of float
+        Mean sizes of gradients and hessians.
+    whole : int32 (n,) or None
+    rows : uint32 (m,)
+        Rows that trees are grown on; empty: all.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    means: tuple[float, float]
+    whole: np.ndarray | None
+    rows: np.ndarray
+
+
+class LevelRounds:
+    """Space and steps of a fit whose trees are grown level by level."""
+
+    def __init__(self, task: BoostTask, crew: Crew) -> None:
+        shape = shape_of(task)
+        self.task, self.crew = task, crew
+        self._space, self._matrix = Space(shape), matrix_of(task.matrix)
+        self._columns = plan_columns(self._matrix)
+        self.by_row = row_major(join_codes(self._matrix, self._columns), crew)
+        n, n_trees = shape.n_samples, shape.n_trees
+        self._word = np.empty((n_trees, n), np.int64)
+        self.leaf = np.zeros((n_trees, n), np.int32)
+        self._sums = np.zeros((self._space.n_chunks, 2, 3), np.int64)
+        self._row_sums = np.zeros((n_trees * -(-n // CHUNK), 2), np.int64)
+        threads = range(task.n_threads)
+        self._scratch = [make_scratch(0, shape.n_features) for _ in threads]
+
+    @property
+    def are_features(self) -> bool:
+        """Whether `by_row` holds the codes of features, none of which share a column."""
+        return self._space.shape.n_columns == self._space.shape.n_features
+
+    def grow(self, columns: RoundColumns, scale: Scale, trees: range) -> list[GrownTree]:
+        """Trees of a round, by their numbers; `leaf` then holds where their rows are."""
+        samples = self._pack(columns, scale, trees)
+        roots = self._load(samples, columns.rows)
+        keys = np.array([root_key(self.task.seed, tree) for tree in trees], np.uint64)
+        scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
+        leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
+        self._allow_features(trees)
+        least = [least_category(self.task.options, int(root)) for root in roots[:, 3]]
+        self._space.grove.least_category[: len(least)] = least
+        are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
+        weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
+        problems = self._problems(scale, weights)
+        grower = LevelGrower(self.crew, self._space, problems)
+        return grower.grow(samples, roots, keys, leaves)
+
+    def _allow_features(self, trees: range) -> None:
+        """Which features each tree may look at."""
+        features_of, space = self.task.features_of, self._space
+        grove = space.grove
+        for place, tree in enumerate(trees):
+            own = np.arange(self.task.matrix.n_features)
+            if features_of is not None:
+                own = np.unique(features_of(tree))
+            grove.features[place, : len(own)], grove.n_features[place] = own, len(own)
+            if not space.shape.drawn:
+                space.work.looks[place] = NEVER
+                space.work.looks[place, own] = FIRST
+
+    def _problems(self, scale: Scale, weights: Weights) -> list[Problem]:
+        """What all nodes have in common, for every thread."""
+        options = scale.options(self.task.options, self.task.min_hessian)
+        features = np.arange(self.task.matrix.n_features, dtype=np.int32)
+        rest = (
+            limits_of(options, scale.target(1), weights),
+            constraints_of(options, len(features)),
+            Packing(0, 0, 0, 0, 1, 1),
+        )
+        return [Problem(self._matrix, features, *rest, scratch) for scratch in self._scratch]
+
+    def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
+        """Words of all rows and trees."""
+        gradient, hessian, whole = columns.gradient, columns.hessian, columns.whole
+        word = self._word
+        scales = np.array((*two_factors(scale.gradient), *two_factors(scale.hessian)))
+        means = tuple(np.ldexp(columns.means, (scale.gradient, scale.hessian)))
+        together = word.size > SHARED_ROWS
+        if whole is None:
+            largest = (1 << GRADIENT_BITS, 1 << HESSIAN_BITS)
+            bits = hessian_bits(means, largest)
+            seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
+            keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
+            given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
+            self.crew.share(lambda _, team: round_words.pack_rounded(*given, team), together)
+        else:
+            largest = (1 << VALUE_BITS, int(whole.max()))
+            bits = hessian_bits(means, largest)
+            self.crew.share(
+                lambda _, team: round_words.pack_whole(gradient, scales, whole, bits, word, team),
+                together,
+            )
+        codes = self._matrix.codes
+        space = self._space
+        of_columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
+        sums = space.shape.tile, space.across, space.steps
+        return Samples(codes, *of_columns, word, bits, largest[0], largest[1], *sums)
+
+    def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
+        """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""
+        word, bits, row = samples.word, samples.hessian_bits, self._space.grove.row[0]
+        n, sums = len(rows) or word.shape[1], self._row_sums
+        self.crew.share(
+            lambda _, team: round_words.place_rows(word, bits, rows, row, sums, team),
+            word.size > SHARED_ROWS,
+        )
+        n_trees = len(word)
+        chunks = -(-n // CHUNK)
+        roots = np.empty((n_trees, 4), np.int64)
+        roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n
+        roots[:, 2:] = sums[: n_trees * chunks].reshape(n_trees, chunks, 2).sum(axis=1)
+        return roots

@@ -1,0 +1,175 @@
+"""Losses of rows and their means, compiled: the numbers of `engine.losses`, bit for bit."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.numba.boosting.gradients import (
+    BLOCK,
+    CLASSES,
+    NO_WEIGHTS,
+    PLAIN,
+    POSITIVE,
+    SOFTMAX,
+    arrays_of,
+    by_chunks,
+    class_weights,
+    loops_by_number,
+    weights_of,
+)
+from gpuboost.backends.numba.compiler import entry, formulas, helper
+from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.engine.averages import plane_scales
+from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
+from gpuboost.engine.losses import USER
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.engine.losses import Loss, Predicted
+
+
+def _value_loop(value: Any) -> Any:
+    """Losses of a formula, added to ``total``."""
+
+    @helper
+    def add(y, raw, parameter, total):
+        for i in range(raw.size):
+            total[i] += value(np.float64(y[i]), raw[i], parameter)
+
+    return add
+
+
+_add_target_losses = loops_by_number(_value_loop, PLAIN + POSITIVE, "_loss")
+_add_class_losses = loops_by_number(_value_loop, CLASSES, "_loss")
+
+
+def _means(add_column: Any) -> Any:
+    """The mean over columns of the loss of each row."""
+
+    @helper
+    def fill(formula, y, raw, parameter, total, rows):
+        for start in range(rows[0], rows[1], BLOCK):
+            stop = min(start + BLOCK, rows[1])
+            total[start:stop] = 0.0
+            for k in range(raw.shape[0]):
+                target, column = y[k % y.shape[0], start:stop], raw[k, start:stop]
+                add_column(formula, target, column, parameter[k], total[start:stop])
+            for i in range(start, stop):
+                total[i] /= np.float64(raw.shape[0])
+
+    return fill
+
+
+_target_means, _class_means = _means(_add_target_losses), _means(_add_class_losses)
+
+
+@entry
+def target_losses(formula, y, raw, parameter, total, rows):
+    """Loss of each row, the mean over columns."""
+    _target_means(formula, y, raw, parameter, total, rows)
+
+
+@entry
+def class_losses(formula, y, raw, parameter, total, rows):
+    """Loss of each row, of two classes."""
+    _class_means(formula, y, raw, parameter, total, rows)
+
+
+@entry
+def softmax_losses(classes, raw, total, rows):
+    """Loss of each row, of several classes; ``raw`` (n, K)."""
+    n_classes, width = raw.shape[1], min(BLOCK, rows[1] - rows[0])
+    space, added, largest = np.empty((width, n_classes)), np.empty(width), np.empty(width)
+    for start in range(rows[0], rows[1], BLOCK):
+        stop = min(start + BLOCK, rows[1])
+        class_weights(raw[start:stop], space[: stop - start], added, largest)
+        for i in range(start, stop):
+            at = i - start
+            total[i] = formulas.softmax_loss(raw[i, classes[i]], largest[at], added[at])
+
+
+@entry
+def largest_product(values, weights, rows):
+    """Largest absolute value times weight; infinite if one is not finite."""
+    largest, is_finite = 0.0, True
+    for i in range(rows[0], rows[1]):
+        size = abs(values[i] * weights[i]) if weights.size else abs(values[i])
+        is_finite &= size < np.inf
+        largest = size if size > largest else largest
+    return largest if is_finite else np.inf
+
+
+@entry
+def plane_sums(values, weights, scales, rows):
+    """Sums of the two planes of value times weight (`engine.fixed_point.two_planes`).
+
+    ``scales`` (3,) are those of `engine.averages.plane_scales`.
+    """
+    high_sum, low_sum = np.int64(0), np.int64(0)
+    for i in range(rows[0], rows[1]):
+        x = values[i] * weights[i] if weights.size else values[i]
+        scaled = x * scales[0] * scales[1]
+        high = np.rint(scaled)
+        high_sum += np.int64(high)
+        low_sum += np.int64(np.rint((scaled - high) * scales[2]))
+    return high_sum, low_sum
+
+
+def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> np.ndarray:
+    """What `Loss.row_losses` returns."""
+    if loss.formula == USER:
+        return loss.row_losses(predicted, parameter)
+    total = np.empty(len(predicted.raw))
+    if loss.formula == SOFTMAX:
+        classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
+        by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), crew)
+        return total
+    add = class_losses if loss.is_classifier else target_losses
+    given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
+    by_chunks(lambda rows: add(*given, total, rows), len(total), crew)
+    return total
+
+
+def mean_loss(
+    loss: Loss,
+    predicted: Predicted,
+    parameter: np.ndarray,
+    crew: Crew,
+    weight: float | None = None,
+) -> float:
+    """What `Loss.mean_loss` returns; ``weight`` is that of all rows, where it is known."""
+    if loss.formula == USER:
+        return loss.mean_loss(predicted, parameter)
+    return mean_of(row_losses(loss, predicted, parameter, crew), predicted, crew, weight)
+
+
+def mean_of(
+    values: np.ndarray, predicted: Predicted, crew: Crew, weight: float | None = None
+) -> float:
+    """What `engine.averages.weighted_mean` returns by the weights of the rows."""
+    total = _sum(values, weights_of(predicted), crew)
+    return total / (total_weight(predicted, crew) if weight is None else weight)
+
+
+def total_weight(predicted: Predicted, crew: Crew) -> float:
+    """Weight of all rows; no weights are ones."""
+    weights = weights_of(predicted)
+    return _sum(weights, NO_WEIGHTS, crew) if len(weights) else float(len(predicted.raw))
+
+
+def _sum(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
+    """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
+    n = len(values)
+    largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, crew))
+    if largest == np.inf:
+        return float("inf")
+    scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
+    scales = scales[:, 0].copy()
+    parts = by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, crew)
+    sums = np.array(parts, dtype=np.int64).sum(axis=0)
+    return float(planes_to_float(sums, exponents[:, 0])[0])

@@ -1,0 +1,130 @@
+"""Integers of a round as packed words: `engine.ensembles.boosting.quantised`, compiled."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from math import ldexp
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import entry, randomness
+from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.engine.tree_rows import TreeRows
+
+if TYPE_CHECKING:
+    from gpuboost.engine.ensembles.boosting import Gradients, Scale
+
+hash_index = randomness.hash_index
+
+CHUNK = 1 << 13  # rows of one task
+SHARED_ROWS = 1 << 15  # fewer are done sooner by one thread (measured)
+_S32 = np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_UNIT = 2.0**-32
+
+
+@entry
+def pack_rounded(gradient, hessian, scales, keys, bits, word, team):
+    """Words of all rows and trees, rounded up or down by a hash of the row.
+
+    ``gradient`` (T, n), ``hessian`` (T, n) or (1, n); ``scales``: two factors for each of them.
+    """
+    n = word.shape[1]
+    chunks = (n + CHUNK - 1) // CHUNK
+    task = claim(team)
+    while task < chunks * word.shape[0]:
+        tree, first = task // chunks, task % chunks * CHUNK
+        own_g, own_h = gradient[tree], hessian[tree if hessian.shape[0] > 1 else 0]
+        for i in range(first, min(first + CHUNK, n)):
+            drawn = hash_index(keys[tree], np.uint64(i))
+            up = np.float64(drawn >> _S32) * _UNIT
+            down = np.float64(drawn & _LOW_HALF) * _UNIT
+            g = np.floor(own_g[i] * scales[0] * scales[1] + up)
+            h = np.floor(own_h[i] * scales[2] * scales[3] + down)
+            word[tree, i] = (np.int64(g) << bits) + max(np.int64(h), np.int64(1))
+        task = claim(team)
+
+
+@entry
+def pack_whole(gradient, scales, whole, bits, word, team):
+    """Words where hessians are whole: gradients to the nearest integer."""
+    n = word.shape[1]
+    chunks = (n + CHUNK - 1) // CHUNK
+    task = claim(team)
+    while task < chunks * word.shape[0]:
+        tree, first = task // chunks, task % chunks * CHUNK
+        for i in range(first, min(first + CHUNK, n)):
+            g = np.rint(gradient[tree, i] * scales[0] * scales[1])
+            word[tree, i] = (np.int64(g) << bits) + np.int64(whole[i])
+        task = claim(team)
+
+
+@entry
+def place_rows(word, bits, inside, row, sums, team):
+    """First positions of all rows of all trees, and sums of each chunk.
+
+    ``inside``: uint32 rows in the trees, or empty for all. ``sums`` int64 (T * chunks, 2).
+    """
+    n = inside.size if inside.size else word.shape[1]
+    chunks, mask = (n + CHUNK - 1) // CHUNK, (np.int64(1) << bits) - np.int64(1)
+    task = claim(team)
+    while task < chunks * word.shape[0]:
+        tree, first = task // chunks, task % chunks * CHUNK
+        gradient, hessian, at = np.int64(0), np.int64(0), tree * n
+        for j in range(first, min(first + CHUNK, n)):
+            i = inside[j] if inside.size else np.uint32(j)
+            own = word[tree, i]
+            gradient += own >> bits
+            hessian += own & mask
+            row[at + j] = i
+        sums[task, 0], sums[task, 1] = gradient, hessian
+        task = claim(team)
+
+
+@entry
+def add_values(value, leaf, raw, team):
+    """Add the value of each row's leaf to a column of raw predictions, (n,)."""
+    n = leaf.size
+    task = claim(team)
+    while task * CHUNK < n:
+        for i in range(task * CHUNK, min((task + 1) * CHUNK, n)):
+            raw[i] += value[leaf[i]]
+        task = claim(team)
+
+
+@entry
+def integers(gradient, hessian, scales, key, inside, narrow, weight, wide):
+    """Narrow gradients, weights and wide integers of a tree's rows; ``inside`` empty: all."""
+    for i in range(gradient.size):
+        drawn = hash_index(key, np.uint64(i))
+        up = np.float64(drawn >> _S32) * _UNIT
+        down = np.float64(drawn & _LOW_HALF) * _UNIT
+        narrow[i, 0] = np.int32(np.floor(gradient[i] * scales[0] * scales[1] + up))
+        own = max(np.int32(np.floor(hessian[i] * scales[2] * scales[3] + down)), np.int32(1))
+        weight[i] = own if inside.size == 0 or inside[i] else np.int32(0)
+        wide[i, 0] = np.int64(np.rint(gradient[i] * scales[4] * scales[5]))
+        wide[i, 1] = np.int64(np.rint(hessian[i] * scales[6] * scales[7]))
+
+
+def two_factors(exponent: int) -> tuple[float, float]:
+    """Powers of two whose product is 2**exponent, which itself may pass the range of float64."""
+    half = exponent // 2 if abs(exponent) > 1000 else 0
+    return ldexp(1.0, exponent - half), ldexp(1.0, half)
+
+
+def rows_of_tree(made: Gradients, scale: Scale, column: int, key: np.ndarray) -> TreeRows:
+    """`engine.ensembles.boosting.quantised` for one column and hessians that are not whole."""
+    n, narrow_scales = len(made.gradient), (scale.gradient, scale.hessian)
+    exponents = (*narrow_scales, scale.wide_gradient, scale.wide_hessian)
+    scales = np.array([factor for exponent in exponents for factor in two_factors(exponent)])
+    narrow, weight = np.empty((n, 1), np.int32), np.empty(n, np.int32)
+    wide = np.empty((n, 2), np.int64)
+    inside = np.zeros(0, np.bool_) if made.inside is None else made.inside
+    own = made.hessian[:, column if made.hessian.shape[1] > 1 else 0]
+    given = contiguous(made.gradient[:, column], np.float64), contiguous(own, np.float64)
+    integers(*given, scales, key[0], inside, narrow, weight, wide)
+    return TreeRows(weight, None, draws=False, wide=wide, gradient=narrow)

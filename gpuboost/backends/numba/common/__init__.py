@@ -1,0 +1,1 @@
+"""What both growers share: records, packed words, feature sampling, thresholds."""

@@ -1,0 +1,127 @@
+"""Which of a tree's features a node may look at: those drawn for its level, those of its groups.
+
+A group of interactions is *open* at a node while it holds every feature split on above. Each node
+has a bit for each group, and a feature may be looked at if one of its groups is open.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import allocating, helper, inlined, randomness
+
+feature_rank, level_key = randomness.feature_rank, randomness.level_key
+
+LEVELS = 64  # levels whose features are remembered; deeper ones take the place of others
+SMALLEST_RANK, LAST_RANK = np.int64(-(2**63)), np.int64(2**63 - 1)
+_SIGN = np.uint64(1 << 63)
+ALL_OPEN = np.uint64(2**64 - 1)
+
+
+@inlined
+def signed_rank(key, feature):
+    """`randomness.feature_rank` as int64 in the same order, which vector units compare faster."""
+    return np.int64(feature_rank(key, np.uint64(feature)) ^ _SIGN)
+
+
+@inlined
+def rank_features(limits, key, features, ranks):
+    """What orders the features of a node, the low half being the feature."""
+    if limits.hashed_order:
+        for p in range(features.size):
+            ranks[p] = signed_rank(key, features[p])
+    else:
+        for p in range(features.size):
+            ranks[p] = np.int64(features[p])
+
+
+@helper
+def kth_smallest(ranks, n, k):
+    """The ``k``-th smallest of ``n`` ranks, counting from 1, by halving their range."""
+    low, high = SMALLEST_RANK, LAST_RANK
+    while low < high:
+        middle = (low & high) + ((low ^ high) >> 1)  # no overflow
+        reached = 0
+        for p in range(n):
+            reached += np.int64(ranks[p] <= middle)
+        low, high = (low, middle) if reached >= k else (middle + 1, high)
+    return low
+
+
+@inlined
+def forget_levels(scratch):
+    """Forget the features of the last tree's levels."""
+    for slot in range(LEVELS):
+        scratch.level_depth[slot] = -1
+
+
+@helper
+def last_of_level(problem, key, depth):
+    """Rank of the last feature of a level whose key is ``key``; found once for each."""
+    scratch, slot = problem.scratch, depth % LEVELS
+    if scratch.level_depth[slot] != depth:
+        n_features = problem.features.size
+        for p in range(n_features):
+            scratch.ranks[p] = signed_rank(key, problem.features[p])
+        scratch.level_depth[slot] = depth
+        scratch.level_last[slot] = kth_smallest(
+            scratch.ranks, n_features, problem.limits.level_features
+        )
+    return scratch.level_last[slot]
+
+
+@inlined
+def is_choosy(problem):
+    """Whether nodes may not look at all of the tree's features."""
+    limits = problem.limits
+    return limits.has_interactions | (limits.level_features < problem.features.size)
+
+
+@helper
+def choose_features(problem, nodes, k, open_groups):
+    """Tell in `Scratch.chosen` which features node ``k`` may look at."""
+    features, limits, groups = problem.features, problem.limits, problem.constraints.groups
+    key, last = np.uint64(0), LAST_RANK
+    if limits.level_features < features.size:
+        depth = np.int64(nodes[k].depth)
+        key = level_key(nodes[0].key, np.uint64(depth))
+        last = last_of_level(problem, key, depth)
+    for p in range(features.size):
+        feature = features[p]
+        is_open = not limits.has_interactions
+        for word in range(groups.shape[1]):
+            is_open |= (groups[feature, word] & open_groups[k, word]) != 0
+        drawn = last == LAST_RANK or signed_rank(key, feature) <= last
+        problem.scratch.chosen[feature] = np.int32(is_open & drawn)
+
+
+@helper
+def keep_chosen(scratch, n):
+    """Of the first ``n`` ranks keep those of chosen features; their number."""
+    ranks, n_kept = scratch.ranks, 0
+    for p in range(n):
+        if scratch.chosen[ranks[p] & np.int64(0xFFFFFFFF)]:
+            ranks[n_kept] = ranks[p]
+            n_kept += 1
+    return n_kept
+
+
+@allocating
+def first_groups(problem, n_nodes):
+    """Bits of groups for so many nodes; all are open at the root."""
+    open_groups = np.empty((n_nodes, problem.constraints.groups.shape[1]), np.uint64)
+    open_groups[0] = ALL_OPEN
+    return open_groups
+
+
+@inlined
+def pass_on_groups(constraints, nodes, k, open_groups):
+    """Groups that are open at the children of node ``k``: its own that hold its feature."""
+    node, groups = nodes[k], constraints.groups
+    for word in range(groups.shape[1]):
+        left_open = open_groups[k, word] & groups[node.feature, word]
+        open_groups[node.left, word] = left_open
+        open_groups[node.left + 1, word] = left_open

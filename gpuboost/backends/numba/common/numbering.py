@@ -1,0 +1,96 @@
+"""From nodes in the order they were made to the breadth-first arrays of `spec.GrownTree`."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
+from gpuboost.backends.numba.compiler import allocating, inlined
+from gpuboost.engine.task import LEAF
+
+
+@allocating
+def breadth_first(nodes, n_nodes):
+    """Node numbers level by level, children in the order of their parents, left before right."""
+    order = np.empty(n_nodes, np.int32)
+    order[0] = 0
+    reached = 1
+    for i in range(n_nodes):
+        left = nodes[order[i]].left
+        if left > 0:
+            order[reached], order[reached + 1] = left, left + 1
+            reached += 2
+    return order
+
+
+@allocating
+def number_nodes(nodes, n_nodes, masks):
+    """The columns of `spec.GrownTree` from ``feature`` to ``hessian``, and the order of nodes."""
+    order = breadth_first(nodes, n_nodes)
+    feature, left = np.empty(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
+    last_bin, next_bin = np.zeros(n_nodes, np.int16), np.zeros(n_nodes, np.int16)
+    draw, gain = np.full(n_nodes, np.nan), np.zeros(n_nodes)
+    missing, category = np.zeros(n_nodes, np.int8), np.full(n_nodes, -1, np.int32)
+    count, hessian = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
+    kept = np.empty((masks.shape[0], 16), np.uint32)
+    n_kept, child = 0, 1
+    for i in range(n_nodes):
+        node = nodes[order[i]]
+        count[i], hessian[i], feature[i] = node.count, node.hessian, LEAF
+        if node.left == 0:
+            continue
+        feature[i], left[i] = node.feature, child
+        child += 2
+        last_bin[i], next_bin[i], draw[i] = node.bin, node.next_bin, node.draw
+        missing[i], gain[i] = node.missing, node.gain
+        if node.category >= 0:
+            kept[n_kept] = masks[node.category]
+            category[i] = n_kept
+            n_kept += 1
+    columns = (feature, last_bin, next_bin, draw, missing, left, gain, category)
+    return (*columns, kept[:n_kept].copy(), count, hessian), order
+
+
+@allocating
+def leaf_sums(nodes, order, left, statistics, rows, packing, one_channel):
+    """Column ``sums`` of `spec.GrownTree`: those of leaves from their rows, the others' from these.
+
+    Children come after their parent, so one pass from the end adds up all.
+    """
+    n_columns, of_classes = statistics.wide.shape[1], statistics.classes.size > 0
+    if of_classes:
+        n_columns = statistics.n_classes * max(n_columns, 1)
+    sums = np.zeros((order.size, n_columns), np.int64)
+    two_weights = one_channel and of_classes and statistics.wide.size == 0
+    for i in range(order.size - 1, -1, -1):
+        node = nodes[order[i]]
+        if left[i] > 0:
+            for column in range(n_columns):
+                sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
+        elif two_weights:
+            sums[i, 0] = node.hessian - node.gradient
+            if statistics.n_classes > 1:
+                sums[i, 1] = node.gradient
+        else:
+            _add_rows(sums, i, node, statistics, rows, packing, one_channel)
+    return sums
+
+
+@inlined
+def _add_rows(sums, i, node, statistics, rows, packing, one_channel):
+    """Add the rows of a leaf to its sums; with several channels a row's word tells its class."""
+    n_planes = statistics.wide.shape[1]
+    for j in range(node.start, node.start + node.count):
+        row, word = rows.row[j], rows.word[j]
+        group, weight = gradient_of(word, packing), hessian_of(word, packing)
+        if one_channel:
+            group = np.int64(statistics.classes[row]) if statistics.classes.size else np.int64(0)
+        if n_planes == 0:
+            sums[i, group] += weight
+            continue
+        factor = weight if statistics.draws else np.int64(1)
+        for plane in range(n_planes):
+            sums[i, group * n_planes + plane] += statistics.wide[row, plane] * factor

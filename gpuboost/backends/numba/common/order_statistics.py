@@ -1,0 +1,337 @@
+"""Exact weighted quantiles of groups of rows, compiled: those of `engine.order_statistics`.
+
+A group is not sorted. Of a large one only the rows between two values of a sample are copied, which
+most likely hold the quantile (Floyd and Rivest: Expected time bounds for selection, 1975); then
+three-way partitions around a pivot narrow them down (Hoare's selection, with weights in place of
+counts). Threads take groups, the largest first.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import entry, helper, inlined
+from gpuboost.backends.numba.threads.map import contiguous, row_chunks
+from gpuboost.engine import order_statistics as reference
+from gpuboost.engine.averages import plane_scales
+from gpuboost.engine.ensembles.ensemble import offsets
+from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
+from gpuboost.engine.order_statistics import Groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.numba.threads.pool import Crew
+
+TASKS_PER_THREAD = 4
+LEAST_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
+SAMPLE = 256  # rows that tell where the quantile of a group may be
+LEAST_SAMPLED = 8 * SAMPLE  # rows of a group worth it
+GAPS = (132, 57, 23, 10, 4, 1)  # between what is sorted (Ciura, 2001)
+DEVIATIONS = 3.5  # of the sample's quantile, on both sides
+
+
+@inlined
+def _swap(values, weights, i, j):
+    values[i], values[j] = values[j], values[i]
+    weights[i], weights[j] = weights[j], weights[i]
+
+
+@inlined
+def _pivot(values, low, high):
+    """Median of the first, middle and last value of [low, high)."""
+    a, b, c = values[low], values[(low + high) // 2], values[high - 1]
+    return max(min(a, b), min(max(a, b), c))
+
+
+@inlined
+def _part(values, weights, low, high, pivot):
+    """Move values below the pivot to the front, those above it to the back.
+
+    ::
+
+        low      below      i    above
+         | < pivot | = pivot |  ?  | > pivot |  high
+    """
+    below, i, above = low, low, high
+    lighter, same = np.int64(0), np.int64(0)
+    while i < above:
+        if values[i] < pivot:
+            lighter += weights[i]
+            _swap(values, weights, i, below)
+            below += 1
+            i += 1
+        elif values[i] > pivot:
+            above -= 1
+            _swap(values, weights, i, above)
+        else:
+            same += weights[i]
+            i += 1
+    return below, above, lighter, same
+
+
+@helper
+def _smallest(values, weights, low, high):
+    """Smallest value in [low, high) of a row with weight; NaN if none has."""
+    found = np.nan
+    for i in range(low, high):
+        if weights[i] > 0 and not found <= values[i]:
+            found = values[i]
+    return found
+
+
+@helper
+def _select(values, weights, cut, before):
+    """The smallest values whose cumulative weight reaches, and exceeds, ``cut``.
+
+    The first of the two is always in [low, high); ``before`` is the weight of all that is below,
+    ``beyond`` the smallest value with weight from high on.
+    """
+    low, high, beyond = 0, values.size, np.nan
+    while True:
+        pivot = _pivot(values, low, high)
+        below, above, lighter, same = _part(values, weights, low, high, pivot)
+        reached = np.float64(before + lighter + same)
+        if reached < cut:
+            before += lighter + same
+            low = above
+            continue
+        if np.float64(before + lighter) < cut:
+            if reached > cut:
+                return pivot, pivot
+            least = _smallest(values, weights, above, high)
+            least = beyond if np.isnan(least) else least
+            return pivot, pivot if np.isnan(least) else least
+        least = pivot if same > 0 else _smallest(values, weights, above, high)
+        beyond = beyond if np.isnan(least) else least
+        high = below
+
+
+@inlined
+def _sort(values, weights, n):
+    """Sort the first ``n`` values, their weights with them (Shell's sort: in place)."""
+    for gap in GAPS:
+        for i in range(gap, n):
+            value, weight, at = values[i], weights[i], i
+            while at >= gap and values[at - gap] > value:
+                values[at], weights[at] = values[at - gap], weights[at - gap]
+                at -= gap
+            values[at], weights[at] = value, weight
+
+
+@helper
+def _bounds(values, weights, rows, level, own, own_weights):
+    """Two values between which the quantile of the rows most likely is."""
+    step = rows.size // SAMPLE
+    total, squares = 0.0, 0.0
+    for i in range(SAMPLE):
+        own[i], own_weights[i] = values[rows[i * step]], weights[rows[i * step]]
+        weight = np.float64(own_weights[i])
+        total += weight
+        squares += weight * weight
+    _sort(own, own_weights, SAMPLE)
+    spread = DEVIATIONS * np.sqrt(level * (1.0 - level) * squares)
+    low, high = level * total - spread, level * total + spread
+    lowest, highest, reached = -np.inf, np.inf, 0.0
+    for i in range(SAMPLE):
+        before, reached = reached, reached + np.float64(own_weights[i])
+        if before < low <= reached:
+            lowest = own[i]
+        if before < high <= reached and high < total:
+            highest = own[i]
+    return lowest, highest
+
+
+@inlined
+def _copy_between(values, weights, rows, bounds, own, own_weights):
+    """Copy the rows between two values; number of them, and weight below, between and in all."""
+    n = 0
+    below, between, total = np.int64(0), np.int64(0), np.int64(0)
+    for j in range(rows.size):
+        value, weight = values[rows[j]], weights[rows[j]]
+        is_between = (value >= bounds[0]) & (value <= bounds[1])
+        own[n], own_weights[n] = value, weight
+        n += 1 if is_between else 0
+        total += weight
+        below += weight if value < bounds[0] else 0
+        between += weight if is_between else 0
+    return n, below, between, total
+
+
+@helper
+def group_bounds(values, weights, rows, level, own, own_weights):
+    """The values between which the quantile of one group is the middle; both 0 without weight.
+
+    ``own`` float64 and ``own_weights`` int64 are space for its rows.
+    """
+    if rows.size >= LEAST_SAMPLED:
+        bounds = _bounds(values, weights, rows, level, own, own_weights)
+        n, below, between, total = _copy_between(values, weights, rows, bounds, own, own_weights)
+        cut = level * np.float64(total)
+        if np.float64(below) < cut and cut < np.float64(below + between):
+            return _select(own[:n], own_weights[:n], cut, below)
+    bounds = -np.inf, np.inf
+    n, below, _, total = _copy_between(values, weights, rows, bounds, own, own_weights)
+    if total == 0:
+        return 0.0, 0.0
+    return _select(own[:n], own_weights[:n], level * np.float64(total), below)
+
+
+# ---- what Python calls, for some of the groups -------------------------------------------------
+
+
+@entry
+def quantiles(values, weights, rows, starts, chosen, level, out):
+    """Quantile of each of the ``chosen`` groups."""
+    largest = 0
+    for g in chosen:
+        largest = max(largest, starts[g + 1] - starts[g])
+    own, own_weights = np.empty(largest), np.empty(largest, np.int64)
+    for g in chosen:
+        of_group = rows[starts[g] : starts[g + 1]]
+        lower, upper = group_bounds(values, weights, of_group, level, own, own_weights)
+        out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
+
+
+@inlined
+def _clipped(value, centre, limit, weight):
+    """A term of the sums of `engine.order_statistics.mean_of_clipped`."""
+    left = value - centre
+    left = -limit if left < -limit else (limit if left > limit else left)
+    return left * np.float64(weight)
+
+
+@entry
+def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
+    """Largest absolute term of the ``chosen`` groups."""
+    largest = 0.0
+    for g in chosen:
+        for j in range(starts[g], starts[g + 1]):
+            term = _clipped(values[rows[j]], centres[g], limit, weights[rows[j]])
+            largest = max(largest, abs(term))
+    return largest
+
+
+@entry
+def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scales, sums):
+    """Sums over the ``chosen`` groups of both planes of the terms, and of weights."""
+    for g in chosen:
+        for j in range(starts[g], starts[g + 1]):
+            weight = weights[rows[j]]
+            term = _clipped(values[rows[j]], centres[g], limit, weight)
+            scaled = term * scales[0] * scales[1]
+            high = np.rint(scaled)
+            sums[g, 0] += np.int64(high)
+            sums[g, 1] += np.int64(np.rint((scaled - high) * scales[2]))
+            sums[g, 2] += weight
+
+
+@entry
+def count_rows(group_of_row, chunk, counts):
+    """Rows of each group in a chunk of rows."""
+    for i in range(chunk[0], chunk[1]):
+        if group_of_row[i] >= 0:
+            counts[group_of_row[i]] += 1
+
+
+@entry
+def place_rows(group_of_row, chunk, places, rows):
+    """Rows of a chunk to the places of their groups; ``places`` are used up."""
+    for i in range(chunk[0], chunk[1]):
+        g = group_of_row[i]
+        if g >= 0:
+            rows[places[g]] = i
+            places[g] += 1
+
+
+# ---- drivers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CompiledOrder:
+    """The functions of `engine.order_statistics`, by a crew.
+
+    Integer weights are kept for the weights of a fit, which are taken not to change.
+    """
+
+    crew: Crew
+    _known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
+
+    def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
+        """Rows by the group of each, negative for rows that are in none."""
+        group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
+        cuts = row_chunks(n, max(LEAST_ROWS, -(-n // max(1, self.crew.n_threads))))
+        chunks = [(cut.start, cut.stop) for cut in cuts]
+        counts = np.zeros((len(chunks), n_groups), np.int64)
+        tasks = list(zip(chunks, counts, strict=True))
+        self.crew.results(lambda task: count_rows(group, *task), tasks)
+        starts = offsets(counts.sum(axis=0).tolist())
+        counts[1:] = counts[:-1].cumsum(axis=0)
+        counts[:1] = 0
+        counts += starts[:-1]
+        rows = np.empty(starts[-1], dtype=np.int64)
+        self.crew.results(lambda task: place_rows(group, *task, rows), tasks)
+        return Groups(rows, starts)
+
+    def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
+        """Weights in units of a power of two: int64 (n,)."""
+        key = n if weights is None else -id(weights)
+        if key not in self._known:
+            kept = np.zeros(0) if weights is None else weights  # so that its id stays its own
+            self._known[key] = kept, reference.integer_weights(weights, n)
+        return self._known[key][1]
+
+    def weighted_quantiles(
+        self, values: np.ndarray, weights: np.ndarray, groups: Groups, level: float
+    ) -> np.ndarray:
+        """Quantile of the values of each group: float64 (n_groups,)."""
+        given, out = self._given(values, weights, groups), np.empty(len(groups.starts) - 1)
+        self._by_groups(lambda chosen: quantiles(*given, chosen, float(level), out), groups)
+        return out
+
+    def mean_of_clipped(
+        self,
+        values: np.ndarray,
+        weights: np.ndarray,
+        groups: Groups,
+        centres: np.ndarray,
+        limit: float,
+    ) -> np.ndarray:
+        """Weighted mean of ``values - centre``, cut off at -limit and limit, of each group."""
+        given, centres = self._given(values, weights, groups), contiguous(centres, np.float64)
+        largest = max(
+            self._by_groups(lambda chosen: largest_clipped(*given, chosen, centres, limit), groups)
+        )
+        scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(len(groups.rows)))
+        scales = scales[:, 0].copy()
+        sums = np.zeros((len(groups.starts) - 1, 3), dtype=np.int64)
+        self._by_groups(
+            lambda chosen: sums_of_clipped(*given, chosen, centres, limit, scales, sums), groups
+        )
+        totals = planes_to_float(sums[:, :2], exponents[:, 0])
+        return totals[:, 0] / np.maximum(sums[:, 2], 1).astype(np.float64)
+
+    def _given(
+        self, values: np.ndarray, weights: np.ndarray, groups: Groups
+    ) -> tuple[np.ndarray, ...]:
+        """Arrays as compiled code takes them."""
+        return (
+            contiguous(values, np.float64),
+            contiguous(weights, np.int64),
+            contiguous(groups.rows, np.int64),
+            contiguous(groups.starts, np.int64),
+        )
+
+    def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
+        """``work`` of groups by threads: the largest first, dealt out like cards."""
+        order = np.argsort(-np.diff(groups.starts), kind="stable")
+        n_tasks = 1 if self.crew.n_threads <= 1 else self.crew.n_threads * TASKS_PER_THREAD
+        hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
+        together = len(groups.rows) > LEAST_ROWS
+        return self.crew.results(work, [hand for hand in hands if len(hand)], together)

@@ -1,0 +1,143 @@
+"""Packed words: the integers of a row, or of many rows, in one int64.
+
+    | gradient (signed)          | hessian        | count      |
+      gradient_shift ...           count_bits ...   0 ...
+
+Adding words adds all fields at once, exactly, as long as no field overflows. `choose_packing`
+makes the fields wide enough for `block` rows at a time; nodes that may have larger sums add up
+their fields apart (see `histograms.py`).
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import inlined
+
+WORD_BITS = 63  # what fields may use; the sign bit belongs to the gradient
+MOST_ROWS = 2**31  # more than a tree has
+
+
+class Packing(NamedTuple):
+    """Where the fields of a word lie.
+
+    Attributes
+    ----------
+    gradient_shift, count_bits : int
+        Lowest bit of the gradient and of the hessian.
+    hessian_mask, count_mask : int
+        Largest value of a field; no counts: 0.
+    block : int
+        So many rows never overflow, whatever their weights.
+    most_rows : int
+        Rows of a node whose sums of gradients and of counts never overflow.
+    """
+
+    gradient_shift: int
+    count_bits: int
+    hessian_mask: int
+    count_mask: int
+    block: int
+    most_rows: int
+
+
+def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
+    """The packing with the largest ``block``.
+
+    Hessians below 2**h and counts below 2**c leave the gradient, which is at most
+    ``largest_value`` (1 for classes) times the hessian, the bits above h + c. A row fits where
+    the bits of the largest value and twice those of the largest weight are at most 61.
+    """
+    weight = max(largest_weight, 1)
+    best = (0, 0, 0)
+    for hessian_bits in range(weight.bit_length(), WORD_BITS // 2 + 1):
+        hessian = (1 << hessian_bits) - 1
+        room = ((1 << WORD_BITS) - 1) // (max(largest_value, 1) * hessian + 1)
+        count_bits = min(room.bit_length() - 1 - hessian_bits, hessian_bits)
+        if count_bits < with_counts:
+            break
+        block = hessian // weight
+        if with_counts:
+            block = min(block, (1 << count_bits) - 1)
+        best = max(best, (block, hessian_bits, count_bits if with_counts else 0))
+    block, hessian_bits, count_bits = best
+    if block == 0:
+        raise ValueError(
+            f"values up to {largest_value} and weights up to {largest_weight} do not fit a word "
+            f"of {WORD_BITS} bits; bits of a value and twice those of a weight are at most 61"
+        )
+    return Packing(
+        gradient_shift=hessian_bits + count_bits,
+        count_bits=count_bits,
+        hessian_mask=(1 << hessian_bits) - 1,
+        count_mask=(1 << count_bits) - 1,
+        block=min(block, MOST_ROWS),
+        most_rows=(1 << count_bits) - 1 if with_counts else MOST_ROWS,
+    )
+
+
+def choose_gradient_packing(
+    largest_gradient: int, largest_weight: int, with_counts: bool
+) -> Packing:
+    """The packing for gradients that know no bound but ``largest_gradient`` per row.
+
+    Of n rows gradients have the bits of n times the largest, and so have hessians; n = 2**b - 1 for
+    the largest b that fits. What is left over goes to the gradient, so that a node may be larger.
+    """
+    gradient, weight = max(largest_gradient, 1), max(largest_weight, 1)
+    for bits in range(WORD_BITS // 2, 0, -1):
+        block = (1 << bits) - 1
+        hessian_bits, count_bits = (block * weight).bit_length(), bits if with_counts else 0
+        room = (1 << max(WORD_BITS - hessian_bits - count_bits, 0)) - 1
+        if block * gradient <= room:
+            break
+    else:
+        raise ValueError(
+            f"gradients up to {largest_gradient} and weights up to {largest_weight} do not fit a "
+            f"word of {WORD_BITS} bits; bits of both together are at most 63, 62 with counts"
+        )
+    most_rows = room // gradient
+    return Packing(
+        gradient_shift=hessian_bits + count_bits,
+        count_bits=count_bits,
+        hessian_mask=(1 << hessian_bits) - 1,
+        count_mask=(1 << count_bits) - 1,
+        block=block,
+        most_rows=min(most_rows, block if with_counts else MOST_ROWS),
+    )
+
+
+@inlined
+def pack(gradient, hessian, packing):
+    """The word of one row."""
+    word = (gradient << packing.gradient_shift) + (hessian << packing.count_bits)
+    return word + (np.int64(1) & packing.count_mask)
+
+
+@inlined
+def gradient_of(word, packing):
+    """Gradient field; the shift keeps the sign, and lower fields are never negative."""
+    return word >> packing.gradient_shift
+
+
+@inlined
+def hessian_of(word, packing):
+    """Hessian field."""
+    return (word >> packing.count_bits) & packing.hessian_mask
+
+
+@inlined
+def count_of(word, packing):
+    """Count field, 0 where rows are not counted."""
+    return word & packing.count_mask
+
+
+@inlined
+def fits_word(hessian, count, packing):
+    """Whether the sums of a node of so many rows fit one word."""
+    return (hessian <= packing.hessian_mask) & (count <= packing.most_rows)

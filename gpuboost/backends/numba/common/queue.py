@@ -1,0 +1,47 @@
+"""Nodes that wait to be split: a stack, or for best-first growth a heap."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from gpuboost.backends.numba.compiler import helper, inlined
+
+
+@inlined
+def goes_before(nodes, a, b):
+    """Whether best-first growth splits node ``a`` before ``b``."""
+    rise, other = nodes[a].gain, nodes[b].gain
+    return (rise > other) | ((rise == other) & (nodes[a].key < nodes[b].key))
+
+
+@helper
+def push_heap(heap, size, nodes, k):
+    """Add a node to the heap."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if not goes_before(nodes, k, heap[above]):
+            break
+        heap[at] = heap[above]
+        at = above
+    heap[at] = k
+
+
+@helper
+def pop_heap(heap, size, nodes):
+    """Take the node that goes first; ``size`` counts it."""
+    first, last = heap[0], heap[size - 1]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size - 1:
+            break
+        if below + 1 < size - 1 and goes_before(nodes, heap[below + 1], heap[below]):
+            below += 1
+        if not goes_before(nodes, heap[below], last):
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = last
+    return first

@@ -1,0 +1,225 @@
+"""What compiled functions are given: named tuples of arrays, and the records they keep."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.common.packed_words import Packing
+
+NODE = np.dtype(
+    [
+        ("start", np.int64),  # its rows are start ... start + count of the tree's rows
+        ("count", np.int64),
+        ("gradient", np.int64),
+        ("hessian", np.int64),
+        ("key", np.uint64),
+        ("gain", np.float64),
+        ("draw", np.float64),
+        ("left_gradient", np.int64),
+        ("left_hessian", np.int64),
+        ("lower", np.float64),  # bounds of its value (NEWTON)
+        ("upper", np.float64),
+        ("feature", np.int32),
+        ("left", np.int32),
+        ("category", np.int32),
+        ("depth", np.int32),
+        ("bin", np.int16),
+        ("next_bin", np.int16),
+        ("missing", np.int8),
+    ],
+    align=True,
+)
+
+SPLIT = np.dtype(
+    [
+        ("gain", np.float64),
+        ("rank", np.int64),
+        ("draw", np.float64),
+        ("left_gradient", np.int64),
+        ("left_hessian", np.int64),
+        ("feature", np.int64),
+        ("bin", np.int64),
+        ("next_bin", np.int64),
+        ("missing", np.int64),
+        ("categorical", np.int64),
+        ("late", np.int64),  # of `level_choice`: FOUND, or of a feature beyond the first ones
+        ("is_range", np.int64),  # ``bin`` and ``next_bin`` are what ``draw`` lies between
+    ],
+    align=True,
+)
+
+
+class Matrix(NamedTuple):
+    """The binned matrix.
+
+    Attributes
+    ----------
+    codes : uint8 (F, n)
+    n_bins : int64 (F,)
+        Value bins.
+    center : float64 (F, width - 1)
+    has_missing, is_categorical : bool (F,)
+    missing_code : int
+    """
+
+    codes: np.ndarray
+    n_bins: np.ndarray
+    center: np.ndarray
+    has_missing: np.ndarray
+    is_categorical: np.ndarray
+    missing_code: int
+    any_categorical: bool
+
+
+class Limits(NamedTuple):
+    """`spec.TreeOptions` of one tree, with what depends on its rows worked out.
+
+    ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
+    rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
+    better (two classes and SQUARES). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
+    ``least_category``: hessian of a category that is not rare.
+    """
+
+    score: int
+    is_regression: bool
+    has_gradients: bool
+    by_median: bool
+    has_weightless: bool
+    stops_at_pure: bool
+    random_thresholds: bool
+    max_depth: int
+    min_samples_split: int
+    min_samples_leaf: int
+    min_hessian: int
+    max_features: int
+    level_features: int
+    has_interactions: bool
+    hashed_order: bool
+    needs_gain: bool
+    max_leaf_nodes: int
+    min_impurity_decrease: float
+    gain_unit: float
+    root_hessian: float
+    l1: float
+    l2: float
+    max_value: float
+    least_category: int
+
+
+class Constraints(NamedTuple):
+    """What is asked of single features.
+
+    Attributes
+    ----------
+    monotonic : int64 (F,), or empty
+        Direction in which values may change with a feature, 0 for both (NEWTON).
+    groups : uint64 (F, W)
+        Groups of interactions that hold a feature, a bit each; (F, 0) without.
+    """
+
+    monotonic: np.ndarray
+    groups: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Rows of a tree and their words, those of a node side by side, and space to move them."""
+
+    row: np.ndarray
+    word: np.ndarray
+    spare_row: np.ndarray
+    spare_word: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Space of one thread, kept between features, nodes and trees.
+
+    Histograms are zero between features. ``gains`` has room for whole blocks of eight, and
+    ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
+    features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
+    the features that the node may look at, where these are not all, else 0. ``own`` and
+    ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
+    categories that go where missing values go. ``joint``: cells of a column, whose features are
+    taken out one by one.
+    """
+
+    totals: np.ndarray
+    occupied: np.ndarray
+    bins: np.ndarray
+    prefix: np.ndarray
+    gains: np.ndarray
+    patterns: np.ndarray
+    wide: np.ndarray
+    sums: np.ndarray
+    joint: np.ndarray
+    missing: np.ndarray
+    per_bin: np.ndarray
+    keys: np.ndarray
+    order: np.ndarray
+    rare: np.ndarray
+    codes: np.ndarray
+    ranks: np.ndarray
+    likely: np.ndarray
+    chosen: np.ndarray
+    level_depth: np.ndarray
+    level_last: np.ndarray
+    mask: np.ndarray
+    split: np.ndarray
+    own: np.ndarray
+    own_weights: np.ndarray
+
+
+class Problem(NamedTuple):
+    """All that stays the same while a tree grows; ``features`` are those of the tree, int32."""
+
+    matrix: Matrix
+    features: np.ndarray
+    limits: Limits
+    constraints: Constraints
+    packing: Packing
+    scratch: Scratch
+
+
+class Members(NamedTuple):
+    """One node and its rows: record of `NODE`, rows and words side by side.
+
+    ``is_wide``: sums of the node may not fit a word.
+    """
+
+    node: np.ndarray
+    row: np.ndarray
+    word: np.ndarray
+    is_wide: bool
+
+
+class Statistics(NamedTuple):
+    """Targets and weights of the rows of one tree.
+
+    Attributes
+    ----------
+    weight : int32 (n,)
+    inside : bool (n,), or empty: rows of positive weight
+    classes : int32 (n,), or empty
+    values : int32 (n, K), or (0, 0)
+    gradient : int32 (n, K), or (0, 0)
+    ranks : int32 (n, K), or (0, 0)
+        Values whose medians split; there are no others then.
+    median_weight : int64 (n,), or empty
+        What medians weigh rows with; empty with one output: ``weight``.
+    wide : int64 (n, P), or (0, 0): leaf sums are class weights
+    n_classes : int
+    draws : bool
+        Whether weights multiply the rows of ``wide``.
+    """
+
+    weight: np.ndarray
+    inside: np.ndarray
+    classes: np.ndarray
+    values: np.ndarray
+    gradient: np.ndarray
+    ranks: np.ndarray
+    median_weight: np.ndarray
+    wide: np.ndarray
+    n_classes: int
+    draws: bool

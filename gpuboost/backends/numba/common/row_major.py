@@ -1,0 +1,142 @@
+"""Codes of a row side by side: for histograms, and for rows that walk down a tree."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.map import contiguous
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.engine.growth.tree import Tree
+
+LINE = 64  # bytes of a cache line
+ROWS_PER_CHUNK = 1 << 14
+BLOCK = 1 << 10  # rows that walk together
+LAST_CODE = 255
+
+STEP = np.dtype(
+    [
+        ("feature", np.int32),
+        ("child", np.int32),  # the left one, the right one follows; a leaf: itself
+        ("code", np.int32),  # the last that goes left; a leaf: all do
+        ("category", np.int32),
+        ("missing_right", np.int32),
+    ],
+    align=True,
+)
+
+
+@entry
+def transpose_codes(codes, by_row, team):
+    """Fill ``by_row`` (n, width) from ``codes`` (F, n)."""
+    n_features, n = codes.shape
+    chunk = claim(team)
+    while chunk * ROWS_PER_CHUNK < n:
+        last = min((chunk + 1) * ROWS_PER_CHUNK, n)
+        for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
+            stop = min(start + BLOCK, last)
+            for feature in range(n_features):
+                for row in range(start, stop):
+                    by_row[row, feature] = codes[feature, row]
+        chunk = claim(team)
+
+
+def row_major(codes: np.ndarray, crew: Crew) -> np.ndarray:
+    """Rows of codes, filled up to whole words, in as few cache lines as can be: uint8 (n, 8 G)."""
+    n_features, n = codes.shape
+    width = -(-n_features // 8) * 8
+    space = np.zeros(n * width + LINE, np.uint8)
+    first = -space.ctypes.data % LINE
+    by_row = space[first : first + n * width].reshape(n, width)
+    codes = contiguous(codes, np.uint8)
+    crew.share(lambda _, team: transpose_codes(codes, by_row, team), n > ROWS_PER_CHUNK)
+    return by_row
+
+
+@inlined
+def _fill_steps(steps, feature, code, left, category, missing_left):
+    """The nodes of a tree as rows walk over them."""
+    for k in range(steps.size):
+        step = steps[k]
+        step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
+        step.missing_right = 0
+        if left[k] > 0:
+            step.feature, step.child, step.category = feature[k], left[k], category[k]
+            step.code, step.missing_right = code[k], np.int32(not missing_left[k])
+
+
+@inlined
+def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
+    """Leaves of some rows, one level at a time."""
+    for i in range(rows.size):
+        leaf[rows[i]] = 0
+    for _ in range(depth):
+        for i in range(np.uint64(rows.size)):
+            row = np.uint64(rows[i])
+            step = steps[leaf[row]]
+            code = np.int32(by_row[row, np.uint64(step.feature)])
+            right = np.int32(code > step.code)
+            if step.category >= 0:
+                word = masks[step.category, code >> 5]
+                right = np.int32(((word >> np.uint32(code & 31)) & np.uint32(1)) == 0)
+            if code == missing_code:
+                right = step.missing_right
+            leaf[row] = step.child + right
+
+
+@entry
+def walk(columns, masks, missing_code, depth, by_row, rows, leaf, team):
+    """Node of a tree that each of ``rows`` (uint32, or empty for all) ends in: ``leaf`` (n,).
+
+    ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
+    """
+    feature, code, left, category, missing_left = columns
+    steps = np.empty(feature.size, STEP)
+    _fill_steps(steps, feature, code, left, category, missing_left)
+    n = rows.size if rows.size else by_row.shape[0]
+    every = np.empty(BLOCK, np.uint32)
+    chunk = claim(team)
+    while chunk * ROWS_PER_CHUNK < n:
+        last = min((chunk + 1) * ROWS_PER_CHUNK, n)
+        for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
+            stop = min(start + BLOCK, last)
+            if rows.size:
+                own = rows[start:stop]
+            else:
+                own = every[: stop - start]
+                for i in range(own.size):
+                    own[i] = start + i
+            _walk_block(steps, masks, missing_code, depth, by_row, own, leaf)
+        chunk = claim(team)
+
+
+def find_leaves(
+    tree: Tree,
+    by_row: np.ndarray,
+    missing_code: int,
+    rows: np.ndarray,
+    leaf: np.ndarray,
+    crew: Crew,
+) -> None:
+    """Fill ``leaf``, int32 (n,), for ``rows`` (uint32; empty: all)."""
+    columns = (
+        contiguous(tree.feature, np.int32),
+        contiguous(tree.code, np.int16),
+        contiguous(tree.left, np.int32),
+        contiguous(tree.category, np.int32),
+        contiguous(tree.missing_left, np.bool_),
+    )
+    masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
+    n = len(rows) or len(by_row)
+    crew.share(
+        lambda _, team: walk(columns, masks, missing_code, depth, by_row, rows, leaf, team),
+        n > ROWS_PER_CHUNK,
+    )

@@ -1,0 +1,82 @@
+"""Where splits send values: `gpuboost.engine.growth.tree.find_routes`, a node after the other."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import entry, inlined, numerics
+from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.engine.growth.tree import Routes
+from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+
+if TYPE_CHECKING:
+    from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.task import GrownTree
+
+_TYPES: dict[str, Any] = {
+    "left": np.int32,
+    "feature": np.int32,
+    "bin": np.int16,
+    "next_bin": np.int16,
+    "draw": np.float64,
+    "missing": np.int8,
+    "category": np.int32,
+    "count": np.int64,
+}
+
+
+def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
+    """Thresholds, their codes, and the directions of missing values."""
+    columns = (contiguous(getattr(grown, name), dtype) for name, dtype in _TYPES.items())
+    bins = (contiguous(part, np.float64) for part in (mapper.low, mapper.high, mapper.center))
+    return Routes(*_find(*columns, *bins))
+
+
+@entry
+def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low, high, center):
+    n_nodes, all_values = left.size, np.int16(center.shape[1] - 1)
+    threshold, code = np.full(n_nodes, np.nan), np.zeros(n_nodes, np.int16)
+    missing_left = np.zeros(n_nodes, np.bool_)
+    for node in range(n_nodes):
+        child = left[node]
+        if child == 0:
+            missing_left[node] = missing[node] == MISSING_LEFT
+            continue
+        if missing[node] == MISSING_UNSEEN:
+            missing_left[node] = count[child] > count[child + 1]
+        else:
+            missing_left[node] = missing[node] == MISSING_LEFT
+        if category[node] >= 0:
+            continue
+        if next_bin[node] == ONLY_MISSING_RIGHT:
+            threshold[node], code[node] = np.inf, all_values
+            continue
+        of, ends = feature[node], (np.int64(last_bin[node]), np.int64(next_bin[node]))
+        threshold[node], code[node] = _between(low[of], high[of], center[of], ends, draw[node])
+    return threshold, code, missing_left
+
+
+@inlined
+def _between(low, high, center, ends, draw):
+    """Threshold of a split between two occupied bins, and the last bin whose centre it reaches."""
+    first, last = ends[0], ends[1] - 1
+    at = draw
+    if draw != draw:
+        a, b = high[first], low[last + 1]
+        at = numerics.midway(a + b, a, b)
+    while first < last:
+        middle = (first + last + 1) // 2
+        if center[middle] <= at:
+            first = middle
+        else:
+            last = middle - 1
+    below, above = high[first], low[first + 1]
+    at = max(at, below)
+    if at >= above:
+        at = numerics.midway(below + above, below, above)
+    return at, np.int16(first)

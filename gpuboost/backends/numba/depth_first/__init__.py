@@ -1,0 +1,1 @@
+"""One tree a thread, depth first."""

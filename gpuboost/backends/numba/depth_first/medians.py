@@ -1,0 +1,162 @@
+"""Trees of medians: each node is searched with the signs of its rows about its own median.
+
+With one output, rows lie in the order of their targets from the first (`by_rank`), and partitions
+keep it, so the median is where half of the weight is reached. With more it is selected.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.common.order_statistics import group_bounds
+from gpuboost.backends.numba.common.packed_words import hessian_of, pack
+from gpuboost.backends.numba.compiler import allocating, helper, inlined
+
+if TYPE_CHECKING:
+    from gpuboost.engine.task import GrowTask
+    from gpuboost.engine.tree_rows import TreeRows
+
+
+@inlined
+def _sign(rank, lower, upper):
+    """See `engine.growth.medians.median_signs`."""
+    return np.int64(rank >= upper) - np.int64(rank <= lower)
+
+
+@helper
+def aim(problem, channels, statistics, rows, node, medians):
+    """Find the medians of a node, and put the signs of its rows into their words or channels."""
+    row = rows.row[node.start : node.start + node.count]
+    if channels is None:
+        word = rows.word[node.start : node.start + node.count]
+        below, above = _sorted_bounds(problem, statistics, node, row, word, medians)
+        node.gradient = _aim_words(problem.packing, word, below, above)
+        return
+    own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, statistics.ranks
+    for k in range(ranks.shape[1]):
+        of_output, weight = ranks[:, k], statistics.median_weight
+        lower, upper = group_bounds(of_output, weight, row, 0.5, own, own_weights)
+        medians[2 * k], medians[2 * k + 1] = np.int32(lower), np.int32(upper)
+        for i in range(row.size):
+            sign = _sign(of_output[row[i]], lower, upper)
+            channels.values[row[i], k] = np.int32(sign)
+
+
+@inlined
+def _weight(statistics, packing, row, word, i):
+    """What the median weighs a row of a node with."""
+    if statistics.median_weight.size:
+        return statistics.median_weight[row[i]]
+    return hessian_of(word[i], packing)
+
+
+@inlined
+def _sorted_bounds(problem, statistics, node, row, word, medians):
+    """The medians of a node whose rows ascend by rank; how many are below, and where others begin.
+
+    ::
+
+        | rank < lower | lower ... | between | upper ... | rank > upper |
+                          signs 0 of lower == upper, which is the middle then
+
+    Rows between have no weight.
+    """
+    ranks, packing, total = statistics.ranks, problem.packing, node.hessian
+    if statistics.median_weight.size:
+        total = np.int64(0)
+        for i in range(row.size):
+            total += statistics.median_weight[row[i]]
+    first, reached = 0, _weight(statistics, packing, row, word, 0)
+    while 2 * reached < total:
+        first += 1
+        reached += _weight(statistics, packing, row, word, first)
+    lower, after = ranks[row[first], 0], first + 1
+    while after < row.size and ranks[row[after], 0] == lower:
+        reached += _weight(statistics, packing, row, word, after)
+        after += 1
+    medians[0], medians[1] = lower, lower
+    if 2 * reached > total:
+        while first > 0 and ranks[row[first - 1], 0] == lower:
+            first -= 1
+        return first, after
+    following = after
+    while _weight(statistics, packing, row, word, following) == 0:
+        following += 1
+    medians[1] = ranks[row[following], 0]
+    while ranks[row[following - 1], 0] == medians[1]:
+        following -= 1
+    return after, following
+
+
+@inlined
+def _aim_words(packing, word, below, above):
+    """Signs times weights as gradients of words: -1, 0 from ``below`` and 1 from ``above`` on."""
+    gradient = np.int64(0)
+    for i in range(word.size):
+        weight = hessian_of(word[i], packing)
+        own = (np.int64(i >= above) - np.int64(i < below)) * weight
+        word[i] = pack(own, weight, packing)
+        gradient += own
+    return gradient
+
+
+@allocating
+def median_sums(nodes, order, medians, statistics, rows, packing):
+    """Column ``sums`` of `spec.GrownTree`, of all nodes from their rows: see backends/protocol.py.
+
+    The rows of an inner node lie where they did, in another order.
+    """
+    n_outputs = statistics.ranks.shape[1]
+    sums = np.zeros((order.size, 6 * n_outputs + 2), np.int64)
+    for i in range(order.size):
+        node = nodes[order[i]]
+        sums[i, : 2 * n_outputs] = medians[order[i]]
+        for j in range(node.start, node.start + node.count):
+            weight = hessian_of(rows.word[j], packing) if statistics.draws else np.int64(1)
+            _add_row(statistics, rows.row[j], weight, sums[i])
+    return sums
+
+
+@inlined
+def _add_row(statistics, row, weight, sums):
+    """Add a row to the sums of a node whose medians stand there."""
+    ranks, wide = statistics.ranks, statistics.wide
+    n_outputs = ranks.shape[1]
+    for k in range(n_outputs):
+        sign = _sign(ranks[row, k], sums[2 * k], sums[2 * k + 1]) * weight
+        to = 2 * n_outputs + 4 * k
+        for plane in range(2):
+            sums[to + plane] += sign * wide[row, 2 * k + plane]
+            sums[to + 2 + plane] += sign * wide[row, 2 * n_outputs + plane]
+    for plane in range(2):
+        sums[6 * n_outputs + plane] += weight * wide[row, 2 * n_outputs + plane]
+
+
+def by_rank(task: GrowTask) -> GrowTask:
+    """The same with its rows, and those of the matrix, in the order of their targets."""
+    target = task.target
+    if not target.by_median or target.n_outputs > 1:
+        return task
+    assert target.values is not None and target.wide is not None
+    order = np.argsort(target.values[:, 0], kind="stable")
+    weight = target.median_weight
+    ordered = replace(
+        target,
+        values=target.values[order],
+        wide=target.wide[order],
+        median_weight=None if weight is None else weight[order],
+    )
+
+    def rows_of(tree: int) -> TreeRows:
+        rows = task.rows_of(tree)
+        inside = None if rows.inside is None else rows.inside[order]
+        return replace(rows, weight=rows.weight[order], inside=inside)
+
+    matrix = replace(task.matrix, codes=task.matrix.codes[:, order])
+    return replace(task, matrix=matrix, target=ordered, rows_of=rows_of)

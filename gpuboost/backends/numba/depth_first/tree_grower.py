@@ -1,0 +1,287 @@
+"""Trees grown depth-first, one compiled call each, on a pool of threads of our own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.common.feature_sampling import LEVELS
+from gpuboost.backends.numba.common.packed_words import (
+    Packing,
+    choose_gradient_packing,
+    choose_packing,
+)
+from gpuboost.backends.numba.common.records import (
+    SPLIT,
+    Constraints,
+    Limits,
+    Matrix,
+    Problem,
+    Rows,
+    Scratch,
+    Statistics,
+)
+from gpuboost.backends.numba.depth_first.grow import grow
+from gpuboost.backends.numba.depth_first.medians import by_rank
+from gpuboost.backends.numba.splits.channels import Channels
+from gpuboost.backends.numba.splits.histograms import SLOTS
+from gpuboost.backends.numba.threads.map import contiguous, in_order
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.growth.tree import gain_unit
+from gpuboost.engine.sampling import root_key
+from gpuboost.engine.task import GrownTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.task import GrowTask, Target, TreeOptions
+    from gpuboost.engine.tree_rows import TreeRows
+
+
+def matrix_of(binned: BinnedMatrix) -> Matrix:
+    """A binned matrix for compiled code."""
+    mapper = binned.mapper
+    return Matrix(
+        codes=contiguous(binned.codes, np.uint8),
+        n_bins=contiguous(mapper.n_bins, np.int64),
+        center=contiguous(mapper.center, np.float64),
+        has_missing=contiguous(binned.n_missing > 0, np.bool_),
+        is_categorical=contiguous(mapper.is_categorical, np.bool_),
+        missing_code=int(mapper.missing_code),
+        any_categorical=bool(mapper.is_categorical.any()),
+    )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What limits depend on of the weights of a tree's rows.
+
+    Attributes
+    ----------
+    root_hessian : int
+        Their sum.
+    are_ones : bool
+        The hessian of a node counts its rows.
+    some_are_zero : bool
+        There are rows in the tree without weight.
+    """
+
+    root_hessian: int
+    are_ones: bool
+    some_are_zero: bool
+
+    @classmethod
+    def of(cls, rows: TreeRows) -> Weights:
+        """The weights of some rows."""
+        some_are_zero = rows.inside is not None
+        are_ones = not some_are_zero and bool(rows.weight.max() <= 1)
+        return cls(int(rows.weight.sum(dtype=np.int64)), are_ones, some_are_zero)
+
+
+def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
+    """Limits of one tree."""
+    fraction = np.float64(options.min_weight_fraction_leaf)
+    share = int(np.ceil(fraction * np.float64(weights.root_hessian)))
+    min_hessian = max(int(options.min_hessian), share, 1)
+    min_samples_leaf = int(options.min_samples_leaf)
+    if weights.are_ones:
+        min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
+    return Limits(
+        score=int(options.score),
+        is_regression=target.classes is None,
+        has_gradients=target.has_gradients,
+        by_median=target.by_median,
+        has_weightless=weights.some_are_zero,
+        stops_at_pure=target.classes is not None and options.score == SQUARES,
+        random_thresholds=bool(options.random_thresholds),
+        max_depth=int(options.max_depth),
+        min_samples_split=int(options.min_samples_split),
+        min_samples_leaf=min_samples_leaf,
+        min_hessian=min_hessian,
+        max_features=int(options.max_features),
+        level_features=int(options.level_features),
+        has_interactions=options.interactions is not None,
+        hashed_order=bool(options.hashed_order),
+        needs_gain=bool(options.needs_gain),
+        max_leaf_nodes=int(options.max_leaf_nodes),
+        min_impurity_decrease=float(options.min_impurity_decrease),
+        gain_unit=gain_unit(options.score, target),
+        root_hessian=float(weights.root_hessian),
+        l1=float(options.regularisation.l1),
+        l2=float(options.regularisation.l2),
+        max_value=float(options.regularisation.max_value),
+        least_category=least_category(options, weights.root_hessian),
+    )
+
+
+def least_category(options: TreeOptions, root_hessian: int) -> int:
+    """Hessian of a category that is not rare, in a tree."""
+    return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
+
+
+def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
+    """What the options say of single features."""
+    interactions = options.interactions or ()
+    groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
+    for number, group in enumerate(interactions):
+        groups[list(group), number // 64] |= np.uint64(1) << np.uint64(number % 64)
+    monotonic = options.regularisation.monotonic or ()
+    return Constraints(np.array(monotonic, dtype=np.int64), groups)
+
+
+def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
+    """Targets and weights of one tree for compiled code."""
+    target = task.target
+    empty, none = np.zeros((0, 0)), np.zeros(0)
+    wide = target.wide if rows.wide is None else rows.wide
+    values, ranks, median_weight = target.values, None, None
+    if target.by_median:
+        values, ranks, median_weight = None, target.values, target.median_weight
+        if median_weight is None and target.n_outputs > 1:
+            median_weight = rows.weight
+    return Statistics(
+        weight=contiguous(rows.weight, np.int32),
+        inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
+        classes=contiguous(none if target.classes is None else target.classes, np.int32),
+        values=contiguous(empty if values is None else values, np.int32),
+        gradient=contiguous(empty if rows.gradient is None else rows.gradient, np.int32),
+        ranks=contiguous(empty if ranks is None else ranks, np.int32),
+        median_weight=contiguous(none if median_weight is None else median_weight, np.int64),
+        wide=contiguous(empty if wide is None else wide, np.int64),
+        n_classes=int(target.n_classes),
+        draws=bool(rows.draws),
+    )
+
+
+def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scratch:
+    """Zeroed space for one thread."""
+    gains = np.zeros(SLOTS)
+    return Scratch(
+        totals=np.zeros(256, np.int64),
+        occupied=np.zeros(4, np.uint64),
+        bins=np.zeros(SLOTS, np.int64),
+        prefix=np.zeros(SLOTS, np.int64),
+        gains=gains,
+        patterns=gains.view(np.int64),
+        wide=np.zeros((3, 256), np.int64),
+        sums=np.zeros((3, SLOTS), np.int64),
+        joint=np.zeros((3, 256), np.int64),
+        missing=np.zeros(3, np.int64),
+        per_bin=np.zeros((3, 256), np.int64),
+        keys=np.zeros(256),
+        order=np.zeros(256, np.int64),
+        rare=np.zeros(256, np.int64),
+        codes=np.zeros(n_samples, np.uint8),
+        ranks=np.zeros(n_features, np.int64),
+        likely=np.zeros(n_features, np.int64),
+        chosen=np.zeros(n_features, np.int32),
+        level_depth=np.zeros(LEVELS, np.int64),
+        level_last=np.zeros(LEVELS, np.int64),
+        mask=np.zeros(16, np.uint32),
+        split=np.zeros(1, SPLIT),
+        own=np.zeros(n_samples if selects else 0),
+        own_weights=np.zeros(n_samples if selects else 0, np.int64),
+    )
+
+
+def make_rows(n_samples: int) -> Rows:
+    """Space for the rows of one thread's tree."""
+    return Rows(
+        row=np.empty(n_samples, np.uint32),
+        word=np.empty(n_samples, np.int64),
+        spare_row=np.empty(n_samples, np.uint32),
+        spare_word=np.empty(n_samples, np.int64),
+    )
+
+
+def make_channels(n_samples: int, target: Target) -> Channels | None:
+    """Zeroed space for nodes of several channels."""
+    k = target.n_channels
+    if k == 1:
+        return None
+    values = np.zeros((0, 0), np.int32) if target.values is None else target.values
+    if target.by_median:
+        values = np.zeros((n_samples, k), np.int32)  # signs about the medians of nodes
+    return Channels(
+        values=contiguous(values, np.int32),
+        state=np.zeros(3, np.int64),
+        by_class=np.zeros(k, np.int64),
+        sums=np.zeros(k, np.int64),
+        present=np.zeros(k, np.int64),
+        position=np.zeros(k, np.int64),
+        word=np.zeros(n_samples, np.int64),
+        totals=np.zeros((k, 256), np.int64),
+        hessian=np.zeros(256, np.int64),
+        counts=np.zeros(256, np.int64),
+        left=np.zeros(SLOTS, np.int64),
+        left_hessian=np.zeros(SLOTS, np.int64),
+        left_count=np.zeros(SLOTS, np.int64),
+        right_terms=np.zeros((2, SLOTS)),
+        left_terms=np.zeros((2, SLOTS)),
+    )
+
+
+class TreeGrower:
+    """Grows trees of one task on any thread; space of a thread is kept between its trees.
+
+    Parameters
+    ----------
+    task : GrowTask
+    earlier : TreeGrower, optional
+        Of another task with the same matrix and options, whose space this one takes over.
+    """
+
+    def __init__(self, task: GrowTask, earlier: TreeGrower | None = None) -> None:
+        self.task = task = by_rank(task)
+        if earlier is None:
+            self.matrix = matrix_of(task.matrix)
+            self.constraints = constraints_of(task.options, task.matrix.n_features)
+            self._local = threading.local()
+        else:
+            self.matrix, self.constraints = earlier.matrix, earlier.constraints
+            self._local = earlier._local
+        values = None if task.target.by_median else task.target.values
+        self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
+
+    def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
+        """All trees in order; a few more than threads are grown ahead of the consumer."""
+        trees = list(self.task.trees)
+        yield from zip(trees, in_order(self.grow_tree, trees, self.task.n_threads), strict=True)
+
+    def grow_tree(self, tree: int) -> GrownTree:
+        """Grow one tree."""
+        task = self.task
+        tree_rows = task.rows_of(tree)
+        statistics = statistics_of(task, tree_rows)
+        limits = limits_of(task.options, task.target, Weights.of(tree_rows))
+        packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
+        rows, scratch, channels = self._space()
+        if channels is not None and limits.has_gradients:
+            channels = channels._replace(values=statistics.gradient)
+        features = contiguous(np.unique(task.tree_features(tree)), np.int32)
+        problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch)
+        key = np.uint64(root_key(task.seed, tree))
+        columns, sums = grow(problem, channels, statistics, rows, key)
+        return GrownTree(*(*columns, sums))
+
+    def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
+        """Fields wide enough for the rows of a tree."""
+        heaviest = int(rows.weight.max())
+        if rows.gradient is None:
+            return choose_packing(self._largest_value, heaviest, with_counts)
+        largest = max(int(rows.gradient.max()), -int(rows.gradient.min()))
+        return choose_gradient_packing(largest, heaviest, with_counts)
+
+    def _space(self) -> tuple[Rows, Scratch, Channels | None]:
+        """This thread's space."""
+        if not hasattr(self._local, "space"):
+            n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
+            channels = make_channels(n, self.task.target)
+            selects = self.task.target.by_median and channels is not None
+            scratch = make_scratch(n, n_features, selects)
+            self._local.space = make_rows(n), scratch, channels
+        return self._local.space

@@ -1,0 +1,1 @@
+"""The trees of a round by all threads, level by level."""

@@ -1,0 +1,266 @@
+"""The trees of a round by a crew of threads, level by level: space for them, and how it is shared.
+
+What the threads do is `level_team.grow_together`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.numba.common.records import NODE, SPLIT
+from gpuboost.backends.numba.level_wise.feature_bundles import BINS
+from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
+from gpuboost.backends.numba.level_wise.histograms import STEP, TILE
+from gpuboost.backends.numba.level_wise.policy import collect
+from gpuboost.backends.numba.level_wise.records import CHUNK, FAMILY, Grove, Growth, Work
+from gpuboost.backends.numba.level_wise.root_histograms import LANES, LEAST_TREES
+from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
+from gpuboost.engine.task import NO_LIMIT, GrownTree
+
+if TYPE_CHECKING:
+    from gpuboost.backends.numba.common.records import Problem
+    from gpuboost.backends.numba.level_wise.partition import Leaves
+    from gpuboost.backends.numba.level_wise.records import Samples
+    from gpuboost.backends.numba.threads.pool import Crew
+
+LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
+CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
+SMALL_ROWS = 1 << 11  # of a node that one thread splits further (1000 to 4000 are alike, measured)
+# Of the deepest nodes that are searched: with more on average levels to the end are faster (300 to
+# 800 are alike), and trees of so few levels compile nothing for small nodes.
+SMALL_MEAN, SHALLOW = 200, 7
+_NODE_BYTES = 300  # and what is kept of it elsewhere, until it is a node of a grown tree
+_ENDLESS = 40  # levels: no tree has so many leaves as these could hold
+SHARED_CELLS = 1 << 16  # rows times columns; fewer are not worth another thread (measured)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes that the space of a grower follows from.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_columns, n_trees : int
+        Features, and columns that they share.
+    depth, max_leaf_nodes, min_samples_leaf : int
+        Limits of a tree.
+    drawn : bool
+        Whether nodes do not look at all features of their tree.
+    groups : int
+        Words of groups of interactions.
+    fields : int
+        Of a histogram: gradient, hessian, and the number of rows where it is asked for.
+    n_threads : int
+    categorical : bool
+    memory_budget : int
+        In bytes: what only saves time takes a quarter of it at most.
+    """
+
+    n_samples: int
+    n_features: int
+    n_columns: int
+    n_trees: int
+    depth: int
+    max_leaf_nodes: int
+    min_samples_leaf: int
+    drawn: bool
+    groups: int
+    fields: int
+    n_threads: int
+    categorical: bool
+    memory_budget: int
+
+    @property
+    def n_tiles(self) -> int:
+        """Tiles of columns, of nearly equal width."""
+        return -(-self.n_columns // TILE)
+
+    @property
+    def tile(self) -> int:
+        """Columns of a tile: whole words of codes."""
+        return -(-self.n_columns // (8 * self.n_tiles)) * 8
+
+    @property
+    def lanes(self) -> int:
+        """Words that the trees of a row take side by side; 0 if they are not laid so."""
+        lanes = -(-self.n_trees // LANES) * LANES
+        fits = self.n_samples * lanes * 8 <= self.memory_budget // 4
+        return lanes if self.n_trees >= LEAST_TREES and fits else 0
+
+    @property
+    def best_first(self) -> bool:
+        """Whether trees grow a node at a time, each."""
+        return self.max_leaf_nodes != NO_LIMIT
+
+    @property
+    def room(self) -> int:
+        """Nodes of a tree."""
+        most = max(self.n_samples // max(self.min_samples_leaf, 1), 1)
+        return 2 * min(most, self.max_leaf_nodes, 2 ** min(self.depth, _ENDLESS)) - 1
+
+    @property
+    def small(self) -> int:
+        """Rows of a node below which it is not split level by level, but by one thread."""
+        deepest = 2 ** min(self.depth - 1, _ENDLESS)
+        if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
+            return 0
+        tables = self.memory_budget // 2 // self._table_bytes
+        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(tables, 1) + 1)
+
+    @property
+    def n_tables(self) -> int:
+        """Histograms of nodes: a split asks for one more, if its children are searched."""
+        if self.best_first:
+            most = self.max_leaf_nodes
+        elif self.small:
+            most = max(2 * (self.n_samples // self.small), 1)
+        else:
+            most = 2 ** max(self.depth - 1, 0)
+        return self.n_trees * min(most, self.n_samples)
+
+    @property
+    def widest(self) -> int:
+        """Nodes, with their siblings, that are searched together."""
+        return 2 * self.n_trees if self.best_first else 2 * self.n_tables
+
+    @property
+    def pieces(self) -> int:
+        """Chunks that the rows of a level are cut into, so that threads end together."""
+        return max(min(CHUNKS_PER_THREAD * self.n_threads, self._most_parts // 2), 1)
+
+    @property
+    def root_pieces(self) -> int:
+        """Chunks of each root, where several are summed side by side: two tasks for a thread."""
+        if not self.lanes:
+            return 0
+        wanted = -(-2 * self.n_threads // (self.lanes // LANES * self.n_tiles))
+        return max(min(wanted, self._most_parts // self.n_trees), 1)
+
+    @property
+    def n_parts(self) -> int:
+        """Histograms of chunks, of nodes that have several."""
+        of_roots = self.n_trees * self.root_pieces if self.root_pieces > 1 else 0
+        return max(2 * self.pieces if self.pieces > 1 else 0, of_roots)
+
+    @property
+    def _most_parts(self) -> int:
+        return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._table_bytes
+
+    @property
+    def _table_bytes(self) -> int:
+        return self.fields * self.n_columns * BINS * 8
+
+    @property
+    def histogram_bytes(self) -> int:
+        """Memory of the histograms of nodes and of chunks."""
+        return (self.n_tables + self.n_parts) * self._table_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory budget has room for all that is kept from round to round.
+
+        Of nodes only those that there are take memory, mostly far fewer than there may be; of trees
+        grown to single rows they may take eight times the budget.
+        """
+        small_nodes = self.n_threads * self.small * (self.n_features + 64)
+        nodes = self.n_trees * self.room * _NODE_BYTES
+        return max(self.histogram_bytes, small_nodes, nodes // 8) <= self.memory_budget
+
+
+def on_cache_lines(n: int, width: int) -> np.ndarray:
+    """Zeros, int64 (n, width), of which every eight lie on a cache line if ``width`` allows it."""
+    words = np.zeros(n * width + 8, np.int64)
+    first = -words.ctypes.data // 8 % 8
+    return words[first : first + n * width].reshape(n, width)
+
+
+class Space:
+    """Arrays of a grower, kept from round to round."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        n, t, f = shape.n_samples, shape.n_trees, shape.n_features
+        nodes, slots, cells = t * shape.room, shape.widest, shape.n_columns * BINS
+        tiles = shape.n_tiles
+        self.grove = Grove(
+            nodes=np.zeros(nodes, NODE),
+            n_nodes=np.zeros(t, np.int64),
+            slot=np.zeros(nodes, np.int32),
+            table=np.zeros(nodes, np.int32),
+            spare=np.zeros(shape.n_tables, np.int64),
+            n_spare=np.zeros(1, np.int64),
+            waiting=np.zeros((t, shape.room), np.int32),
+            number=np.zeros(nodes, np.int32),
+            n_waiting=np.zeros(t, np.int64),
+            n_leaves=np.zeros(t, np.int64),
+            masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
+            open=np.zeros(max(slots, t) + 2, np.int64),
+            row=np.empty((2, t * n), np.uint32),
+            goes_left=np.empty(t * n, np.uint8),
+            features=np.zeros((t, f), np.int32),
+            n_features=np.zeros(t, np.int64),
+            groups=np.zeros((nodes, shape.groups), np.uint64),
+            small=np.zeros(nodes if shape.small else 1, np.int64),
+            n_small=np.zeros(1, np.int64),
+            n_splits=np.zeros(t, np.int64),
+            least_category=np.zeros(t, np.int64),
+        )
+        self.n_chunks = nodes + shape.n_parts + 1
+        self.work = Work(
+            families=np.zeros(max(slots, 1), FAMILY),
+            chunks=np.zeros(self.n_chunks, CHUNK),
+            tables=np.empty((shape.n_tables + shape.n_parts, shape.fields, cells), np.int64),
+            first_part=shape.n_tables,
+            looks=np.zeros((slots if shape.drawn else t, f), np.uint8),
+            drawn=True if shape.drawn else None,
+            found=np.zeros((slots, tiles), SPLIT),
+            found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
+        )
+        partial = shape.tile * BINS * (LANES if shape.lanes else 1)
+        self.partial = on_cache_lines(shape.n_threads, partial)
+        self.across = on_cache_lines(n if shape.lanes else 0, max(shape.lanes, LANES))
+        self.steps = np.empty((t, -(-n // STEP), 2), np.int64)
+        threads = range(shape.n_threads if shape.small else 0)
+        self.local = [make_local(min(shape.small, n), f) for _ in threads]
+
+
+class LevelGrower:
+    """Grows the trees of a round on a crew of threads."""
+
+    def __init__(self, crew: Crew, space: Space, problems: list[Problem]) -> None:
+        self.crew, self.space, self.problems = crew, space, problems
+
+    def grow(
+        self, samples: Samples, roots: np.ndarray, keys: np.ndarray, leaves: Leaves
+    ) -> list[GrownTree]:
+        """Trees with the given roots: int64 (T, 4) first position, rows, gradient, hessian."""
+        space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
+        shape, n_cells = space.shape, int(roots[:, 1].sum()) * samples.n_columns
+        n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
+        pieces = (1, min(shape.root_pieces, 1))
+        if n_threads > 1:
+            pieces = shape.pieces, shape.root_pieces
+        rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1], shape.small], np.int64)
+        shared = Growth(samples, space.grove, space.work, leaves, roots, keys, level, rooms)
+
+        def grow(thread: int, team: np.ndarray) -> None:
+            grow_together(problems[thread], shared, space.partial[thread], team)
+
+        def finish(thread: int, team: np.ndarray) -> None:
+            finish_together(problems[thread], shared, space.local[thread], team)
+
+        self.crew.share(grow, n_threads > 1, n_threads)
+        if space.grove.n_small[0]:
+            self.crew.share(finish, n_threads > 1, n_threads)
+        return self._trees(leaves, int(level[CHUNKS]))
+
+    def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:
+        """Trees of the nodes, and of the sums of so many chunks."""
+        grove, work, trees = self.space.grove, self.space.work, []
+        for tree in range(grove.n_nodes.size):
+            columns, sums = collect(grove, work, leaves, tree, self.space.shape.room, n_chunks)
+            trees.append(GrownTree(*(*columns, sums)))
+        return trees

@@ -1,0 +1,154 @@
+"""Rows of a level to their children, and rows of leaves to their sums.
+
+A stable partition in two passes over chunks: the first tells which rows go left and how many, so
+that every chunk knows where its rows go; the second moves them, without a branch. Where children
+are as deep as a tree may be nobody looks at their rows again, so they are not moved: the leaf of a
+row follows from the split of its parent.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.intrinsics import prefetch
+from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.engine.task import MISSING_LEFT
+
+AHEAD = 32  # rows between asking for what a row needs and using it
+
+
+class Leaves(NamedTuple):
+    """What the rows of leaves are summed up to.
+
+    Attributes
+    ----------
+    gradient : float64 (T, n)
+    hessian : float64 (T, n), or (1, n): the same for all trees
+    scales : float64 (4,)
+        Two factors each, powers of two, that make gradients and hessians wide integers.
+    leaf : int32 (T, n)
+        Node that a row of a tree ends in.
+    sums : int64 (c, 2, 3)
+        Of each chunk and side, rows, and sums of wide gradients and hessians.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    scales: np.ndarray
+    leaf: np.ndarray
+    sums: np.ndarray
+
+
+@inlined
+def by_number(codes, row, rule, goes_left):
+    """Which rows have a code up to ``rule[1]`` or equal to ``rule[2]``; how many."""
+    feature, last_left, also_left = rule
+    n_left, n = np.int64(0), np.uint64(row.size)
+    for i in range(n):
+        prefetch(codes, feature, np.int64(row[min(i + np.uint64(AHEAD), n - np.uint64(1))]))
+        code = np.int64(codes[feature, row[i]])
+        left = np.uint8((code <= last_left) | (code == also_left))
+        goes_left[i] = left
+        n_left += np.int64(left)
+    return n_left
+
+
+@inlined
+def by_category(codes, row, feature, mask, also_left, goes_left):
+    """The same for a set of categories: bit ``code`` of the first 8 words, set for left."""
+    n_left = np.int64(0)
+    for i in range(np.uint64(row.size)):
+        code = codes[feature, row[i]]
+        bit = (mask[code >> np.uint8(5)] >> np.uint32(code & np.uint8(31))) & np.uint32(1)
+        left = np.uint8((bit == 1) | (code == also_left))
+        goes_left[i] = left
+        n_left += np.int64(left)
+    return n_left
+
+
+@helper
+def decide_rows(samples, grove, node, missing_code, chunk):
+    """Fill `Grove.goes_left` for a chunk of a node that is split; how many go left."""
+    row = grove.row[node.depth & 1, chunk.start : chunk.stop]
+    goes_left = grove.goes_left[chunk.start : chunk.stop]
+    feature = np.int64(node.feature)
+    also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
+    if node.category >= 0:
+        mask = grove.masks[node.category]
+        return by_category(samples.codes, row, feature, mask, also_left, goes_left)
+    rule = (feature, np.int64(node.bin), also_left)
+    return by_number(samples.codes, row, rule, goes_left)
+
+
+@helper
+def decide_chunks(samples, grove, work, missing_code, n_chunks, team):
+    """First pass, over as many chunks as this thread gets hold of."""
+    at = claim(team)
+    while at < n_chunks:
+        chunk = work.chunks[at]
+        node = grove.nodes[chunk.owner]
+        chunk.n_left = decide_rows(samples, grove, node, missing_code, chunk)
+        at = claim(team)
+
+
+@inlined
+def move_rows(row, goes_left, to, left, right):
+    """Write each row to the next place of its side."""
+    for i in range(np.uint64(row.size)):
+        go = np.uint64(goes_left[i])
+        to[left if go else right] = row[i]
+        left += go
+        right += np.uint64(1) - go
+
+
+@helper
+def move_chunks(grove, work, n_chunks, team):
+    """Second pass."""
+    at = claim(team)
+    while at < n_chunks:
+        chunk = work.chunks[at]
+        depth = grove.nodes[chunk.owner].depth
+        row = grove.row[depth & 1, chunk.start : chunk.stop]
+        goes_left = grove.goes_left[chunk.start : chunk.stop]
+        places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
+        move_rows(row, goes_left, grove.row[(depth + 1) & 1], places[0], places[1])
+        at = claim(team)
+
+
+@spliced
+def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
+    """Sums of a chunk of a leaf, or of both children of a node whose rows were not moved."""
+    node, tree = grove.nodes[chunk.owner], chunk.owner // room
+    row = grove.row[node.depth & 1, chunk.start : chunk.stop]
+    goes_left = grove.goes_left[chunk.start : chunk.stop]
+    numbers, scales = grove.number[chunk.owner : chunk.owner + 2], leaves.scales
+    gradient, leaf = leaves.gradient[tree], leaves.leaf[tree]
+    hessian = leaves.hessian[tree if leaves.hessian.shape[0] > 1 else 0]
+    sums[:] = 0
+    if node.left > 0:
+        decide_rows(samples, grove, node, missing_code, chunk)
+        numbers = grove.number[tree * room + node.left : tree * room + node.left + 2]
+    else:
+        goes_left[:] = 1
+    for i in range(np.uint64(row.size)):
+        at, side = np.uint64(row[i]), np.uint64(1) - np.uint64(goes_left[i])
+        leaf[at] = numbers[side]
+        sums[side, 0] += 1
+        sums[side, 1] += np.int64(np.rint(gradient[at] * scales[0] * scales[1]))
+        sums[side, 2] += np.int64(np.rint(hessian[at] * scales[2] * scales[3]))
+
+
+@helper
+def sum_ends(samples, grove, work, leaves, places, n_chunks, team):
+    """Sums of all chunks of leaves; ``places``: missing code, room of a tree."""
+    at = claim(team)
+    while at < n_chunks:
+        chunk, sums = work.chunks[at], leaves.sums[at]
+        sum_end(samples, grove, leaves, places[0], places[1], chunk, sums)
+        at = claim(team)

@@ -1,0 +1,198 @@
+"""What is below the small nodes of deep trees: each a task of one thread, depth first.
+
+A thread copies the codes of a node's rows to a matrix of its own, which fits its caches, grows all
+that is below, and puts the rows of leaves where those of leaves found level by level are:
+
+    rows of a small node      17 19 42 57         numbers    0 1 2 3
+    in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
+
+Nodes get numbers as they are split, by all threads at once: breadth-first ones come at the end.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.common.feature_sampling import (
+    choose_features,
+    forget_levels,
+    is_choosy,
+    pass_on_groups,
+)
+from gpuboost.backends.numba.compiler import entry_without_counts, helper, inlined, spliced
+from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_children
+from gpuboost.backends.numba.intrinsics import raise_by_one
+from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
+from gpuboost.backends.numba.level_wise.grow import CHUNKS
+from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
+from gpuboost.backends.numba.level_wise.partition import by_category, by_number, move_rows, sum_ends
+from gpuboost.backends.numba.level_wise.policy import ROOM, list_ends
+from gpuboost.backends.numba.splits.small_search import Local, find_small_split
+from gpuboost.backends.numba.threads.barrier import claim, go_on, is_last, meet
+from gpuboost.engine.task import MISSING_LEFT
+
+
+def make_local(n_rows: int, n_features: int) -> Local:
+    """Space for one thread and nodes of up to so many rows."""
+    return Local(
+        codes=np.empty((n_features, n_rows), np.uint8),
+        values=np.zeros((n_rows, 4), np.int64),
+        row=np.empty(n_rows, np.uint32),
+        own=np.empty(n_rows, np.uint32),
+        spare=np.empty(n_rows, np.uint32),
+        goes_left=np.empty(n_rows, np.uint8),
+        waiting=np.empty(n_rows + 2, np.int64),
+        cells=np.zeros(256 * 4, np.int64),
+    )
+
+
+@inlined
+def _load_codes(problem, samples, local, count):
+    """Codes of the rows, feature by feature."""
+    columns, by_row, codes, matrix = samples.columns, samples.by_row, local.codes, problem.matrix
+    for i in range(np.uint64(count)):
+        row = np.uint64(local.row[i])
+        for group in range(by_row.shape[1]):
+            eight = by_row[row, group]
+            for column in range(8 * group, min(8 * group + 8, samples.n_columns)):
+                code = np.int64(eight & LOW_BYTE)
+                eight >>= np.uint64(8)
+                first, last = columns.first[column], columns.first[column + 1]
+                if last == first + 1:
+                    codes[columns.order[first], i] = code
+                    continue
+                for at in range(first, last):
+                    feature = columns.order[at]
+                    value = code // columns.stride[feature] % columns.values[feature]
+                    is_missing = value == matrix.n_bins[feature]
+                    codes[feature, i] = matrix.missing_code if is_missing else value
+
+
+@helper
+def load(problem, samples, grove, local, at, tree):
+    """Rows of a node, their values and codes."""
+    node, bits = grove.nodes[at], np.int64(samples.hessian_bits)
+    mask = (np.int64(1) << bits) - np.int64(1)
+    row = grove.row[node.depth & 1, node.start : node.start + node.count]
+    for i in range(np.uint64(node.count)):
+        word = samples.word[tree, np.uint64(row[i])]
+        local.row[i], local.own[i] = row[i], i
+        local.values[i, 0], local.values[i, 1], local.values[i, 2] = word >> bits, word & mask, 1
+    _load_codes(problem, samples, local, node.count)
+
+
+@inlined
+def _put_back(grove, local, node, base):
+    """Rows of a leaf to where they are looked for."""
+    to = grove.row[node.depth & 1, node.start : node.start + node.count]
+    first = np.uint64(node.start - base)
+    for i in range(np.uint64(node.count)):
+        to[i] = local.row[np.uint64(local.own[first + i])]
+
+
+@helper
+def part(problem, grove, local, node, base):
+    """Rows of a node that is split to its children; how many go left."""
+    first, last = node.start - base, node.start - base + node.count
+    own, goes_left = local.own[first:last], local.goes_left[: node.count]
+    feature = np.int64(node.feature)
+    also_left = np.int64(problem.matrix.missing_code if node.missing == MISSING_LEFT else -1)
+    if node.category >= 0:
+        mask = grove.masks[node.category]
+        n_left = by_category(local.codes, own, feature, mask, also_left, goes_left)
+    else:
+        rule = (feature, np.int64(node.bin), also_left)
+        n_left = by_number(local.codes, own, rule, goes_left)
+    move_rows(own, goes_left, local.spare, np.uint64(0), np.uint64(n_left))
+    for i in range(np.uint64(node.count)):
+        own[i] = local.spare[i]
+    return n_left
+
+
+@spliced
+def _find(problem, grove, local, at, place):
+    """Find the split of node ``at`` and keep it in the node; False if it is a leaf.
+
+    ``place``: its tree, nodes of a tree, first position of the rows of the small node.
+    """
+    tree, room, base = place
+    node, first = grove.nodes[at], tree * room
+    if is_leaf(problem.limits, node):
+        return False
+    if is_choosy(problem):
+        nodes, groups = grove.nodes[first : first + room], grove.groups[first : first + room]
+        choose_features(problem, nodes, at - first, groups)
+    own = local.own[node.start - base : node.start - base + node.count]
+    find_small_split(problem, local, node, own, grove.least_category[tree])
+    if not accept(problem.limits, problem.scratch, node):
+        return False
+    if problem.scratch.split[0].categorical:
+        node.category = at
+        for word in range(16):
+            grove.masks[at, word] = problem.scratch.mask[word]
+    return True
+
+
+@spliced
+def _grow_below(problem, samples, grove, local, at, room):
+    """Grow all that is below a small node."""
+    tree, base = at // room, grove.nodes[at].start
+    first = tree * room
+    own, waiting, n_waiting = of_tree(problem, grove, tree), local.waiting, 1
+    nodes, groups = grove.nodes[first : first + room], grove.groups[first : first + room]
+    forget_levels(problem.scratch)
+    load(problem, samples, grove, local, at, tree)
+    waiting[0] = at - first
+    while n_waiting > 0:
+        n_waiting -= 1
+        k = waiting[n_waiting]
+        if not _find(own, grove, local, first + k, (tree, room, base)):
+            _put_back(grove, local, nodes[k], base)
+            continue
+        child = 1 + 2 * raise_by_one(grove.n_splits, tree)
+        if nodes[k].depth + 1 == problem.limits.max_depth:
+            _put_back(grove, local, nodes[k], base)
+            make_children(problem, nodes, k, child, np.int64(0))
+            nodes[child + 1].count = 0  # `gather` counts
+            continue
+        n_left = part(problem, grove, local, nodes[k], base)
+        make_children(problem, nodes, k, child, n_left)
+        pass_on_groups(problem.constraints, nodes, k, groups)
+        waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
+        n_waiting += 2
+
+
+@entry_without_counts
+def finish_together(problem, shared, local, team):
+    """Grow what is below small nodes and sum up all leaves, after `level_team.grow_together`.
+
+    Called by every thread with what they share, and a problem and space of its own.
+    """
+    samples, grove, work, leaves, _, _, level, rooms = shared
+    if not meet(team):
+        return
+    if is_last(team):
+        for tree in range(grove.n_nodes.size):
+            grove.n_splits[tree] = grove.n_nodes[tree] // 2
+        go_on(team)
+    task = claim(team)
+    while task < grove.n_small[0]:
+        _grow_below(problem, samples, grove, local, grove.small[task], rooms[ROOM])
+        task = claim(team)
+    if is_last(team):
+        for tree in range(grove.n_nodes.size):
+            grove.n_nodes[tree] = 2 * grove.n_splits[tree] + 1
+        level[CHUNKS] = list_ends(problem, grove, work, rooms)
+        go_on(team)
+    sum_ends(
+        samples,
+        grove,
+        work,
+        leaves,
+        (problem.matrix.missing_code, rooms[ROOM]),
+        level[CHUNKS],
+        team,
+    )

@@ -1,0 +1,235 @@
+"""Prediction: rows walk down a tree together, so that waiting for memory overlaps.
+
+Per chunk of rows, tree by tree (a tree's nodes stay in the cache), every row that has not reached
+its leaf takes one step per pass. Nodes are packed into one record each. A leaf is its own child:
+
+    threshold   +inf in leaves, so that every value, and NaN, stays
+    feature     2 * feature + (missing goes right)
+    child       left child, the right one follows; a leaf: itself
+    category    row of the masks of all trees, or -1
+
+Shallow trees without categories have a walk of their own, `complete_trees`.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import entry, inlined
+from gpuboost.backends.numba.predict.perfect_trees import (
+    bits_of_rows,
+    can_complete,
+    complete,
+    find_complete_leaves,
+    sum_complete_values,
+)
+from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chunks
+from gpuboost.engine.bins import round_down_to_float32
+
+if TYPE_CHECKING:
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+
+# Rows of one task: each tree's nodes are fetched once for all of them (measured: 2**11 rows take
+# 110 ns per row and tree, 2**16 rows 31); a copy of their values stays below `CHUNK_BYTES`.
+ROWS_PER_CHUNK = 1 << 16
+CHUNK_BYTES = 1 << 25
+ROWS_PER_BLOCK = 1 << 12  # rows that walk together: their values stay in the cache
+STEPS = 2  # of a row per pass; more wait longer for memory, fewer shuffle rows more (measured)
+LAST_CODE = 255
+
+
+def _node_type(threshold: type) -> np.dtype:
+    fields = [("threshold", threshold)]
+    fields += [(name, np.int32) for name in ("feature", "child", "category")]
+    return np.dtype(fields, align=True)
+
+
+NODE_TYPES = {np.dtype(dtype): _node_type(dtype) for dtype in (np.float32, np.float64)}
+
+
+class Forest(NamedTuple):
+    """An ensemble for compiled code: ``nodes`` of all trees, where each starts, and masks."""
+
+    nodes: np.ndarray
+    offset: np.ndarray
+    has_categories: np.ndarray
+    masks: np.ndarray
+
+
+def pack_forest(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Forest:
+    """Nodes for rows of ``dtype``; float32 values are compared with thresholds rounded down."""
+    nodes = np.empty(len(ensemble.feature), dtype=NODE_TYPES[dtype])
+    offset = contiguous(ensemble.offset, np.int64)
+    has_categories = np.zeros(ensemble.n_trees, dtype=np.bool_)
+    feature, left = contiguous(ensemble.feature, np.int32), contiguous(ensemble.left, np.int32)
+    category = contiguous(ensemble.category, np.int32)
+    missing_left = contiguous(ensemble.missing_left, np.bool_)
+
+    def pack(tree: int) -> None:
+        own = slice(offset[tree], offset[tree + 1])
+        threshold = ensemble.threshold[own]
+        if dtype == np.float32:
+            threshold = round_down_to_float32(threshold)
+        has_categories[tree] = pack_tree(
+            nodes[own],
+            contiguous(threshold, dtype),
+            (feature[own], left[own], category[own], missing_left[own]),
+            int(ensemble.mask_offset[tree]),
+        )
+
+    in_threads(pack, range(ensemble.n_trees), n_threads)
+    return Forest(nodes, offset, has_categories, contiguous(ensemble.masks, np.uint32))
+
+
+@entry
+def pack_tree(nodes, thresholds, columns, first_mask):
+    """Fill the records of one tree; returns whether it splits categories."""
+    feature, left, category, missing_left = columns
+    any_category = False
+    for k in range(nodes.size):
+        node = nodes[k]
+        node.threshold, node.feature, node.child, node.category = np.inf, 0, k, -1
+        if left[k] == 0:
+            continue
+        node.feature = 2 * feature[k] + np.int32(not missing_left[k])
+        node.child = left[k]
+        if category[k] < 0:
+            node.threshold = thresholds[k]
+        else:
+            node.category = category[k] + first_mask
+            any_category = True
+    return any_category
+
+
+@inlined
+def _step(nodes, masks, first, k, X, row, is_plain):
+    """Where a row goes from node ``k``; ``is_plain``: no value is missing and none a category."""
+    node = nodes[first + k]
+    packed = np.uint32(node.feature)
+    x = X[row, packed >> np.uint32(1)]
+    right = x > node.threshold
+    if not is_plain:
+        is_missing = x != x
+        right |= is_missing & ((packed & np.uint32(1)) == 1)
+        if node.category >= 0 and not is_missing:
+            code = np.uint32(min(np.int64(x), LAST_CODE))
+            word = masks[node.category, code >> np.uint32(5)]
+            right = ((word >> (code & np.uint32(31))) & np.uint32(1)) == 0
+    return np.uint32(node.child) + np.uint32(right)
+
+
+@inlined
+def _walk(forest, tree, X, rows, leaf, active, is_plain):
+    """Leaves of the rows ``rows[0]`` ... of ``X`` in one tree; `STEPS` steps in every pass."""
+    nodes, masks, first = forest.nodes, forest.masks, np.uint64(forest.offset[tree])
+    n_active = np.uint64(rows[1] - rows[0])
+    for i in range(n_active):
+        active[i] = np.uint32(rows[0]) + np.uint32(i)
+        leaf[active[i]] = 0
+    while n_active > 0:
+        kept = np.uint64(0)
+        for i in range(n_active):
+            row = active[i]
+            before = leaf[row]
+            for _ in range(STEPS - 1):
+                before = _step(nodes, masks, first, before, X, row, is_plain)
+            after = _step(nodes, masks, first, before, X, row, is_plain)
+            leaf[row], active[kept] = after, row
+            kept += np.uint64(after != before)
+        n_active = kept
+
+
+@inlined
+def _any_missing(X):
+    """Whether there is a NaN."""
+    found = False
+    for row in range(X.shape[0]):
+        for feature in range(X.shape[1]):
+            found |= X[row, feature] != X[row, feature]
+    return found
+
+
+@inlined
+def _leaves(forest, tree, X, any_missing, leaf, active):
+    """Leaf of every row of ``X`` in one tree; plain ones have a loop of their own."""
+    is_plain = (not any_missing) & (not forest.has_categories[tree])
+    for start in range(0, X.shape[0], ROWS_PER_BLOCK):
+        rows = (start, min(start + ROWS_PER_BLOCK, X.shape[0]))
+        if is_plain:
+            _walk(forest, tree, X, rows, leaf, active, True)
+        else:
+            _walk(forest, tree, X, rows, leaf, active, False)
+
+
+@entry
+def sum_values(forest, value, X, total):
+    """Add the value of each row's leaf to ``total`` (m, V), trees in order."""
+    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
+    any_missing = _any_missing(X)
+    for tree in range(forest.offset.size - 1):
+        _leaves(forest, tree, X, any_missing, leaf, active)
+        first = np.uint64(forest.offset[tree])
+        for i in range(X.shape[0]):
+            for v in range(value.shape[1]):
+                total[i, v] += value[first + leaf[i], v]
+
+
+@entry
+def find_leaves(forest, X, found):
+    """Leaf of each row in each tree: ``found`` (m, T)."""
+    leaf, active = np.empty(X.shape[0], np.uint32), np.empty(ROWS_PER_BLOCK, np.uint32)
+    any_missing = _any_missing(X)
+    for tree in range(forest.offset.size - 1):
+        _leaves(forest, tree, X, any_missing, leaf, active)
+        for i in range(X.shape[0]):
+            found[i, tree] = leaf[i]
+
+
+def chunks_of(X: np.ndarray, n_threads: int) -> list[slice]:
+    """Chunks of rows, two per thread at least."""
+    largest = min(ROWS_PER_CHUNK, CHUNK_BYTES // max(1, X.shape[1] * X.itemsize))
+    share = -(-len(X) // (2 * n_threads))
+    return row_chunks(len(X), max(1, min(largest, share)))
+
+
+def predict(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+    """Sum over trees of the value of each row's leaf."""
+    value = contiguous(ensemble.value, np.float64)
+    total = np.zeros((len(X), ensemble.n_values))
+    if can_complete(ensemble, X.shape[1]):
+        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
+
+        def predict_chunk(rows: slice) -> None:
+            bits = bits_of_rows(contiguous(X[rows], X.dtype))
+            sum_complete_values(trees, value, bits, total[rows])
+    else:
+        forest = pack_forest(ensemble, X.dtype, n_threads)
+
+        def predict_chunk(rows: slice) -> None:
+            sum_values(forest, value, contiguous(X[rows], X.dtype), total[rows])
+
+    in_threads(predict_chunk, chunks_of(X, n_threads), n_threads)
+    return total
+
+
+def apply(ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+    """Leaf of each row in each tree."""
+    found = np.empty((len(X), ensemble.n_trees), dtype=np.int32)
+    if can_complete(ensemble, X.shape[1]):
+        trees = complete(ensemble, X.dtype, X.shape[1], n_threads)
+
+        def apply_chunk(rows: slice) -> None:
+            find_complete_leaves(trees, bits_of_rows(contiguous(X[rows], X.dtype)), found[rows])
+    else:
+        forest = pack_forest(ensemble, X.dtype, n_threads)
+
+        def apply_chunk(rows: slice) -> None:
+            find_leaves(forest, contiguous(X[rows], X.dtype), found[rows])
+
+    in_threads(apply_chunk, chunks_of(X, n_threads), n_threads)
+    return found

@@ -1,0 +1,1 @@
+"""The best split of one node, from the sums of its bins."""

@@ -1,0 +1,200 @@
+"""Splits of categorical features: which categories go left.
+
+Occupied categories are put in an order in which the candidates are "the first j + 1 of them", or
+each alone; then they are judged like the bins of a number.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.compiler import helper, inlined, randomness
+from gpuboost.backends.numba.splits.histograms import prefix_sums
+from gpuboost.backends.numba.splits.scan import beats, best_of_sums, keep, take_missing
+from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONE_HOT_LEVELS
+
+category_goes_left = randomness.category_goes_left
+
+
+@inlined
+def sort_positions(keys, codes, order, m):
+    """Positions 0 ... m - 1 in ``order``, by key, of equal keys by code (Shell's sort)."""
+    for j in range(m):
+        order[j] = j
+    for gap in (57, 23, 10, 4, 1):
+        for j in range(gap, m):
+            item = order[j]
+            at = j
+            while at >= gap:
+                other = order[at - gap]
+                ahead = keys[item] < keys[other]
+                ahead |= (keys[item] == keys[other]) & (codes[item] < codes[other])
+                if not ahead:
+                    break
+                order[at] = other
+                at -= gap
+            order[at] = item
+
+
+@inlined
+def order_at_random(key, feature, codes, order, m):
+    """Categories that a random split sends left before the others; returns how many go left.
+
+    At least one goes left and, of several, at least one does not.
+    """
+    n_left = 0
+    for goes_left in range(1, -1, -1):
+        for j in range(m):
+            word = category_goes_left(key, np.uint64(feature), np.uint64(codes[j]))
+            if np.int64(word) == goes_left:
+                order[n_left] = j
+                n_left += 1
+        if goes_left == 1:
+            found = n_left
+    if (found == 0) | (found == m):
+        for j in range(m):
+            order[j] = j
+        found = 1
+    return found
+
+
+@inlined
+def candidate_order(problem, node, feature, keys, codes, m):
+    """Fill `Scratch.order`; returns the first and last + 1 candidate, and whether each is alone."""
+    order = problem.scratch.order
+    if problem.limits.random_thresholds:
+        n_left = order_at_random(node.key, feature, codes, order, m)
+        return n_left - 1, n_left, False
+    if problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS:
+        for j in range(m):
+            order[j] = j
+        return 0, m, True
+    sort_positions(keys, codes, order, m)
+    return 0, m, False
+
+
+@inlined
+def write_mask(mask, codes, order, m, chosen, is_alone):
+    """The two halves of a row of `spec.GrownTree.masks`: categories that go left, and all."""
+    for word in range(16):
+        mask[word] = 0
+    for j in range(m):
+        code = codes[order[j]]
+        bit = np.uint32(1) << np.uint32(code & 31)
+        mask[8 + (code >> 5)] |= bit
+        if (j == chosen) if is_alone else (j <= chosen):
+            mask[code >> 5] |= bit
+
+
+@inlined
+def take_categories(problem, feature, m):
+    """Of ``m`` sums up to each bin in `Scratch.sums`, what each occupied category holds.
+
+    Leaves them in `Scratch.per_bin`, their codes in `Scratch.bins`; returns their number.
+    """
+    scratch = problem.scratch
+    m = take_missing(problem, feature, m)
+    sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, 0
+    before = (np.int64(0), np.int64(0), np.int64(0))
+    for j in range(m):
+        upto = (sums[0, j], sums[1, j], sums[2, j])
+        if upto[1] > before[1]:
+            for field in range(3):
+                per_bin[field, n_occupied] = upto[field] - before[field]
+            scratch.bins[n_occupied] = scratch.bins[j]
+            n_occupied += 1
+        before = upto
+    return n_occupied
+
+
+@inlined
+def are_sorted(problem, feature):
+    """Whether the categories of a feature are put in order of g / h."""
+    few = problem.matrix.n_bins[feature] <= ONE_HOT_LEVELS
+    return not (few | problem.limits.random_thresholds)
+
+
+@inlined
+def take_rare(scratch, m, least):
+    """Of ``m`` categories in `Scratch.per_bin` move rare ones to those that are missing.
+
+    Leaves their codes in `Scratch.rare`; returns the number of the others, and theirs.
+    """
+    per_bin, bins, kept = scratch.per_bin, scratch.bins, 0
+    for j in range(m):
+        is_rare = per_bin[1, j] < least
+        if is_rare:
+            scratch.rare[j - kept] = bins[j]
+        for field in range(3):
+            own = per_bin[field, j]
+            per_bin[field, kept] = own
+            scratch.missing[field] += own if is_rare else np.int64(0)
+        bins[kept] = bins[j]
+        kept += np.int64(not is_rare)
+    return kept, m - kept
+
+
+@inlined
+def last_to_try(scratch, last, least):
+    """Last + 1 candidate: not what is missing alone on the right, where that is rare itself."""
+    return max(last - np.int64(scratch.missing[1] < least), np.int64(0))
+
+
+@inlined
+def add_rare(mask, rare, n_rare, go_left):
+    """Add rare categories to a mask."""
+    for j in range(n_rare):
+        bit = np.uint32(1) << np.uint32(rare[j] & 31)
+        mask[8 + (rare[j] >> 5)] |= bit
+        if go_left:
+            mask[rare[j] >> 5] |= bit
+
+
+@helper
+def offer_category(problem, members, feature, rank):
+    """The best split of a categorical feature; whether it could split."""
+    m = prefix_sums(problem, members, feature)
+    least = problem.limits.least_category
+    return offer_category_sums(problem, members.node, feature, rank, m, least)
+
+
+@helper
+def offer_category_sums(problem, node, feature, rank, m, least):
+    """The same from ``m`` sums up to each bin in `Scratch.sums`.
+
+    Of sorted categories those of less hessian than ``least`` are rare.
+    """
+    scratch, n_rare = problem.scratch, np.int64(0)
+    m = take_categories(problem, feature, m)
+    if m + np.int64(scratch.missing[1] > 0) < 2:
+        return False
+    if least > 0 and are_sorted(problem, feature):
+        m, n_rare = take_rare(scratch, m, least)
+    is_seen = scratch.missing[1] > 0
+    per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
+    for j in range(m):
+        scratch.keys[j] = np.float64(per_bin[0, j]) / np.float64(per_bin[1, j])
+    first, last, is_alone = candidate_order(problem, node, feature, scratch.keys, scratch.bins, m)
+    for field in range(3):
+        running = np.int64(0)
+        for j in range(m):
+            item = per_bin[field, order[j]]
+            running = item if is_alone else running + item
+            sums[field, j] = running
+    if least > 0 and are_sorted(problem, feature):
+        last = last_to_try(scratch, last, least)
+    j, gain, goes = best_of_sums(problem, node, feature, first, last)
+    split = scratch.split[0]
+    if j >= 0 and beats(split, gain, rank):
+        with_missing = goes == MISSING_LEFT
+        left_gradient = sums[0, j] + (scratch.missing[0] if with_missing else 0)
+        left_hessian = sums[1, j] + (scratch.missing[1] if with_missing else 0)
+        keep(split, gain, rank, feature, left_gradient, left_hessian)
+        split.bin, split.next_bin, split.categorical = 0, 0, 1
+        split.missing = goes if is_seen else MISSING_UNSEEN
+        write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)
+        add_rare(scratch.mask, scratch.rare, n_rare, with_missing)
+    return True

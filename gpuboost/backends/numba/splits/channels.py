@@ -1,0 +1,237 @@
+"""Several channels: more than two classes, or several outputs. What a node needs before a search.
+
+A row's word holds its class in the gradient field. A node looks only at the classes that are
+there: absent ones add exactly +0.0 to every score. There are four ways to add up histograms, by
+what the node holds:
+
+    PAIR        two classes: one channel after all, and the search for one
+    FIELDS      a field of one word per class: one histogram, one addition per row
+    HISTOGRAMS  one per class or output, and one of the hessian
+    SUMMED      one per class, for many rows: the hessian is the sum over the classes
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuboost.backends.numba.common.packed_words import (
+    MOST_ROWS,
+    Packing,
+    gradient_of,
+    hessian_of,
+    pack,
+)
+from gpuboost.backends.numba.compiler import inlined
+from gpuboost.engine.criteria import NEWTON
+
+CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MOST_ROWS)  # a row's word: class, weight
+PAIR, FIELDS, HISTOGRAMS, SUMMED = 0, 1, 2, 3
+MANY_ROWS = 1024  # of a node, above which going over all bins costs less than more work per row
+# Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
+PAIR_UP_TO = 2**26
+CLASS_SHIFT = np.int64(32)  # of the words of HISTOGRAMS: position of the class, weight
+WEIGHT_MASK = np.int64(2**32 - 1)
+
+
+class Channels(NamedTuple):
+    """Space of one thread for nodes of several channels.
+
+    Attributes
+    ----------
+    values : int32 (n, K), or (0, 0) for classes
+        Of outputs, or signs about the node's medians, to be multiplied by the weights; or
+        gradients.
+    state : int64 (3,)
+        Of the node: number of channels looked at, way to add up, bits of a field.
+    by_class : int64 (K,)
+        Zero between nodes.
+    sums, present, position : int64 (K,)
+        Of the node: sums and classes, ascending; where each class stands among them.
+    word : int64 (n,)
+        What the histograms of the node add, row by row.
+    totals : int64 (K, 256)
+    hessian, counts : int64 (256,)
+        Histograms, zero between features; ``totals`` by position of the class.
+    left, left_hessian, left_count : int64 (SLOTS,)
+        Sums on the left of every candidate; ``left`` of one channel.
+    right_terms, left_terms : float64 (2, SLOTS)
+        Terms of the score of both sides, added up over channels; missing values right, left.
+    """
+
+    values: np.ndarray
+    state: np.ndarray
+    by_class: np.ndarray
+    sums: np.ndarray
+    present: np.ndarray
+    position: np.ndarray
+    word: np.ndarray
+    totals: np.ndarray
+    hessian: np.ndarray
+    counts: np.ndarray
+    left: np.ndarray
+    left_hessian: np.ndarray
+    left_count: np.ndarray
+    right_terms: np.ndarray
+    left_terms: np.ndarray
+
+
+@inlined
+def is_pure_node(limits, channels, rows, words):
+    """Whether a node is pure; fills ``sums`` and ``present``."""
+    if limits.has_gradients:
+        return _add_gradients(channels, rows)
+    if channels.values.size:
+        return _add_outputs(channels, rows, words)
+    return _add_classes(channels, words)
+
+
+@inlined
+def _add_gradients(channels, rows):
+    """Sums of every gradient; whatever they are, the node is not pure."""
+    values, sums = channels.values, channels.sums
+    n_outputs = values.shape[1]
+    channels.state[0] = n_outputs
+    for k in range(n_outputs):
+        channels.present[k], sums[k] = k, 0
+    for i in range(rows.size):
+        for k in range(n_outputs):
+            sums[k] += values[rows[i], k]
+    return False
+
+
+@inlined
+def _add_outputs(channels, rows, words):
+    """Sums of every output; pure where the rows with weight agree in each."""
+    values, sums = channels.values, channels.sums
+    n_outputs = values.shape[1]
+    channels.state[0] = n_outputs
+    first = 0
+    while first < words.size - 1 and hessian_of(words[first], CHANNEL_PACKING) == 0:
+        first += 1
+    is_pure = True
+    for k in range(n_outputs):
+        channels.present[k] = k
+        total, expected = np.int64(0), values[rows[first], k]
+        for i in range(words.size):
+            weight, value = hessian_of(words[i], CHANNEL_PACKING), values[rows[i], k]
+            total += weight * value
+            is_pure &= (weight == 0) | (value == expected)
+        sums[k] = total
+    return is_pure
+
+
+@inlined
+def _add_classes(channels, words):
+    """Weight of every class that is there, ascending."""
+    by_class, present = channels.by_class, channels.present
+    n_present, n_classes = 0, by_class.size
+    for i in range(words.size):
+        label = gradient_of(words[i], CHANNEL_PACKING)
+        weight = hessian_of(words[i], CHANNEL_PACKING)
+        if by_class[label] == 0 and weight > 0:
+            present[n_present] = label
+            n_present += 1
+        by_class[label] += weight
+    if words.size < n_classes:
+        _sort_few(present, n_present)
+    else:
+        n_present = 0
+        for label in range(n_classes):
+            if by_class[label] > 0:
+                present[n_present] = label
+                n_present += 1
+    for p in range(n_present):
+        label = present[p]
+        channels.sums[p], channels.position[label] = by_class[label], p
+        by_class[label] = 0
+    channels.state[0] = n_present
+    return n_present <= 1
+
+
+@inlined
+def _sort_few(items, n):
+    """Insertion sort of the first ``n`` items."""
+    for i in range(1, n):
+        item, at = items[i], i
+        while at > 0 and items[at - 1] > item:
+            items[at] = items[at - 1]
+            at -= 1
+        items[at] = item
+
+
+@inlined
+def prepare_words(problem, channels, node, words):
+    """Choose how the node adds up, and fill ``word``."""
+    state, n_present = channels.state, channels.state[0]
+    bits, rest = np.int64(0), node.hessian
+    while rest > 0:
+        bits += 1
+        rest >>= 1
+    if channels.values.size:
+        state[1] = HISTOGRAMS
+    elif n_present == 2 and node.hessian < PAIR_UP_TO and problem.limits.score != NEWTON:
+        state[1] = PAIR
+    else:
+        crowded = SUMMED if words.size > MANY_ROWS else HISTOGRAMS
+        state[1] = FIELDS if n_present * bits <= 64 else crowded
+    state[2] = bits
+    if state[1] == PAIR:
+        _pair_words(channels, node, words, problem.packing)
+        return
+    for i in range(words.size):
+        weight = hessian_of(words[i], CHANNEL_PACKING)
+        # Rows without weight may have a class that is not listed; they add 0 to any.
+        at = channels.position[gradient_of(words[i], CHANNEL_PACKING)] if weight > 0 else 0
+        if state[1] == FIELDS:
+            channels.word[i] = weight << (at * bits)
+        else:
+            channels.word[i] = (at << CLASS_SHIFT) | weight
+
+
+@inlined
+def _pair_words(channels, node, words, packing):
+    """Words of one channel: the class of more weight, the first of equals, is the gradient."""
+    larger = 1 if channels.sums[1] > channels.sums[0] else 0
+    label = channels.present[larger]
+    node.gradient = channels.sums[larger]
+    for i in range(words.size):
+        weight = hessian_of(words[i], CHANNEL_PACKING)
+        is_larger = gradient_of(words[i], CHANNEL_PACKING) == label
+        channels.word[i] = pack(weight if is_larger else np.int64(0), weight, packing)
+
+
+@inlined
+def ordering_channel(channels):
+    """The node's largest class, the first of equals; -1 for outputs: their sum."""
+    if channels.values.size:
+        return -1
+    largest = 0
+    for p in range(1, channels.state[0]):
+        if channels.sums[p] > channels.sums[largest]:
+            largest = p
+    return largest
+
+
+@inlined
+def bin_value(channels, scratch, p, code):
+    """Total of one channel in one bin."""
+    if channels.state[1] == FIELDS:
+        bits = channels.state[2]
+        return (scratch.totals[code] >> (p * bits)) & ((np.int64(1) << bits) - 1)
+    return channels.totals[p, code]
+
+
+@inlined
+def bin_hessian(channels, scratch, code):
+    """Hessian of one bin."""
+    if channels.state[1] == HISTOGRAMS:
+        return channels.hessian[code]
+    total = np.int64(0)
+    for p in range(channels.state[0]):
+        total += bin_value(channels, scratch, p, code)
+    return total

@@ -1,0 +1,274 @@
+"""The best split of one numeric feature at one node, one channel (see backends/protocol.py).
+
+`offer_*` functions compare what they find with `Scratch.split`, the best so far, and tell
+whether the feature could split at all.
+"""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
+from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
+from gpuboost.backends.numba.splits.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
+from gpuboost.backends.numba.splits.newton import (
+    newton_split_gain,
+    newton_sums_gains,
+    newton_word_gains,
+)
+from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, SQUARES
+from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+
+missing_goes_left = randomness.missing_goes_left
+squares_term, squares_gain = criteria.squares_term, criteria.squares_gain
+entropy_term, entropy_gain = criteria.entropy_term, criteria.entropy_gain
+entropy_node, misclassification_gain = criteria.entropy_node, criteria.misclassification_gain
+poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
+
+
+@inlined
+def split_gain(problem, node, feature, left_gradient, left_hessian):
+    """Gain of one split from integers, whatever the score; -1 if the score does not allow it."""
+    score = problem.limits.score
+    if score == NEWTON:
+        return newton_split_gain(problem, node, feature, left_gradient, left_hessian)
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    gl, hl = np.float64(left_gradient), np.float64(left_hessian)
+    if score == SQUARES:
+        return squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+    return other_gain(score, gl, hl, g, h)
+
+
+@helper
+def other_gain(score, gl, hl, g, h):
+    """POISSON; ENTROPY and MISCLASSIFICATION of two classes."""
+    if score == POISSON:
+        return poisson_gain(poisson_term(gl, g, hl, h))
+    gr, hr = g - gl, h - hl
+    if score == ENTROPY:
+        left = entropy_term(hl - gl) + entropy_term(gl)
+        right = entropy_term(hr - gr) + entropy_term(gr)
+        node = entropy_node(entropy_term(h - g) + entropy_term(g), h)
+        return entropy_gain(left, right, node, hl, hr)
+    left, right = max(hl - gl, gl), max(hr - gr, gr)
+    return misclassification_gain(left, right, max(h - g, g))
+
+
+@inlined
+def beats(split, gain, rank):
+    """Whether a candidate goes before the best so far, none if its gain is -1."""
+    return (gain > split.gain) | ((gain == split.gain) & (rank < split.rank))
+
+
+@inlined
+def keep(split, gain, rank, feature, left_gradient, left_hessian):
+    """Make a numeric candidate the best so far; its bins are the caller's to fill in."""
+    split.gain, split.rank, split.feature = gain, rank, feature
+    split.left_gradient, split.left_hessian = left_gradient, left_hessian
+    split.draw, split.categorical, split.is_range = NAN, 0, 0
+
+
+@inlined
+def squares_gains(prefix, m, g, h, min_hessian, packing, gains):
+    """Gains of the first ``m`` bins, -1 where a side is too light; returns whole blocks."""
+    blocks = (m + LANES - 1) // LANES
+    for j in range(m, blocks * LANES):
+        prefix[j] = 0
+    for block in range(blocks):
+        for lane in range(LANES):
+            j = np.uint64(block * LANES + lane)
+            hl = np.float64(hessian_of(prefix[j], packing))
+            gl = np.float64(gradient_of(prefix[j], packing))
+            gain = squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+            gains[j] = gain if (hl >= min_hessian) & (h - hl >= min_hessian) else -1.0
+    return blocks * LANES
+
+
+@inlined
+def first_largest(patterns, m):
+    """Index of the first largest gain, -1 if all are negative. As int64 floats keep their order."""
+    largest = np.int64(-1)
+    for j in range(m):
+        largest = max(largest, patterns[j])
+    if largest < 0:
+        return np.int64(-1)
+    j = np.uint64(0)
+    while patterns[j] != largest:
+        j += np.uint64(1)
+    return np.int64(j)
+
+
+@inlined
+def offer_numeric(problem, members, feature, rank):
+    """The best split of a feature by histogram; whether it could split."""
+    matrix, limits, scratch = problem.matrix, problem.limits, problem.scratch
+    has_missing = matrix.has_missing[feature]
+    width = matrix.missing_code + 1 if has_missing else matrix.n_bins[feature]
+    if members.is_wide:
+        m = wide_prefix(problem, members, feature, width)
+        return offer_sums(problem, members.node, feature, rank, m)
+    m = word_prefix(problem, members, feature, width)
+    is_seen = False
+    if has_missing:
+        before = scratch.prefix[m - 2] if m > 1 else np.int64(0)
+        is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (scratch.prefix[m - 1] != before)
+    by_words = (limits.score == SQUARES) | (limits.score == NEWTON)
+    if is_seen | (not by_words) | (limits.min_samples_leaf > 1):
+        unpack_prefix(problem, m)
+        return offer_sums(problem, members.node, feature, rank, m)
+    return offer_words(problem, members.node, feature, rank, m)
+
+
+@inlined
+def offer_words(problem, node, feature, rank, m):
+    """SQUARES or NEWTON, nothing missing, rows not counted: straight from words."""
+    packing, scratch = problem.packing, problem.scratch
+    prefix, padded = scratch.prefix, m
+    if problem.limits.score == NEWTON:
+        newton_word_gains(problem, node, feature, m)
+    else:
+        g, h = np.float64(node.gradient), np.float64(node.hessian)
+        padded = squares_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
+    j = first_largest(scratch.patterns, padded)
+    if j < 0:
+        first = np.int64(0)
+        while hessian_of(prefix[first], packing) == 0:
+            first += 1
+        return hessian_of(prefix[first], packing) < node.hessian
+    split, gain = scratch.split[0], scratch.gains[j]
+    if beats(split, gain, rank):
+        hessian = hessian_of(prefix[j], packing)
+        keep(split, gain, rank, feature, gradient_of(prefix[j], packing), hessian)
+        following = j + 1
+        while hessian_of(prefix[following], packing) == hessian:
+            following += 1
+        split.bin, split.next_bin = scratch.bins[j], scratch.bins[following]
+        split.missing = MISSING_UNSEEN
+    return True
+
+
+@helper
+def offer_sums(problem, node, feature, rank, m):
+    """Any score, limits and missing values, from `Scratch.sums`."""
+    m = keep_occupied(problem.scratch, take_missing(problem, feature, m))
+    return offer_occupied(problem, node, feature, rank, m)
+
+
+@inlined
+def offer_occupied(problem, node, feature, rank, m):
+    """The same from the sums of occupied bins, and `Scratch.missing`."""
+    scratch = problem.scratch
+    sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
+    if m + np.int64(is_seen) < 2:
+        return False
+    j, gain, goes = best_of_sums(problem, node, feature, 0, m)
+    split = scratch.split[0]
+    if j >= 0 and beats(split, gain, rank):
+        with_missing = goes == MISSING_LEFT
+        left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
+        left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
+        keep(split, gain, rank, feature, left_gradient, left_hessian)
+        split.bin = scratch.bins[j]
+        split.next_bin = scratch.bins[j + 1] if j + 1 < m else ONLY_MISSING_RIGHT
+        split.missing = goes if is_seen else MISSING_UNSEEN
+    return True
+
+
+@inlined
+def keep_occupied(scratch, m):
+    """Drop bins without weight; their rows count in the sums up to the next bin."""
+    sums, bins, kept, before = scratch.sums, scratch.bins, 0, np.int64(0)
+    for j in range(m):
+        if sums[1, j] == before:
+            continue
+        before = sums[1, j]
+        bins[kept] = bins[j]
+        for field in range(3):
+            sums[field, kept] = sums[field, j]
+        kept += 1
+    return kept
+
+
+@inlined
+def take_missing(problem, feature, m):
+    """Move the missing bin, if it is listed, to `Scratch.missing`; returns the value bins left."""
+    matrix, scratch = problem.matrix, problem.scratch
+    sums, missing = scratch.sums, scratch.missing
+    missing[0], missing[1], missing[2] = 0, 0, 0
+    if matrix.has_missing[feature] and scratch.bins[m - 1] == matrix.missing_code:
+        m -= 1
+        for field in range(3):
+            missing[field] = sums[field, m] - (sums[field, m - 1] if m > 0 else 0)
+    return m
+
+
+@inlined
+def missing_directions(problem, node, feature):
+    """Whether missing values may go right, and left: both, or the one that is drawn."""
+    missing_hessian = problem.scratch.missing[1]
+    if missing_hessian == 0:
+        return True, False
+    if not problem.limits.random_thresholds:
+        return True, True
+    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
+    return not drawn_left, drawn_left
+
+
+@inlined
+def best_of_sums(problem, node, feature, first, last):
+    """Best position in [first, last) of `Scratch.sums`, its gain, and where missing goes."""
+    scratch = problem.scratch
+    may_right, may_left = missing_directions(problem, node, feature)
+    j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    if may_right:
+        sums_gains(problem, node, feature, (first, last), False)
+        j = first_largest(scratch.patterns, last)
+        gain = scratch.gains[j] if j >= 0 else -1.0
+    if may_left:
+        sums_gains(problem, node, feature, (first, last), True)
+        other = first_largest(scratch.patterns, last)
+        if other >= 0:
+            found = scratch.gains[other]
+            if (found > gain) | ((found == gain) & (other < j)):
+                j, gain, goes = other, found, MISSING_LEFT
+    return j, gain, goes
+
+
+@helper
+def sums_gains(problem, node, feature, positions, with_missing):
+    """Gains of a range of `Scratch.sums`, -1 before it and where a split is not valid."""
+    limits, scratch = problem.limits, problem.scratch
+    sums, gains, (first, last) = scratch.sums, scratch.gains, positions
+    missing = (scratch.missing[0], scratch.missing[1], scratch.missing[2])
+    h_values = node.hessian - missing[1]  # of the rows that have a value
+    if not with_missing:
+        missing, h_values = (np.int64(0), np.int64(0), np.int64(0)), np.int64(0)
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    if limits.score == NEWTON:
+        newton_sums_gains(problem, node, feature, positions, (missing[0], missing[1]))
+    elif limits.score == SQUARES:
+        for j in range(first, last):
+            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
+            gains[j] = squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+    else:
+        for j in range(first, last):
+            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
+            gains[j] = other_gain(limits.score, gl, hl, g, h)
+    for j in range(first):
+        gains[j] = -1.0
+    for j in range(first, last):
+        valid = is_allowed(limits, node, sums[1, j] + missing[1], sums[2, j] + missing[2])
+        valid &= (h_values == 0) | ((sums[1, j] > 0) & (sums[1, j] < h_values))
+        gains[j] = gains[j] if valid else -1.0
+
+
+@inlined
+def is_allowed(limits, node, left_hessian, left_count):
+    """Whether both sides of a split are large enough."""
+    smallest = limits.min_samples_leaf
+    right_hessian, right_count = node.hessian - left_hessian, node.count - left_count
+    allowed = (left_hessian >= limits.min_hessian) & (right_hessian >= limits.min_hessian)
+    return allowed & ((smallest <= 1) | ((left_count >= smallest) & (right_count >= smallest)))

@@ -1,0 +1,148 @@
+"""The best split of one node, one channel: which features are looked at, and how."""
+
+# mypy: check-untyped-defs=False
+# Numba gives compiled functions their types.
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.backends.numba.common.feature_sampling import (
+    LAST_RANK,
+    SMALLEST_RANK,
+    is_choosy,
+    keep_chosen,
+    rank_features,
+)
+from gpuboost.backends.numba.common.packed_words import fits_word
+from gpuboost.backends.numba.common.records import Members
+from gpuboost.backends.numba.compiler import inlined
+from gpuboost.backends.numba.splits.categorical import offer_category
+from gpuboost.backends.numba.splits.packed_classes import (
+    is_plain,
+    offer_fields,
+    offer_random_fields,
+)
+from gpuboost.backends.numba.splits.random_thresholds import (
+    find_bin,
+    find_pair_split,
+    is_few,
+    offer_random,
+    offer_random_to_few,
+    offer_two_valued,
+)
+from gpuboost.backends.numba.splits.scan import offer_numeric
+from gpuboost.backends.numba.splits.scan_channels import offer_channels
+from gpuboost.engine.task import LEAF
+
+# Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
+# every other split of the node stays below by more than rounding: 4 / h**2 of at most h**2 / 4.
+PERFECT_UP_TO = 2048
+
+
+@inlined
+def smallest_above(ranks, n, last):
+    """The smallest of the first ``n`` ranks above ``last``."""
+    smallest = LAST_RANK
+    for p in range(n):
+        rank = ranks[p]
+        smallest = rank if (rank > last) & (rank < smallest) else smallest
+    return smallest
+
+
+@inlined
+def take_likely(scratch, n, max_features):
+    """Copy to `Scratch.likely` the ranks below a bound that most often exceeds ``max_features``.
+
+    Ranks are uniform: of n, those below the share s of their range are about s n.
+    """
+    bound = min(2.0**64 * (2.0 * max_features + 4.0) / n - 2.0**63, 2.0**62)
+    likely, limit, n_likely = scratch.likely, np.int64(bound), np.uint64(0)
+    for p in range(n):
+        likely[n_likely] = scratch.ranks[p]
+        n_likely += np.uint64(scratch.ranks[p] < limit)
+    return np.int64(n_likely)
+
+
+@inlined
+def next_rank(scratch, n_likely, n, last):
+    """The rank after ``last``, looked for among the likely ones first."""
+    rank = smallest_above(scratch.likely, n_likely, last)
+    if rank == LAST_RANK:
+        rank = smallest_above(scratch.ranks, n, last)
+    return rank
+
+
+@inlined
+def order_features(problem, node):
+    """Fill `Scratch.ranks` with the features that a node may look at, those of `choose_features`.
+
+    Returns their number, whether `next_rank` tells which is next, not their place, and what that
+    has to know.
+    """
+    limits, scratch, n_features = problem.limits, problem.scratch, problem.features.size
+    rank_features(limits, node.key, problem.features, scratch.ranks)
+    if is_choosy(problem):
+        n_features = keep_chosen(scratch, n_features)
+    ordered = limits.hashed_order and limits.max_features < n_features
+    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
+    return n_features, ordered, n_likely
+
+
+@inlined
+def offer_feature(problem, members, feature, rank):
+    """Look at one feature; whether it could split the node."""
+    matrix = problem.matrix
+    has_missing, n_bins = matrix.has_missing[feature], matrix.n_bins[feature]
+    if (n_bins == 1) & (not has_missing):
+        return False
+    if matrix.is_categorical[feature]:
+        return offer_category(problem, members, feature, rank)
+    if problem.limits.random_thresholds:
+        if is_few(problem, members, feature):
+            return offer_random_to_few(problem, members, feature, rank)
+        return offer_random(problem, members, feature, rank)
+    if (n_bins == 2) & (not has_missing) & (not members.is_wide):
+        return offer_two_valued(problem, members, feature, rank)
+    return offer_numeric(problem, members, feature, rank)
+
+
+@inlined
+def offer_feature_of_channels(problem, channels, members, feature, rank):
+    """The same at a node of several channels."""
+    if (problem.matrix.n_bins[feature] == 1) & (not problem.matrix.has_missing[feature]):
+        return False
+    if not is_plain(problem, channels, feature):
+        return offer_channels(problem, channels, members, feature, rank)
+    if problem.limits.random_thresholds:
+        return offer_random_fields(problem, channels, members, feature, rank)
+    return offer_fields(problem, channels, members, feature, rank)
+
+
+@inlined
+def find_split(problem, channels, node, rows, words):
+    """Leave the best split of a node in `Scratch.split`; its gain is negative if there is none.
+
+    ``channels`` is None for one channel: two classes, or one output.
+    """
+    limits, scratch = problem.limits, problem.scratch
+    members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
+    split = scratch.split[0]
+    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    if channels is None and rows.size == 2 and find_pair_split(problem, members):
+        return
+    n_features, ordered, n_likely = order_features(problem, node)
+    perfect = np.inf
+    if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
+        perfect = np.float64(node.gradient * (node.hessian - node.gradient))
+    last, could = SMALLEST_RANK, False
+    for p in range(n_features):
+        if (p >= limits.max_features and could) or split.gain >= perfect:
+            break
+        last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
+        feature = last & np.int64(0xFFFFFFFF)
+        if channels is None:
+            could |= offer_feature(problem, members, feature, last)
+        else:
+            could |= offer_feature_of_channels(problem, channels, members, feature, last)
+    find_bin(problem.matrix.center, split)

@@ -1,0 +1,1 @@
+"""Threads of our own, and barriers between them."""

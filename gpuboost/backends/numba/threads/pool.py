@@ -1,0 +1,125 @@
+"""Threads that do the passes of a fit together."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Crew:
+    """The calling thread and up to ``n_threads`` - 1 others; none is left running after `dismiss`.
+
+    Others start when there is first work for them. They are our own: those that meet in compiled
+    code must all run at once, which a pool that starts threads when it thinks it lacks some does
+    not promise.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._others: list[_Other] = []
+        weakref.finalize(self, _dismiss, self._others)
+
+    def share(
+        self,
+        work: Callable[[int, np.ndarray], Any],
+        together: bool = True,
+        at_most: int | None = None,
+    ) -> None:
+        """``work(thread, team)`` on every thread, or ``at_most`` so many; see `team`.
+
+        Not ``together``: on the calling thread alone, for work too small to share.
+        """
+        n = min(self.n_threads, at_most or self.n_threads) if together else 1
+        if n == 1:
+            work(0, make_team(1))
+            return
+        while len(self._others) < n - 1:
+            self._others.append(_Other(len(self._others) + 1))
+        team, done, n_asked, took_part = make_team(n), SimpleQueue[Any](), 0, False
+        try:
+            for other in self._others[: n - 1]:
+                other.asked.put((work, team, done))
+                n_asked += 1
+            work(0, team)
+            took_part = True
+        finally:
+            if not took_part:
+                call_off(team)
+            errors = [done.get() for _ in range(n_asked)]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def results(
+        self, work: Callable[[Item], Result], items: Sequence[Item], together: bool = True
+    ) -> list[Result]:
+        """``work`` of every item, in their order; ``together`` as in `share`."""
+        found: dict[int, Result] = {}
+        left = deque(enumerate(items))
+
+        def take(_: int, __: np.ndarray) -> None:
+            while left:
+                try:
+                    i, item = left.popleft()
+                except IndexError:  # somebody else took the last one
+                    return
+                found[i] = work(item)
+
+        self.share(take, together and len(items) > 1)
+        return [found[i] for i in range(len(items))]
+
+    def dismiss(self) -> None:
+        """End the threads."""
+        _dismiss(self._others)
+
+
+class _Other:
+    """A thread that waits to be asked for work."""
+
+    def __init__(self, number: int) -> None:
+        self.asked: SimpleQueue[Any] = SimpleQueue()
+        given = (self.asked, number)
+        self.thread = Thread(target=_serve, args=given, name=f"gpuboost-{number}", daemon=True)
+        self.thread.start()
+
+
+def _serve(asked: SimpleQueue[Any], number: int) -> None:
+    """Do what is asked for, until it is nothing; say how it ended."""
+    while (task := asked.get()) is not None:
+        work, team, done = task
+        done.put(_take_part(work, number, team))
+        del task, work, team, done
+
+
+def _take_part(
+    work: Callable[[int, np.ndarray], Any], number: int, team: np.ndarray
+) -> BaseException | None:
+    """Work of one thread, and its error; if it fails, nobody waits for it."""
+    try:
+        if not is_called_off(team):
+            work(number, team)
+    except BaseException as error:
+        call_off(team)
+        return error
+    return None
+
+
+def _dismiss(others: list[_Other]) -> None:
+    for other in others:
+        other.asked.put(None)
+    for other in others:
+        other.thread.join()
+    others.clear()

@@ -1,0 +1,52 @@
+"""The NumPy backend: the readable reference, and the quick choice for little work."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.host.backend import HostBackend
+from gpuboost.backends.numpy import predict as prediction
+from gpuboost.backends.numpy.batches import in_batches
+from gpuboost.backends.numpy.boosting import NumpyBooster
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.data.binning import bin_columns
+from gpuboost.engine.growth.level_loop import grow_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from gpuboost.backends.protocol import Booster
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+
+class NumpyBackend(HostBackend):
+    """See `gpuboost.backends.protocol.Backend`."""
+
+    name = "numpy"
+
+    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
+        """Codes of ``X`` (n, F)."""
+        return bin_columns(X, mapper, n_threads)
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task`` in batches."""
+        grown = in_batches(task, lambda trees: grow_levels(NumpyLevelOps(task), task, trees))
+        yield from zip(task.trees, chain.from_iterable(grown), strict=True)
+
+    def booster(self, task: BoostTask) -> Booster:
+        """Start a fit of gradient boosting."""
+        return NumpyBooster(self, task)
+
+    def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Sum over trees of the value of each row's leaf."""
+        return prediction.predict(ensemble, X)
+
+    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
+        """Leaf of each row in each tree."""
+        return prediction.apply(ensemble, X)

@@ -1,0 +1,78 @@
+"""Rounds of boosting in NumPy: where a row ends is known when its tree is grown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.numpy.batches import in_batches
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.backends.numpy.rows import ranges
+from gpuboost.engine.growth.level_history import tree_nodes
+from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.task import NO_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuboost.backends.numpy.rows import RowBlock
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.boosting import Gradients, Scale
+    from gpuboost.engine.growth.frontier import Frontier
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+
+class NumpyBooster(HostBooster):
+    """See `gpuboost.backends.protocol.Booster`."""
+
+    def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
+        """Grow the trees of a round, and remember the leaves of their rows."""
+        asked = self.grow_task(number, made, scale)
+        self._leaves: list[np.ndarray] = []
+        trees = []
+        for grown, leaves in in_batches(asked, lambda trees: _grow(asked, trees)):
+            trees += grown
+            self._leaves += list(leaves)
+        return trees
+
+    def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
+        """The leaf of every row: int32 (n,)."""
+        options, all_inside = self.task.options, self._drawn[1] is None
+        as_grown = options.max_leaf_nodes == NO_LIMIT and options.ccp_alpha == 0.0
+        if column is not None and all_inside and as_grown:
+            return self._leaves[column]
+        return super().leaves(tree, data, column)
+
+
+def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
+    """Trees of one batch, and the leaves of their rows."""
+    ops = _RoundOps(task)
+    return grow_levels(ops, task, trees), ops.leaves()
+
+
+class _RoundOps(NumpyLevelOps):
+    """Level operations that note in which leaf each row of each tree ends."""
+
+    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
+        """Rows and root nodes of a batch of trees."""
+        self._tree = np.zeros(0, dtype=np.int32)  # of each node so far
+        self._node = np.zeros((len(trees), self.task.matrix.n_samples), dtype=np.int32)
+        return super().roots(trees)
+
+    def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
+        """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""
+        leaves = np.flatnonzero(~accepted)
+        node = frontier.take(leaves)
+        row = rows.row.take(ranges(node.start, node.count))
+        number = np.repeat(len(self._tree) + leaves, node.count)
+        self._node[np.repeat(node.tree, node.count), row] = number
+        self._tree = np.append(self._tree, frontier.tree)
+        return super().leaf_sums(rows, frontier, accepted)
+
+    def leaves(self) -> np.ndarray:
+        """The leaf of its tree in which each row ended: int32 (trees, n), 0 for rows in none."""
+        _, number_in_tree = tree_nodes(self._tree, len(self._node))[0]
+        return number_in_tree.astype(np.int32).take(self._node)

@@ -1,0 +1,149 @@
+"""Gains of splits from what they send left, for arrays of any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.engine import criteria as scores
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.frontier import Frontier
+    from gpuboost.engine.task import GrowTask
+
+_NO_SPLIT = 0.5  # left hessian of what is no valid split: between integers, so no side divides by 0
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Integer sums of the left sides of splits: int64 arrays of one shape, ``gradient`` of K.
+
+    ``count`` means something only where `TreeOptions.min_samples_leaf` is above 1.
+    """
+
+    hessian: np.ndarray
+    count: np.ndarray
+    gradient: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class NodeLimits:
+    """What both sides of a node's splits add up to, and what is asked of them.
+
+    Attributes
+    ----------
+    hessian, count : int64 (m,)
+    gradient : K arrays of int64 (m,)
+    least : int64 (m,)
+        Smallest hessian of a side.
+    lower, upper : float64 (m,)
+        Bounds of the values of the sides.
+    """
+
+    hessian: np.ndarray
+    count: np.ndarray
+    gradient: Sequence[np.ndarray]
+    least: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, node: Frontier, min_hessian: np.ndarray) -> NodeLimits:
+        """Those of a frontier; ``min_hessian`` int64 (trees,)."""
+        least, gradient = min_hessian[node.tree], list(node.gradient.T)
+        return cls(node.hessian, node.count, gradient, least, node.lower, node.upper)
+
+    def at(self, index: Any) -> NodeLimits:
+        """The same to stand beside the sums of splits: arrays indexed by ``index``."""
+        gradient = [column[index] for column in self.gradient]
+        rest = self.least[index], self.lower[index], self.upper[index]
+        return NodeLimits(self.hessian[index], self.count[index], gradient, *rest)
+
+
+class Scorer:
+    """Gains of splits under the options of a fit."""
+
+    def __init__(self, task: GrowTask) -> None:
+        self._options, target = task.options, task.target
+        self._two_classes = target.classes is not None and target.n_channels == 1
+
+    def gains(self, left: Sums, node: NodeLimits, sign: np.ndarray | None = None) -> np.ndarray:
+        """Gain of each split by its left sums; -1 where it is not valid.
+
+        Parameters
+        ----------
+        left : Sums
+        node : NodeLimits
+            Of shapes that ``left`` can be broadcast with.
+        sign : int64, optional
+            Direction in which values may change with the feature, 0 for both; NEWTON alone.
+        """
+        options, hessian = self._options, left.hessian
+        valid = (hessian >= node.least) & (node.hessian - hessian >= node.least)
+        smallest = options.min_samples_leaf
+        if smallest > 1:
+            valid &= (left.count >= smallest) & (node.count - left.count >= smallest)
+        h = node.hessian.astype(np.float64)
+        hl = np.where(valid, hessian.astype(np.float64), _NO_SPLIT)
+        pairs = [
+            (gl.astype(np.float64), g.astype(np.float64))
+            for gl, g in zip(left.gradient, node.gradient, strict=True)
+        ]
+        if options.score == scores.NEWTON:
+            gain, ordered = self._newton(pairs, hl, h, node, sign)
+            return np.where(valid & ordered & (gain >= 0.0), gain, -1.0)
+        return np.where(valid, self._score(pairs, hl, h), -1.0)
+
+    def _newton(
+        self,
+        pairs: list[tuple[np.ndarray, np.ndarray]],
+        hl: np.ndarray,
+        h: np.ndarray,
+        node: NodeLimits,
+        sign: np.ndarray | None,
+    ) -> tuple[Any, Any]:
+        """Gains, and whether the values of the sides stand in the feature's monotonic order."""
+        l1, l2 = self._options.regularisation.l1, self._options.regularisation.l2
+        sides: list[Any] = [0.0, 0.0, 0.0]
+        ordered: Any = True
+        for gl, g in pairs:
+            values = []
+            for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
+                value = scores.newton_value(own_g, own_h, l1, l2)
+                value = scores.bounded(value, node.lower, node.upper)
+                sides[side] = sides[side] + scores.newton_term(own_g, own_h, value, l1, l2)
+                values.append(value)
+            if sign is not None:
+                ordered = ordered & (sign * values[0] <= sign * values[1])
+        return scores.newton_gain(*sides), ordered
+
+    def _score(
+        self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
+    ) -> Any:
+        """Gains by the scores that know no values of sides."""
+        score, terms, hr = self._options.score, 0.0, h - hl
+        if score == scores.SQUARES:
+            for gl, g in pairs:
+                terms = terms + scores.squares_term(gl, g, hl, h)
+            return scores.squares_gain(terms, hl, hr)
+        if score == scores.POISSON:
+            for gl, g in pairs:
+                terms = terms + scores.poisson_term(gl, g, hl, h)
+            return scores.poisson_gain(terms)
+        if self._two_classes:
+            gl, g = pairs[0]
+            pairs = [(hl - gl, h - g), (gl, g)]
+        left, right, node = 0.0, 0.0, 0.0
+        if score == scores.MISCLASSIFICATION:
+            for gl, g in pairs:
+                left, right = np.maximum(left, gl), np.maximum(right, g - gl)
+                node = np.maximum(node, g)
+            return scores.misclassification_gain(left, right, node)
+        for gl, g in pairs:
+            left = left + scores.entropy_term(gl)
+            right = right + scores.entropy_term(g - gl)
+            node = node + scores.entropy_term(g)
+        return scores.entropy_gain(left, right, scores.entropy_node(node, h), hl, hr)

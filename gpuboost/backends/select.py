@@ -1,0 +1,182 @@
+"""Which backend runs a piece of work. Backends are imported here, on first use, and nowhere else.
+
+All backends make the same model, so "auto" may choose by speed alone, as
+`gpuboost.backends.cost_model` estimates it, with what is lost before a backend has started.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from gpuboost.backends.compiled_programs import compiled_programs
+from gpuboost.backends.cost_model import (
+    Growth,
+    Work,
+    growth_work,
+    measured_speed,
+    prediction_work,
+    rounds_are_replayed,
+)
+from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.backends.user_cache import cache_folder
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.backend import CudaBackend
+    from gpuboost.backends.protocol import Backend
+
+__all__ = [
+    "Growth",
+    "Work",
+    "available_backends",
+    "backend_of",
+    "check_device",
+    "choose_backend",
+    "growth_work",
+    "prediction_work",
+    "rounds_are_replayed",
+]
+
+DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
+LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
+# A compiler takes up to a minute, but once for an installation: NumPy is left for work that would
+# take this long with it, or has taken it in this process, or none would ever compile.
+COMPILE_SECONDS = 5.0
+CUDA_COMPILE_SECONDS = 5.0  # all kernels, once for an installation
+CUDA_LEAD = 2.0  # how much faster a GPU must be: others may wait for it, and estimates are rough
+
+
+def choose_backend(device: Any, work: Work) -> Backend:
+    """The backend for a device.
+
+    Parameters
+    ----------
+    device : str
+        "auto": the fastest for the work of those that can be used; "cpu": the faster of NumPy and
+        Numba; "numpy", "numba", "cuda" (the current device) or "cuda:N": that one.
+    work : Work
+
+    Raises
+    ------
+    ValueError
+        There is no such device.
+    RuntimeError
+        It cannot be used here; the message says why.
+    """
+    check_device(device)
+    if device == "auto" and _cuda_pays(work):
+        device = "cuda"
+    if device.startswith("cuda"):
+        return _cuda_backend(device_number(device))
+    if device in ("auto", "cpu"):
+        device = "numba" if _numba_pays(work) else "numpy"
+        _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
+    if device == "numpy":
+        return _numpy_backend()
+    _loaded_programs.add(work.program)
+    return _numba_backend()
+
+
+def backend_of(array: Any) -> CudaBackend:
+    """The backend of the device that an array of CuPy is on."""
+    return _cuda_backend(array.device.id)
+
+
+def check_device(device: Any) -> None:
+    """Refuse what is no device, or cannot be used here, as `choose_backend` does."""
+    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
+        raise ValueError(f"device must be {DEVICES}, got {device!r}")
+    if device in ("auto", "cpu", "numpy"):
+        return
+    reason = _why_no_numba() if device == "numba" else why_no_cuda(device)
+    if reason:
+        raise RuntimeError(
+            f'device={device!r} cannot be used: {reason}. device="auto" takes what there is'
+        )
+
+
+def available_backends() -> list[tuple[str, bool, str]]:
+    """Name, whether it can be used, and if not why not, of every backend."""
+    reasons = {"numpy": "", "numba": _why_no_numba(), "cuda": why_no_cuda()}
+    return [(name, not reason, reason) for name, reason in reasons.items()]
+
+
+_loaded_programs: set[str] = set()  # what Numba has run in this process
+_spent: dict[str, float] = {}  # seconds of NumPy in this process, for want of each program
+_started_cuda: set[int] = set()  # processes that have; a forked child is another one
+
+
+def _numba_pays(work: Work) -> bool:
+    """Whether Numba is the faster, its start included."""
+    saved = work.numpy - work.numba
+    lost = _numba_start_seconds(work.program) - _spent.get(work.program, 0.0)
+    return saved > max(lost, 0.0) and not _why_no_numba()
+
+
+def _cuda_pays(work: Work) -> bool:
+    """Whether a GPU is the fastest, its start included. CuPy is imported only if it would be."""
+    fastest = min(work.numpy, work.numba + _numba_start_seconds(work.program))
+    return CUDA_LEAD * (work.cuda + _cuda_start_seconds()) < fastest and not why_no_cuda()
+
+
+def _cuda_start_seconds() -> float:
+    """What is lost before CUDA has started in this process."""
+    if os.getpid() in _started_cuda:
+        return 0.0
+    compiled = any((cache_folder() / "kernels").glob("*.cubin"))
+    return measured_speed().cuda_start + (0.0 if compiled else CUDA_COMPILE_SECONDS)
+
+
+def _numba_start_seconds(program: str) -> float:
+    """What is lost before Numba has loaded or compiled a program."""
+    if program in _loaded_programs:
+        return 0.0
+    return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS
+
+
+@cache
+def _programs_on_disk() -> frozenset[str]:
+    """Programs of the Numba backend that lie on disk as machine code, when first asked for."""
+    return frozenset(compiled_programs())
+
+
+@cache
+def _numpy_backend() -> Backend:
+    from gpuboost.backends.numpy.backend import NumpyBackend
+
+    return NumpyBackend()
+
+
+@cache
+def _numba_backend() -> Backend:
+    from gpuboost.backends.numba.backend import NumbaBackend
+
+    return NumbaBackend()
+
+
+def _cuda_backend(number: int) -> CudaBackend:
+    _started_cuda.add(os.getpid())
+    return _backend_of(number)
+
+
+@cache
+def _backend_of(number: int) -> CudaBackend:
+    from gpuboost.backends.cuda.backend import CudaBackend
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
+
+    return CudaBackend(CupyRuntime(number))
+
+
+@cache
+def _why_no_numba() -> str:
+    """Why Numba cannot be used, empty if it can. Numba is imported only where it is wanted."""
+    if importlib.util.find_spec("numba") is None:
+        return "Numba is not installed; pip install numba"
+    try:
+        _numba_backend()
+    except Exception as error:  # a broken installation can raise anything; NumPy works without it
+        return f"Numba does not work here ({type(error).__name__}: {error})"
+    return ""

@@ -1,0 +1,250 @@
+"""``gpuboost demo``: every estimator on real and synthetic tables, beside scikit-learn's."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+import numpy as np
+
+import gpuboost
+from gpuboost.cli.demo_table import (
+    SYNTHETIC,
+    TREE_COST,
+    Job,
+    Line,
+    Outcome,
+    Progress,
+    Table,
+    footer,
+    table_text,
+)
+from gpuboost.data.parameters import thread_count
+
+REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
+SYNTHETIC_FEATURES = 16
+TEST_SHARE = 0.25
+MOST_TREES, FEWEST_TREES = 20, 2
+NUMPY_ROWS = 20_000  # of the synthetic table where nothing faster than NumPy can be used
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What the command line asks for.
+
+    Attributes
+    ----------
+    device : str
+    rows : int
+        Rows of the synthetic table.
+    seconds : float
+        What the whole demonstration should take at most; trees are chosen for it.
+    seed : int
+    """
+
+    device: str = "auto"
+    rows: int = 200_000
+    seconds: float = 120.0
+    seed: int = 0
+
+
+def estimator_names(is_classification: bool) -> list[str]:
+    """The public estimators of one kind, single trees first."""
+    suffix = "Classifier" if is_classification else "Regressor"
+    names = [name for name in gpuboost.__all__ if name.endswith(suffix)]
+    return sorted(names, key=lambda name: name in TREE_COST)
+
+
+def run(options: DemoOptions, out: TextIO | None = None) -> int:
+    """Train everything, show progress, print the table; the exit status."""
+    out = out or sys.stdout
+    started = time.perf_counter()
+    print(f"gpuboost {gpuboost.__version__}, device {options.device!r}\n", file=out)
+    real = [load_table(name, options.seed) for name in REAL_TABLES]
+    backend = fastest_backend(options.device)
+    if backend == "numpy" and options.rows > NUMPY_ROWS:
+        print(f"Only NumPy can be used here: {NUMPY_ROWS:,} synthetic rows will do.", file=out)
+        options = replace(options, rows=NUMPY_ROWS)
+    synthetic = make_tables(options.rows, options.seed)
+    warm_up(synthetic, backend, options.seed, out)
+    lines = []
+    with Progress(2 * len(small_jobs(real + synthetic))) as step:
+        for job in small_jobs(real):
+            lines.append(compare(job, options, step))
+        singles = [compare(job, options, step) for job in single_jobs(synthetic)]
+        lines += singles
+        waiting = [job for job in small_jobs(synthetic) if job.is_ensemble]
+        while waiting:
+            left = options.seconds - (time.perf_counter() - started)
+            job = sized(waiting, slowest_seconds(singles), left * thread_count(None))
+            lines.append(compare(job, options, step))
+            waiting = waiting[1:]
+    print(chosen_sentence(lines, options), file=out)
+    print(table_text(lines), file=out)
+    same, sentence = one_model(real, options)
+    print(f"{footer(lines, time.perf_counter() - started)}\n{sentence}", file=out)
+    return 0 if same else 1
+
+
+# ---- data --------------------------------------------------------------------------------------
+
+
+def load_table(name: str, seed: int) -> Table:
+    """A table that comes with scikit-learn."""
+    from sklearn import datasets
+
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return _split(name, X.astype(np.float32), y, name != "diabetes", seed)
+
+
+def make_tables(rows: int, seed: int) -> list[Table]:
+    """Friedman's first function with noise, as a regression and as two classes."""
+    from sklearn.datasets import make_friedman1
+
+    X, y = make_friedman1(rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
+    X = X.astype(np.float32)
+    classes = (y > np.median(y)).astype(np.int64)
+    return [_split(SYNTHETIC, X, classes, True, seed), _split(SYNTHETIC, X, y, False, seed)]
+
+
+def _split(name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, seed: int) -> Table:
+    from sklearn.model_selection import train_test_split
+
+    X_train, X_test, y_train, y_test = train_test_split(
+        X,
+        y,
+        test_size=TEST_SHARE,
+        random_state=seed,
+        stratify=y if is_classification else None,
+    )
+    return Table(name, X_train, X_test, y_train, y_test, is_classification)
+
+
+# ---- what is trained ---------------------------------------------------------------------------
+
+
+def small_jobs(tables: list[Table]) -> list[Job]:
+    """Every estimator, with its defaults, on every table of its kind."""
+    return [
+        Job(name, table) for table in tables for name in estimator_names(table.is_classification)
+    ]
+
+
+def single_jobs(tables: list[Table]) -> list[Job]:
+    """The single trees."""
+    return [job for job in small_jobs(tables) if not job.is_ensemble]
+
+
+def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
+    """The first waiting ensemble, of so many trees that scikit-learn has time for them all.
+
+    Parameters
+    ----------
+    tree_seconds : float
+        What one of scikit-learn's single trees took.
+    core_seconds : float
+        Seconds times cores that are left.
+    """
+    job = waiting[0]
+    share = core_seconds / len(waiting)
+    trees = trees_for(share, tree_seconds * TREE_COST[job.estimator])
+    return replace(job, parameters={"n_estimators": trees})
+
+
+def trees_for(seconds: float, tree_seconds: float) -> int:
+    """How many trees fit in ``seconds`` on one core, within the bounds of the demonstration."""
+    fit = int(seconds / max(tree_seconds, 1e-9))
+    return min(MOST_TREES, max(FEWEST_TREES, fit))
+
+
+def slowest_seconds(lines: list[Line]) -> float:
+    """The longest of scikit-learn's fits."""
+    return max(line.theirs.seconds for line in lines)
+
+
+def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
+    """Which sizes were chosen."""
+    chosen = [line.job for line in lines if line.job.parameters]
+    trees = ", ".join(f"{job.estimator} {job.parameters['n_estimators']}" for job in chosen)
+    return (
+        f"Synthetic table: {options.rows:,} x {SYNTHETIC_FEATURES}, a quarter of it kept back; "
+        f"trees chosen so that the whole takes about {options.seconds:.0f} s:\n{trees}.\n"
+    )
+
+
+# ---- training ----------------------------------------------------------------------------------
+
+
+def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
+    """Compile what the fits need, and say so; two trees do, but of all rows: few go other ways."""
+    text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
+    print(text.format(backend), end=" ", file=out, flush=True)
+    started = time.perf_counter()
+    for job in small_jobs([load_table("iris", seed), *tables]):
+        words = {"n_estimators": FEWEST_TREES} if job.is_ensemble else {}
+        model = getattr(gpuboost, job.estimator)(device=backend, random_state=0, **words)
+        model.fit(job.table.X_train, job.table.y_train).predict(job.table.X_test[:100])
+    print(f"{time.perf_counter() - started:.1f} s\n", file=out, flush=True)
+
+
+def fastest_backend(device: str) -> str:
+    """The backend of ``device``; of "auto" and "cpu" the one that is fastest on much work."""
+    from gpuboost.backends.select import available_backends
+
+    if device not in ("auto", "cpu"):
+        return device
+    usable = [name for name, works, _ in available_backends() if works]
+    order = ("numba", "numpy") if device == "cpu" else ("cuda", "numba", "numpy")
+    return next(name for name in order if name in usable)
+
+
+def one_model(tables: list[Table], options: DemoOptions) -> tuple[bool, str]:
+    """Whether all usable backends make the same forest of a table, and a sentence that says so."""
+    from gpuboost.backends.select import available_backends
+
+    table = next(table for table in tables if table.name == "digits")
+    job = Job("RandomForestClassifier", table)
+    prints = {}
+    for device in [name for name, works, _ in available_backends() if works]:
+        forest = getattr(gpuboost, job.estimator)
+        model = forest(device=device, random_state=options.seed)
+        prints[device] = model.fit(job.table.X_train, job.table.y_train).fingerprint()
+    if len(set(prints.values())) > 1:
+        different = ", ".join(f"{device} {value[:16]}" for device, value in prints.items())
+        return False, f"The forest of digits DIFFERS between devices: {different}."
+    first = next(iter(prints.values()))
+    return True, f"The forest of digits on {' and '.join(prints)}: fingerprint {first[:16]}."
+
+
+def compare(job: Job, options: DemoOptions, step: Progress) -> Line:
+    """Train ours, then scikit-learn's, with the same parameters."""
+    words = {"random_state": options.seed, **job.parameters}
+    step.show(f"{job.estimator} on {job.table.name}")
+    ours = _train(lambda: getattr(gpuboost, job.estimator)(device=options.device, **words), job)
+    step.show(f"scikit-learn's {job.estimator} on {job.table.name}")
+    theirs = _train(lambda: _scikit_learn(job, words), job)
+    return Line(job, ours, theirs)
+
+
+def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
+    from sklearn import ensemble, tree
+
+    module = ensemble if job.is_ensemble else tree
+    model = getattr(module, job.estimator)(**words)
+    return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
+
+
+def _train(make: Callable[[], Any], job: Job) -> Outcome:
+    import joblib
+
+    table, model = job.table, make()
+    # Threads, where scikit-learn's bagging would start processes: quicker, and quicker to start.
+    with joblib.parallel_config(backend="threading"):
+        started = time.perf_counter()
+        model.fit(table.X_train, table.y_train)
+        seconds = time.perf_counter() - started
+        score = float(model.score(table.X_test, table.y_test))
+    return Outcome(seconds, score, getattr(model, "device_", ""))

@@ -1,0 +1,207 @@
+"""The command line: ``gpuboost demo``, ``gpuboost info``, ``gpuboost --version``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+MOST_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
+PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    args = parser().parse_args(arguments)
+    try:
+        return args.run(args)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        print(f"gpuboost: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="gpuboost",
+        description="Tree ensembles on NVIDIA GPUs and laptops.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"gpuboost {version()}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
+    demo = commands.add_parser(
+        "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
+    )
+    demo.add_argument("--device", default="auto", help="default: %(default)s")
+    demo.add_argument(
+        "--rows", type=_rows, default=200_000, help="of the synthetic table (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=120.0,
+        help="that the whole should take (default: %(default)s)",
+    )
+    demo.add_argument("--seed", type=_seed, default=0, help="default: %(default)s")
+    demo.set_defaults(run=run_demo)
+    info = commands.add_parser("info", help="show devices, versions and what will be used")
+    info.add_argument(
+        "--calibrate",
+        action="store_true",
+        help='measure how fast this machine is, which device="auto" goes by from then on',
+    )
+    info.set_defaults(run=run_info)
+    return top
+
+
+def run_demo(args: argparse.Namespace) -> int:
+    """``gpuboost demo``."""
+    from gpuboost.backends.select import check_device
+    from gpuboost.cli.demo import DemoOptions, run
+
+    check_device(args.device)  # before tables are made and other estimators trained
+    return run(DemoOptions(args.device, args.rows, args.seconds, args.seed))
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """``gpuboost info``."""
+    if args.calibrate:
+        calibrate()
+    print(info_text())
+    return 0
+
+
+def calibrate() -> None:
+    """Measure the constants that "auto" decides by, and keep them."""
+    from gpuboost.backends.cost_model import keep_speed
+    from gpuboost.backends.select import available_backends
+    from gpuboost.cli.calibration import machine_name, measure
+
+    print("measuring; this takes a minute", file=sys.stderr)
+    speed = measure([name for name, works, _ in available_backends() if works])
+    try:
+        path = keep_speed(speed, machine_name())
+    except OSError as error:
+        raise RuntimeError(
+            f"what was measured cannot be kept ({error}); GPUBOOST_CACHE_DIR chooses another folder"
+        ) from error
+    print(f"kept in {path}", file=sys.stderr)
+
+
+def version() -> str:
+    """Version of gpuboost."""
+    import gpuboost
+
+    return gpuboost.__version__
+
+
+def info_text() -> str:
+    """Devices, what will be used and why not the others, speeds, cores, compile cache, versions."""
+    from gpuboost.backends.select import available_backends
+    from gpuboost.data.parameters import thread_count
+
+    backends = available_backends()
+    usable = [name for name, works, _ in backends if works]
+    lines = [f"gpuboost {version()}", "", "backends"]
+    for name, works, reason in backends:
+        lines.append(f"  {name:6s} {'yes' if works else 'no':4s} {reason}".rstrip())
+    lines += [f"  {line}" for line in gpus()]
+    lines += ["", f'device="auto"  {what_auto_does(usable)}', f"speeds         {speeds()}"]
+    lines += [
+        "",
+        f"threads        {thread_count(None)}, where n_jobs=None",
+        f"compile cache  {compile_cache()}",
+    ]
+    lines += ["", "versions", f"  {'python':13s} {platform.python_version()}"]
+    lines += [f"  {package:13s} {installed(package)}" for package in PACKAGES]
+    return "\n".join(lines)
+
+
+def what_auto_does(usable: Sequence[str]) -> str:
+    """Which of the usable backends is taken when."""
+    order = [name for name in ("cuda", "numba", "numpy") if name in usable]
+    if len(order) == 1:
+        return f"always {order[0]}"
+    return f"{order[0]} for much work, {order[-1]} for little; the model is the same"
+
+
+def gpus() -> list[str]:
+    """A line for each CUDA device, and one with the versions that go with them."""
+    from gpuboost.backends.devices import cuda_devices, cuda_versions
+
+    devices = cuda_devices().devices
+    lines = [
+        f"cuda:{one.number}  {one.model}, compute capability {one.capability / 10:.1f}, "
+        f"{one.memory / 2**30:.0f} GiB"
+        for one in devices
+    ]
+    return [*lines, cuda_versions()] if devices else []
+
+
+def speeds() -> str:
+    """Which constants "auto" decides by."""
+    from gpuboost.backends.cost_model import measured_speed, speed_file
+
+    measured_speed()  # warns of a file that cannot be used
+    path = speed_file()
+    return f"measured, in {path}" if path.is_file() else "the usual ones; --calibrate measures them"
+
+
+def compile_cache() -> str:
+    """Which programs of the Numba backend are compiled and kept on disk."""
+    from gpuboost.backends.compiled_programs import cache_folders, compiled_programs
+
+    if importlib.util.find_spec("numba") is None:
+        return "none: Numba is not installed"
+    compiled = compiled_programs()
+    if compiled:
+        folders = ", ".join(dict.fromkeys(map(str, compiled.values())))
+        return f"{', '.join(compiled)} in {folders}"
+    return f"empty ({cache_folders()[0]}): the first large fit compiles, once"
+
+
+def installed(package: str) -> str:
+    """Version of a package, or that it is not there."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _rows(text: str) -> int:
+    """A number of rows from the command line."""
+    return _whole_number(text, 100, MOST_ROWS)
+
+
+def _seed(text: str) -> int:
+    """A seed from the command line."""
+    return _whole_number(text, 0, 2**32 - 1)
+
+
+def _whole_number(text: str, low: int, high: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {low} to {high}, got {text}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    """A time from the command line."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text}")
+    return seconds
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Trees together: ensembles, rounds of boosting, rounds of AdaBoost."""

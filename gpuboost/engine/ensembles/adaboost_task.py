@@ -1,0 +1,201 @@
+"""What a fit of AdaBoost asks of a backend, and what judges its trees: see `adaboost`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost import PERFECT_BOUND, PERFECT_VOTE, Outcome, WeightBits
+from gpuboost.engine.fixed_point import WeightFacts
+from gpuboost.engine.growth.medians import regression_target
+from gpuboost.engine.targets import class_target
+from gpuboost.engine.task import GrowTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.tree_rows import TreeRows
+
+REWEIGHTING, RESAMPLING = "reweighting", "resampling"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassJudge:
+    """Discrete AdaBoost, and SAMME for more than two classes.
+
+    Attributes
+    ----------
+    codes : int32 (n,)
+        Class of each row.
+    may_reverse : bool
+        Whether a tree that is worse than chance is taken for its opposite.
+    """
+
+    codes: np.ndarray
+    n_classes: int
+    learning_rate: float
+    may_reverse: bool
+    target: Target
+    bits: WeightBits = adaboost.CLASS_BITS
+
+    @classmethod
+    def of(
+        cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
+    ) -> ClassJudge:
+        """The judge of a fit; trees that must be monotonic may not be reversed."""
+        target = class_target(codes, n_classes, weight_facts(cls.bits))
+        return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
+
+    @property
+    def chance(self) -> float:
+        """The error of guessing."""
+        return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
+
+    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
+        """The tree, reversed if it is worse than chance; which rows it gets wrong; its error."""
+        wrong = said_classes(tree)[leaves] != self.codes
+        error = adaboost.class_error(weights, wrong)
+        if self.reverses(error):
+            wrong = ~wrong
+            return reversed_tree(tree), wrong, adaboost.class_error(weights, wrong)
+        return tree, wrong, error
+
+    def reverses(self, error: float) -> bool:
+        """Whether a tree of such an error is taken for its opposite."""
+        return self.may_reverse and error > self.chance
+
+    def vote(self, error: float) -> float:
+        """Weight of a tree."""
+        return adaboost.class_vote(error, self.n_classes, self.learning_rate)
+
+    def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
+        """Vote and weights that follow."""
+        return adaboost.class_round(weights, seen, error, self.n_classes, self.learning_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class ValueJudge:
+    """AdaBoost.R2.
+
+    Attributes
+    ----------
+    y : float64 (n,)
+    loss : str
+        One of `adaboost.LOSSES`.
+    """
+
+    y: np.ndarray
+    loss: str
+    learning_rate: float
+    target: Target
+    bits: WeightBits = adaboost.VALUE_BITS
+    chance: float = 0.5
+
+    @classmethod
+    def of(
+        cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, score: int
+    ) -> ValueJudge:
+        """The judge of a fit; ``inside``: rows that have weight, None for all."""
+        facts = replace(weight_facts(cls.bits), inside=inside)
+        return cls(y, loss, learning_rate, regression_target(y[:, None], facts, score))
+
+    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
+        """The tree, the losses of the rows, and their weighted mean."""
+        loss = adaboost.LOSSES[self.loss]
+        losses = adaboost.value_losses(tree.value[leaves, 0], self.y, weights, loss)
+        return tree, losses, adaboost.value_error(weights, losses)
+
+    def vote(self, error: float) -> float:
+        """Weight of a tree."""
+        return adaboost.class_vote(error, 2, self.learning_rate)
+
+    def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
+        """Vote and weights that follow."""
+        return adaboost.value_round(weights, seen, error, self.learning_rate)
+
+
+def weight_facts(bits: WeightBits) -> WeightFacts:
+    """What a target must know of the weights of all rounds."""
+    return WeightFacts(float(2**bits.total), float(2**bits.largest))
+
+
+def said_classes(tree: Tree) -> np.ndarray:
+    """The class that each node says, the first of equals: int32 (m,)."""
+    return tree.value.argmax(axis=1).astype(np.int32)
+
+
+def reversed_tree(tree: Tree) -> Tree:
+    """The tree of two classes that says the opposite everywhere."""
+    return replace(tree, value=adaboost.swapped(tree.value))
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A tree and what its round comes to; after one without errors, or by chance, there is none."""
+
+    tree: Tree
+    error: float
+    vote: float
+    bound: float
+
+    @classmethod
+    def last(cls, tree: Tree, error: float) -> Round:
+        """One that no weights follow from."""
+        return cls(tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
+
+
+def goes_on(error: float, chance: float) -> bool:
+    """Whether weights of another round follow from an error."""
+    return 0.0 < error < chance
+
+
+@dataclass(frozen=True, eq=False)
+class ReweightTask:
+    """All that stays the same from round to round.
+
+    Attributes
+    ----------
+    sampler : RowSampler
+        All rows, with the weights of the first round, and the seed.
+    boosting : str
+        `REWEIGHTING`: trees see all rows by their weights; `RESAMPLING`: rows drawn by these.
+    of_class : float64 (K,) or None
+        Up to 1: multiplies the weights that trees see, and not those that errors are made of.
+    """
+
+    matrix: BinnedMatrix
+    judge: ClassJudge | ValueJudge
+    options: TreeOptions
+    sampler: RowSampler
+    boosting: str
+    n_rounds: int
+    of_class: np.ndarray | None = None
+    n_threads: int = 1
+    memory_budget: int = 256 * 2**20
+
+    def starts_whole(self) -> bool:
+        """Whether the first tree gets the weights as they are, being integers that fit."""
+        facts, bits = self.sampler.weight_facts, self.judge.bits
+        if self.of_class is not None or self.boosting != REWEIGHTING or facts.real is not None:
+            return False
+        return facts.total <= 2**bits.total and facts.largest <= 2**bits.largest
+
+    def growing(self, number: int, rows_of: Callable[[int], TreeRows]) -> GrowTask:
+        """What is grown in a round."""
+        return GrowTask(
+            self.matrix,
+            self.judge.target,
+            self.options,
+            rows_of=rows_of,
+            trees=range(number, number + 1),
+            seed=self.sampler.seed,
+            n_threads=self.n_threads,
+            memory_budget=self.memory_budget,
+        )

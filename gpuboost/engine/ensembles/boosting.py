@@ -1,0 +1,200 @@
+"""A round of gradient boosting in integers: from gradients to the rows of trees, and to values.
+
+A round fits trees to the direction in which raw predictions are to move (Friedman, Greedy function
+approximation, 2001; Newton steps as in Chen and Guestrin, XGBoost, 2016). With ``gradient`` the
+loss's derivative times -1 and ``hessian`` its second derivative, both times the row's weight, a
+leaf moves the raw prediction of its rows by sum(gradient) / sum(hessian).
+
+Integers are made twice, as for other trees: narrow ones choose splits, wide ones make the values
+of leaves. Where hessians are whole weights, the same for a whole fit, they are taken as they are
+and gradients are rounded to nearest, so a round is the regression tree of the residuals, ties
+included. Else both are rounded up or down by a hash of the row, so that sums stay unbiased however
+many orders of magnitude they span; but no hessian is below 1, 2**-HESSIAN_BITS of the largest, so
+that a row always has weight where it has a gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine import randomness
+from gpuboost.engine.criteria import SQUARES, bounded, newton_value
+from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
+from gpuboost.engine.growth.pruning import pruned
+from gpuboost.engine.growth.tree import NodeValues, Tree, gain_unit, in_monotonic_order, with_values
+from gpuboost.engine.targets import EXACT_BITS, VALUE_BITS
+from gpuboost.engine.task import GrownTree, Regularisation, Target, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
+
+if TYPE_CHECKING:
+    from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.growth.tree import Router
+
+GRADIENT_BITS, HESSIAN_BITS = 24, 16
+_S32 = np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What a loss says of every row, times the row's weight; the loss's gradient times -1.
+
+    Attributes
+    ----------
+    gradient : float64 (n, K)
+    hessian : float64 (n, K), or (n, 1): the same for all columns
+    whole : int32 (n,) or None
+        The hessian of every round, if it is a whole number of at most 2**WEIGHT_BITS.
+    inside : bool (n,) or None
+        Rows that trees are grown on; None: all.
+    """
+
+    gradient: np.ndarray
+    hessian: np.ndarray
+    whole: np.ndarray | None = None
+    inside: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Exponents of two between a round's real numbers and its integers: integer = real * 2**e.
+
+    ``gradient`` and ``hessian`` are those of the narrow integers, ``wide_gradient`` and
+    ``wide_hessian`` those of the wide ones.
+    """
+
+    gradient: int
+    hessian: int
+    wide_gradient: int
+    wide_hessian: int
+
+    @classmethod
+    def of(cls, made: Gradients) -> Scale:
+        """The scale of a round, from its largest numbers: it depends on no order."""
+        largest = int(exponent_of(made.gradient.reshape(-1, 1))[0])
+        heaviest = int(exponent_of(made.hessian.reshape(-1, 1))[0])
+        return cls.of_exponents(largest, heaviest, len(made.gradient), made.whole is not None)
+
+    @classmethod
+    def of_exponents(cls, largest: int, heaviest: int, n_rows: int, is_whole: bool) -> Scale:
+        """The same from the exponents of the largest gradient and hessian (`exponent_of`)."""
+        rows = sum_bits(n_rows)
+        narrow = GRADIENT_BITS - largest, HESSIAN_BITS - heaviest
+        if is_whole:
+            narrow = min(VALUE_BITS, EXACT_BITS - rows) - largest, 0
+        return cls(*narrow, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
+
+    def options(self, of_user: TreeOptions, min_hessian: float) -> TreeOptions:
+        """Options whose regularisation is in the units of gradients and hessians, for integers."""
+        regular, unit = of_user.regularisation, self.gradient - self.hessian
+        in_integers = replace(
+            regular,
+            l1=float(np.ldexp(regular.l1, self.gradient)),
+            l2=float(np.ldexp(regular.l2, self.hessian)),
+            max_value=float(np.ldexp(regular.max_value, unit)),
+        )
+        least = int(np.ceil(np.ldexp(min_hessian, self.hessian)))
+        return replace(of_user, regularisation=in_integers, min_hessian=max(1, least))
+
+    def target(self, n_outputs: int) -> Target:
+        """The target of trees with so many values in a leaf."""
+        unit = self.gradient - self.hessian
+        return Target(None, None, 0, n_outputs, value_exponent=unit, hessian_exponent=self.hessian)
+
+
+def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
+    """The rows of the tree that fits some columns of gradients; ``key``, uint64 (1,), rounds."""
+    gradient = made.gradient[:, columns]
+    hessian = made.hessian if made.hessian.shape[1] == 1 else made.hessian[:, columns]
+    planes = (
+        np.rint(np.ldexp(gradient, scale.wide_gradient)),
+        np.rint(np.ldexp(hessian, scale.wide_hessian)),
+    )
+    wide = np.concatenate(planes, axis=1).astype(np.int64)
+    inside = made.inside
+    if made.whole is not None:
+        weight = made.whole if inside is None else np.where(inside, made.whole, np.int32(0))
+        nearest = np.rint(np.ldexp(gradient, scale.gradient)).astype(np.int32)
+        return TreeRows(weight, None, draws=False, wide=wide, gradient=nearest)
+    words = randomness.hash_index(key, np.arange(len(gradient), dtype=np.uint64))
+    up, down = unit_draws(words)
+    rounded = np.floor(np.ldexp(gradient, scale.gradient) + up[:, None]).astype(np.int32)
+    shared = mean_of_columns(hessian)
+    weight = np.floor(np.ldexp(shared, scale.hessian) + down).astype(np.int32)
+    weight = np.maximum(weight, np.int32(1))
+    if inside is not None:
+        weight = np.where(inside, weight, np.int32(0))
+    return TreeRows(weight, None, draws=False, wide=wide, gradient=rounded)
+
+
+def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two numbers in [0, 1), multiples of 2**-32, from each random word."""
+    high, low = words >> _S32, words & _LOW_HALF
+    return high.astype(np.float64) * 2.0**-32, low.astype(np.float64) * 2.0**-32
+
+
+def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
+    """The hessian that splits of a tree of several columns go by: float64 (n,)."""
+    total = hessian[:, 0]
+    for k in range(1, hessian.shape[1]):
+        total = total + hessian[:, k]
+    return total * (1.0 / hessian.shape[1])
+
+
+@dataclass(frozen=True)
+class LeafRule:
+    """How the values of a tree follow from its sums; in the units of gradients and hessians.
+
+    ``ccp_alpha`` is what a leaf costs when the tree is pruned.
+    """
+
+    regularisation: Regularisation
+    learning_rate: float
+    ccp_alpha: float = 0.0
+
+    @classmethod
+    def of(cls, options: TreeOptions, learning_rate: float) -> LeafRule:
+        """The rule of a round, from the options in the units of the loss."""
+        return cls(options.regularisation, learning_rate, options.ccp_alpha)
+
+
+def finish_boosted(
+    grown: GrownTree,
+    mapper: BinMapper,
+    scale: Scale,
+    n_outputs: int,
+    rule: LeafRule,
+    router: Router | None = None,
+) -> Tree:
+    """Turn the integers of a grown tree into thresholds and Newton steps, and prune it."""
+    values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
+    weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
+    unknown = np.full(len(weight), np.nan)
+    unit = gain_unit(SQUARES, scale.target(n_outputs))
+    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, router)
+    return pruned(whole, rule.ccp_alpha)
+
+
+def newton_steps(
+    grown: GrownTree, scale: Scale, n_outputs: int, regular: Regularisation
+) -> np.ndarray:
+    """The step of each node and column, (sum of gradients) / (sum of hessians): float64 (m, K)."""
+    gradient = np.ldexp(grown.sums[:, :n_outputs].astype(np.float64), -scale.wide_gradient)
+    hessian = np.ldexp(grown.sums[:, n_outputs:].astype(np.float64), -scale.wide_hessian)
+    flat = hessian + regular.l2 <= 0.0  # hessians so small that they were rounded to zero
+    step = newton_value(gradient, np.where(flat, 1.0, hessian), regular.l1, regular.l2)
+    step = bounded(np.where(flat, 0.0, step), -regular.max_value, regular.max_value)
+    if regular.monotonic is not None:
+        largest, directions = regular.max_value, regular.monotonic
+        step[:, 0] = in_monotonic_order(step[:, 0], grown, directions, largest)
+    return step
+
+
+def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:
+    """The tree with other values (n_leaves,) in its leaves, which are in the order of nodes."""
+    value = tree.value.copy()
+    value[tree.left == 0, 0] = values
+    return replace(tree, value=value)

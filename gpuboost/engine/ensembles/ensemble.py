@@ -1,0 +1,164 @@
+"""All trees of a model in one struct of arrays: what prediction reads."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.growth.tree import TREE_TYPES, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuboost.engine.bins import BinMapper
+
+# Columns are joined by threads, of which most of the time goes into memory that is new, if there
+# are so many nodes; by no more of them, as each holds a column twice.
+_MANY_NODES, _MOST_THREADS = 1 << 17, 4
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trees one after the other, node by node.
+
+    Attributes
+    ----------
+    offset : int64 (T + 1,)
+        Nodes of tree t are offset[t] to offset[t + 1]; ``left`` counts from offset[t].
+    mask_offset : int64 (T + 1,)
+        The same for rows of ``masks``; ``category`` counts from mask_offset[t].
+    feature, threshold, code, missing_left, left, category, masks, value, gain, impurity, weight,
+    count
+        The arrays of `Tree`, concatenated.
+    """
+
+    offset: np.ndarray
+    mask_offset: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    value: np.ndarray
+    gain: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+    count: np.ndarray
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            getattr(self, f.name).flags.writeable = False  # views of a model do not change it
+
+    def __setstate__(self, state: dict[str, np.ndarray]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
+    @classmethod
+    def of(cls, trees: Iterable[Tree], n_threads: int = 1) -> Ensemble:
+        """Concatenate finished trees, column by column, in the types of `Tree`.
+
+        From a generator each tree is taken as it comes, and its arrays are given up as they are
+        joined, so that memory never holds all trees twice. Trees that were cut from one array share
+        it.
+        """
+        pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
+        for tree in trees:
+            for name, parts in pieces.items():
+                parts.append(getattr(tree, name))
+            del tree
+        offset = offsets([len(part) for part in pieces["feature"]])
+        mask_offset = offsets([len(part) for part in pieces["masks"]])
+
+        def column(name: str) -> np.ndarray:
+            return _joined(pieces.pop(name), TREE_TYPES[name])
+
+        if n_threads == 1 or offset[-1] < _MANY_NODES:
+            return cls(offset, mask_offset, **{name: column(name) for name in TREE_TYPES})
+        with ThreadPoolExecutor(min(n_threads, _MOST_THREADS)) as pool:
+            joined = pool.map(column, TREE_TYPES)
+            return cls(offset, mask_offset, **dict(zip(TREE_TYPES, joined, strict=True)))
+
+    @classmethod
+    def of_one(cls, tree: Tree) -> Ensemble:
+        """The ensemble of one tree, sharing its arrays."""
+        columns = {f.name: getattr(tree, f.name) for f in fields(Tree)}
+        return cls(offsets([tree.node_count]), offsets([len(tree.masks)]), **columns)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees in the ensemble."""
+        return len(self.offset) - 1
+
+    @property
+    def n_values(self) -> int:
+        """Classes or outputs of a leaf."""
+        return self.value.shape[1]
+
+    @cached_property
+    def trees(self) -> tuple[Tree, ...]:
+        """The trees, as views."""
+        found = []
+        for t in range(self.n_trees):
+            nodes = slice(self.offset[t], self.offset[t + 1])
+            parts = {f.name: getattr(self, f.name)[nodes] for f in fields(Tree)}
+            parts["masks"] = self.masks[self.mask_offset[t] : self.mask_offset[t + 1]]
+            found.append(Tree(**parts))
+        return tuple(found)
+
+    def importances(self, n_features: int) -> np.ndarray:
+        """Mean over trees of each tree's normalised gain per feature; sums to 1 (or 0)."""
+        total = np.zeros(n_features)
+        for tree in self.trees:
+            gains = gain_per_feature(tree, n_features)
+            if gains.sum() > 0:
+                total += gains / gains.sum()
+        return total / total.sum() if total.sum() > 0 else total
+
+    def fingerprint(self, mapper: BinMapper) -> str:
+        """SHA-256 of what prediction reads and of the bin edges, in hexadecimal."""
+        sha = hashlib.sha256()
+        names = "offset feature threshold code missing_left left category masks value"
+        for name in names.split():
+            column = np.ascontiguousarray(getattr(self, name))
+            sha.update(f"{name} {column.dtype.str} {column.shape}".encode())
+            sha.update(column.tobytes())
+        mapper.update_hash(sha)
+        return sha.hexdigest()
+
+
+def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    """Parts one after the other; what they were cut from, if that is all there is in it."""
+    whole = parts[0].base
+    if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
+        return whole
+    return np.concatenate(parts, dtype=kind)
+
+
+def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
+    """Whether some views of an array are all of it, in order."""
+    if whole.shape[1:] != parts[0].shape[1:] or len(whole) != sum(map(len, parts)):
+        return False
+    at = whole.ctypes.data
+    for part in parts:
+        if len(part) and (part.base is not whole or part.ctypes.data != at):
+            return False
+        at += part.nbytes
+    return whole.flags.c_contiguous and all(part.flags.c_contiguous for part in parts)
+
+
+def gain_per_feature(tree: Tree, n_features: int) -> np.ndarray:
+    """Sum of the gains of each feature's splits."""
+    inner = tree.feature >= 0
+    return np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)
+
+
+def offsets(sizes: list[int]) -> np.ndarray:
+    """Where each of several pieces starts, and where the last one ends: int64."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

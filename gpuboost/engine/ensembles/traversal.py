@@ -1,0 +1,65 @@
+"""Which leaf of a tree each training row is in, told by the codes it was grown on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.growth.tree import levels
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.tree import Tree
+
+N_CODES = 256
+
+
+def leaves_of_codes(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndarray:
+    """Leaf of each row of a binned matrix.
+
+    Parameters
+    ----------
+    tree : Tree
+    codes : uint8 (F, n)
+    missing_code : int
+
+    Returns
+    -------
+    int32 (n,)
+        Nodes of the tree.
+    """
+    n_samples = codes.shape[1]
+    depths = levels(tree.left)
+    if len(depths) == 1:
+        return np.zeros(n_samples, dtype=np.int32)
+    # All rows start at the root: its feature is one row of the matrix.
+    step = _steps(tree, depths[0], missing_code)
+    node = step[0, codes[int(tree.feature[0])]]
+    left = tree.left
+    feature, rows = np.maximum(tree.feature, 0), np.arange(n_samples)
+    for nodes in depths[1:-1]:
+        if not left[nodes].any():
+            break
+        step = _steps(tree, nodes, missing_code)
+        here = np.maximum(node - np.int32(nodes.start), np.int32(0))
+        there = step[here, codes[feature[node], rows]]
+        node = np.where(node >= nodes.start, there, node)
+    return node
+
+
+def _steps(tree: Tree, nodes: slice, missing_code: int) -> np.ndarray:
+    """Where rows go from the nodes of one level, by their code: int32 (nodes, N_CODES).
+
+    A leaf is its own child.
+    """
+    own = np.arange(nodes.start, nodes.stop, dtype=np.int32)
+    left = tree.left[nodes]
+    goes_left = np.arange(N_CODES) <= tree.code[nodes, None]
+    category = tree.category[nodes]
+    categorical = np.flatnonzero(category >= 0)
+    masks = np.ascontiguousarray(tree.masks[category[categorical]])
+    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
+    goes_left[categorical] = bits.astype(bool)
+    goes_left[:, missing_code] = tree.missing_left[nodes]
+    child = left[:, None] + np.where(goes_left, np.int32(0), np.int32(1))
+    return np.where((left > 0)[:, None], child, own[:, None]).astype(np.int32)

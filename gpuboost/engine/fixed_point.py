@@ -1,0 +1,122 @@
+"""From targets and weights to the integers that trees are grown on.
+
+Sums of integers do not depend on their order, which is why every backend finds the same model.
+Two kinds of integers are made. *Split statistics* (`Target.values`, `TreeRows.weight`) are narrow
+and fast: rounding them decides between nearly equal splits. Targets closer than 2**-28 of their
+range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf); with many
+rows or with real weights bits are fewer, so that sums fit (see `_value_bits`). *Leaf sums*
+(``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its
+value to about the precision of float64, whatever the range of targets and weights.
+
+Arrays as long as the data stay where they are, on the host or on a GPU; what is one number per
+column lies on the host. Floating point here is one operation an element, and its only reductions
+are largest and smallest, so all devices find the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gpuboost.engine.array_modules import array_module, copy_to_host
+
+WEIGHT_BITS = 16  # a weight; integer weights up to 2**16 are exact
+MEAN_BITS = 12  # of the mean weight, where real weights span a wide range
+CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS = 28, 20  # the most of a weight then; values have what is left
+SUM_BITS = 62  # no sum of a fit reaches 2**63
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """What a target must know of the weights of a fit, on the host or where they are.
+
+    Attributes
+    ----------
+    total, largest : float
+        Bounds of the sum of a tree's integer weights, and of each of them.
+    real : float64 (n,) or None
+        Real weights that leaf values are made of, at most 1; None if the integer weights are all
+        there is.
+    inside : bool (n,) or None
+        Rows that may be in a tree; None: all.
+    """
+
+    total: float
+    largest: float
+    real: np.ndarray | None = None
+    inside: np.ndarray | None = None
+
+
+def sum_bits(total: float) -> int:
+    """Smallest b with ``total`` <= 2**b."""
+    mantissa, exponent = np.frexp(max(float(total), 1.0))
+    return int(exponent) - int(mantissa == 0.5)
+
+
+def exponent_of(x: np.ndarray) -> np.ndarray:
+    """Per column, the smallest e with max abs(x) < 2**e (0 for a column of zeros)."""
+    largest = np.zeros(x.shape[1:])
+    if len(x):
+        largest = np.maximum(copy_to_host(x.max(axis=0)), -copy_to_host(x.min(axis=0)))
+    return np.where(largest > 0, np.frexp(largest)[1], 0).astype(np.int64)
+
+
+def scale_by_power(x: np.ndarray, exponent: np.ndarray | int) -> np.ndarray:
+    """``x * 2**exponent``, where ``x`` is; one exponent, or one for each column."""
+    xp = array_module(x)
+    if np.ndim(exponent) == 0:
+        return xp.ldexp(x, np.int32(exponent))
+    return xp.ldexp(x, xp.asarray(np.asarray(exponent, dtype=np.int32)))
+
+
+def two_planes(x: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Fixed-point form of the columns of ``x``.
+
+    Parameters
+    ----------
+    x : float64 (n, K)
+    bits : int
+        Bits of one entry, so that sums of n entries fit in int64.
+
+    Returns
+    -------
+    planes : int64 (n, 2 K), where ``x`` is
+        Column 2k holds the leading bits of column k, column 2k + 1 what they leave.
+    exponents : int64 (2 K,)
+        x[:, k] = planes[:, 2k] * 2**-exponents[2k] + planes[:, 2k+1] * 2**-exponents[2k+1]
+    """
+    xp, high_exponent = array_module(x), bits - exponent_of(x)
+    scaled = scale_by_power(x, high_exponent)
+    high = xp.rint(scaled)
+    low = xp.rint(scale_by_power(scaled - high, bits))
+    planes = xp.empty((len(x), 2 * x.shape[1]), dtype=np.int64)
+    planes[:, 0::2], planes[:, 1::2] = high.astype(np.int64), low.astype(np.int64)
+    exponents = np.empty(2 * x.shape[1], dtype=np.int64)
+    exponents[0::2], exponents[1::2] = high_exponent, high_exponent + bits
+    return planes, exponents
+
+
+def planes_to_float(sums: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """Sums of `two_planes` (..., 2 K) as float64 (..., K)."""
+    parts = np.ldexp(sums.astype(np.float64), -exponents)
+    return parts[..., 0::2] + parts[..., 1::2]
+
+
+def exact_mean(y: np.ndarray) -> np.ndarray:
+    """Mean of each column of ``y`` (n, K) by an integer sum, so in no particular order."""
+    exponent = SUM_BITS - sum_bits(len(y)) - exponent_of(y)
+    total = array_module(y).rint(scale_by_power(y, exponent)).astype(np.int64).sum(axis=0)
+    return np.ldexp(copy_to_host(total) / len(y), -exponent)
+
+
+def total_of(x: np.ndarray) -> float:
+    """Sum of ``x`` (n,) in no particular order, to the last bit or nearly so.
+
+    Entries that are smaller by far than the largest are rounded before they are added.
+    """
+    planes, exponents = two_planes(x[:, None], SUM_BITS - sum_bits(len(x)))
+    high, low = copy_to_host(planes.sum(axis=0)).tolist()
+    whole = (high << int(exponents[1] - exponents[0])) + low
+    return float(whole * Fraction(2) ** -int(exponents[1]))

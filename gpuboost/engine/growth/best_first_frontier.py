@@ -1,0 +1,42 @@
+"""What best-first growth has reached of a batch of trees, level by level, on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.growth.best_first import reached
+from gpuboost.engine.growth.level_history import children_by_level, joined, localised, tree_nodes
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.frontier import Frontier
+
+
+class KnownNodes:
+    """The nodes of all levels so far, as far as the queue of their tree reads them.
+
+    Parameters
+    ----------
+    n_trees, max_leaf_nodes : int
+    """
+
+    def __init__(self, n_trees: int, max_leaf_nodes: int) -> None:
+        self._n_trees, self._max_leaf_nodes = n_trees, max_leaf_nodes
+        self._levels: list[dict[str, np.ndarray]] = []
+
+    def narrow(self, frontier: Frontier, rise: np.ndarray) -> np.ndarray:
+        """Nodes of the next level that may still be split: bool (m,).
+
+        ``rise`` is negative where a split is not good enough.
+        """
+        self._levels.append({"tree": frontier.tree, "rise": rise, "key": frontier.key})
+        whole = joined(self._levels)
+        whole["left"] = children_by_level([level["rise"] >= 0 for level in self._levels])
+        chosen = np.zeros(len(whole["tree"]), dtype=bool)
+        for nodes, local in tree_nodes(whole["tree"], self._n_trees):
+            left, own = localised(whole["left"][nodes], local), whole["rise"][nodes]
+            chosen[nodes] = reached(left, own, whole["key"][nodes], self._max_leaf_nodes)
+        here = chosen[len(chosen) - len(rise) :]
+        self._levels[-1]["rise"] = np.where(here, rise, -1.0)
+        return here

@@ -1,0 +1,117 @@
+"""The nodes of one level of a batch of trees, and what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from gpuboost.engine.task import LEAF
+
+Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Nodes of one depth, ordered by tree, then left to right. A device keeps its own kind.
+
+    Their rows lie one after the other, ``count[i]`` of them from ``start[i]``:
+
+        rows  | node 0 ....... | node 1 ... | node 2 ......... |
+                start[0]         start[1]     start[2]
+
+    Attributes
+    ----------
+    tree : int32 (m,)
+        Position of the node's tree in the batch.
+    key : uint64 (m,)
+        Hash chain of the turns from the root.
+    start, count : int64 (m,)
+    hessian : int64 (m,)
+    gradient : int64 (m, K)
+    lower, upper : float64 (m,)
+        Bounds of the node's values, in integer units; only NEWTON looks at them.
+    groups : bool (m, G)
+        Groups of features that hold all those of the node's path; G = 0 without such groups.
+    """
+
+    tree: Array
+    key: Array
+    start: Array
+    count: Array
+    hessian: Array
+    gradient: Array
+    lower: Array
+    upper: Array
+    groups: Array
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def take(self, nodes: Array) -> Frontier:
+        """The given nodes; their rows stay where they are."""
+        return type(self)(*(getattr(self, f.name)[nodes] for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The best split of each node of a frontier; ``gain`` is negative where there is none.
+
+    Attributes
+    ----------
+    gain : float64 (m,)
+        As `scores` give it: SQUARES still times the node's hessian.
+    rank : uint64 (m,)
+        `randomness.feature_rank` of the feature: of equal gains the smaller wins.
+    feature : int32 (m,)
+    bin, next_bin : int16 (m,)
+    draw : float64 (m,)
+    missing : int8 (m,)
+    left_hessian : int64 (m,)
+    left_gradient : int64 (m, K)
+    categorical : bool (m,)
+    mask : uint32 (m, 16)
+        As `spec.GrownTree.masks`; (m, 0) where no feature is categorical.
+    """
+
+    gain: Array
+    rank: Array
+    feature: Array
+    bin: Array
+    next_bin: Array
+    draw: Array
+    missing: Array
+    left_hessian: Array
+    left_gradient: Array
+    categorical: Array
+    mask: Array
+
+    @classmethod
+    def none(cls, m: int, n_channels: int, mask_words: int) -> Splits:
+        """No split yet for each of m nodes."""
+        return cls(
+            gain=np.full(m, -1.0),
+            rank=np.full(m, 2**64 - 1, dtype=np.uint64),
+            feature=np.full(m, LEAF, dtype=np.int32),
+            bin=np.zeros(m, dtype=np.int16),
+            next_bin=np.zeros(m, dtype=np.int16),
+            draw=np.full(m, float("nan")),
+            missing=np.zeros(m, dtype=np.int8),
+            left_hessian=np.zeros(m, dtype=np.int64),
+            left_gradient=np.zeros((m, n_channels), dtype=np.int64),
+            categorical=np.zeros(m, dtype=bool),
+            mask=np.zeros((m, mask_words), dtype=np.uint32),
+        )
+
+    def put(self, nodes: Array, found: Splits, chosen: Array) -> None:
+        """Overwrite the splits of ``nodes[chosen]`` by ``found[chosen]``, in place."""
+        to = nodes[chosen]
+        for f in fields(self):
+            getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
+
+    def keep_better(self, nodes: Array, found: Splits) -> None:
+        """Let ``found``, splits of ``nodes``, replace what they beat, in place."""
+        gain = self.gain[nodes]
+        tie = (found.gain == gain) & (found.rank < self.rank[nodes]) & (gain >= 0.0)
+        self.put(nodes, found, (found.gain > gain) | tie)

@@ -1,0 +1,168 @@
+"""What the level loop has grown so far, and the trees made of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.engine.growth.best_first import reached
+from gpuboost.engine.growth.operations import Level
+from gpuboost.engine.growth.tree import sum_children
+from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.growth.operations import OpenOps
+
+# What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``rise``, which is
+# negative where a node was not split, and ``sums``, which counts only there.
+COLUMNS = (
+    *("tree", "key", "count", "hessian", "rise", "feature", "bin", "next_bin", "draw", "missing"),
+    *("categorical", "mask", "sums"),
+)
+
+
+class History:
+    """Collects levels; splits them into trees at the end.
+
+    Nodes are kept in the order they come: by level, in a level by tree. The children of a level's
+    split nodes are the next level, in order.
+    """
+
+    def __init__(self, ops: OpenOps, n_trees: int, max_leaf_nodes: int, has_all_sums: bool) -> None:
+        self._ops = ops
+        self._has_all_sums = has_all_sums  # not only those of leaves, which add up to the others
+        self._n_trees = n_trees
+        self._max_leaf_nodes = max_leaf_nodes
+        self._levels: list[Level] = []
+
+    def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
+        """Record a level, wherever its arrays are."""
+        self._levels.append(Level(frontier, splits, accepted, sums))
+
+    def trees(self, n_threads: int) -> list[GrownTree]:
+        """The trees of the batch, nodes breadth-first."""
+        levels = self._on_host()
+        whole = joined(levels)
+        whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
+        whole["feature"][whole["left"] == 0] = LEAF
+
+        def tree_of(part: tuple[Any, np.ndarray]) -> GrownTree:
+            nodes, local = part
+            own = {name: column[nodes] for name, column in whole.items()}
+            own["left"] = localised(own["left"], local)
+            if not self._has_all_sums:
+                sum_children(own["left"], own["sums"])
+            if self._max_leaf_nodes != NO_LIMIT:
+                own = self._pruned(own)
+            return as_grown(own)
+
+        parts = tree_nodes(whole["tree"], self._n_trees)
+        if n_threads == 1 or len(parts) == 1:
+            return list(map(tree_of, parts))
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(tree_of, parts))
+
+    def _on_host(self) -> list[dict[str, np.ndarray]]:
+        """The levels that have nodes, and the first one."""
+        found: list[dict[str, np.ndarray]] = []
+        for level in self._levels:
+            columns = self._ops.to_host(level)
+            if found and not len(columns["tree"]):
+                break
+            found.append(columns)
+        return found
+
+    def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Without the splits that best-first growth did not reach after all."""
+        chosen = reached(own["left"], own["rise"], own["key"], self._max_leaf_nodes)
+        if (chosen == (own["left"] > 0)).all():
+            return own
+        left = np.where(chosen, own["left"], 0)
+        kept = breadth_first(left)
+        place = np.zeros(len(left), dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        own = {name: column[kept] for name, column in own.items()}
+        own["left"] = place[left[kept]]
+        own["feature"][own["left"] == 0] = LEAF
+        return own
+
+
+def joined(levels: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Columns of all levels, one after the other."""
+    names = levels[0]
+    return {name: np.concatenate([level[name] for level in levels]) for name in names}
+
+
+def children_by_level(split: list[np.ndarray]) -> np.ndarray:
+    """Left child of every node of all levels, 0 for none, from which nodes were split: int64."""
+    left, size = [], 0
+    for level in split:
+        size += len(level)
+        own = np.zeros(len(level), dtype=np.int64)
+        own[level] = size + 2 * np.arange(np.count_nonzero(level))
+        left.append(own)
+    return np.concatenate(left)
+
+
+def tree_nodes(tree: np.ndarray, n_trees: int) -> list[tuple[Any, np.ndarray]]:
+    """Per tree its nodes in order, and for every node of the batch its number in its tree.
+
+    Nodes are indices, or slices where those of a tree lie side by side.
+    """
+    each = np.arange(n_trees + 1)
+    if (tree[1:] >= tree[:-1]).all():
+        bounds = np.searchsorted(tree, each)
+        local = np.arange(len(tree)) - bounds[tree]
+        return [(slice(a, b), local) for a, b in pairwise(bounds.tolist())]
+    order = np.argsort(tree, kind="stable")
+    bounds = np.searchsorted(tree[order], each)
+    local = np.empty(len(tree), dtype=np.int64)
+    parts = [order[a:b] for a, b in pairwise(bounds)]
+    for nodes in parts:
+        local[nodes] = np.arange(len(nodes))
+    return [(nodes, local) for nodes in parts]
+
+
+def localised(left: np.ndarray, local: np.ndarray) -> np.ndarray:
+    """Children numbered within the tree; a child beyond the nodes known so far counts as none."""
+    known = (left > 0) & (left < len(local))
+    return np.where(known, local[np.where(known, left, 0)], 0)
+
+
+def breadth_first(left: np.ndarray) -> np.ndarray:
+    """The nodes reachable from the root, level by level."""
+    found = [np.zeros(1, dtype=np.int64)]
+    while True:
+        inner = left[found[-1]]
+        inner = inner[inner > 0]
+        if not len(inner):
+            return np.concatenate(found)
+        found.append(np.column_stack([inner, inner + 1]).ravel())
+
+
+def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
+    """Freeze the columns of one tree."""
+    inner = own["left"] > 0
+    categorical = own["categorical"] & inner
+    category = np.where(categorical, np.cumsum(categorical) - 1, -1).astype(np.int32)
+    masks = own["mask"][categorical] if own["mask"].shape[1] else np.zeros((0, 16), np.uint32)
+    blank = {"bin": 0, "next_bin": 0, "draw": np.nan, "missing": 0}
+    clean = {name: np.where(inner, own[name], at) for name, at in blank.items()}
+    return GrownTree(
+        feature=own["feature"].astype(np.int32),
+        bin=clean["bin"].astype(np.int16),
+        next_bin=clean["next_bin"].astype(np.int16),
+        draw=clean["draw"],
+        missing=clean["missing"].astype(np.int8),
+        left=own["left"].astype(np.int32),
+        gain=np.where(inner, own["rise"], 0.0),
+        category=category,
+        masks=masks.reshape(-1, 16),
+        count=own["count"],
+        hessian=own["hessian"],
+        sums=own["sums"],
+    )

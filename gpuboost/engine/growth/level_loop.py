@@ -1,0 +1,75 @@
+"""Growing a batch of trees level by level: the loop that NumPy and CUDA share.
+
+    until no node is left:
+        aim at their medians         targets of medians alone: signs of rows, sums of nodes
+        which nodes may split        policy: size, depth, purity
+        find their best splits       histograms and scans, in slices that fit the memory budget
+        which splits are taken       policy: min_impurity_decrease, max_leaf_nodes
+        sum the leaves
+        partition the rows           children become the next frontier
+
+The loop knows neither rows nor how many nodes there are: both live in what `LevelOps` returns and
+takes back. So a device need not be waited for: it keeps the nodes of levels itself (`KeepingOps`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from gpuboost.engine.growth.level_history import History
+from gpuboost.engine.growth.operations import KeepingOps, LevelOps, OpenOps
+from gpuboost.engine.task import NO_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpuboost.engine.growth.operations import Keeper
+    from gpuboost.engine.task import GrownTree, GrowTask
+
+
+def grow_levels(
+    ops: LevelOps, task: GrowTask, trees: Sequence[int], n_threads: int = 1
+) -> list[GrownTree]:
+    """Grow ``trees`` together; the result does not depend on which trees share a batch.
+
+    ``n_threads`` make trees of the levels at the end.
+    """
+    return run_levels(ops, task, len(trees), lambda: ops.roots(trees)).trees(n_threads)
+
+
+def run_levels(
+    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
+) -> Keeper:
+    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
+    keeper = _all_levels(ops, task, n_trees, roots)
+    if isinstance(ops, KeepingOps):
+        ops.end_batch()  # when nothing is held of rows and levels
+    return keeper
+
+
+def _all_levels(
+    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
+) -> Keeper:
+    rows, frontier = roots()
+    best_first = task.options.max_leaf_nodes != NO_LIMIT
+    by_median = task.target.by_median
+    keeper = ops.keeper() if isinstance(ops, KeepingOps) else _history(ops, task, n_trees)
+    depth = 0
+    while not ops.finished(frontier, depth):
+        if by_median:
+            rows, frontier = ops.aim(rows, frontier)
+        candidates = ops.candidates(rows, frontier, depth)
+        splits = ops.find_splits(rows, frontier, candidates)
+        accepted = ops.accept(frontier, splits)
+        if best_first:
+            accepted = ops.narrow(frontier, splits, accepted)
+        sums = ops.leaf_sums(rows, frontier, accepted)
+        keeper.add(frontier, splits, accepted, sums)
+        rows, frontier = ops.partition(rows, frontier, splits, accepted)
+        depth += 1
+    return keeper
+
+
+def _history(ops: LevelOps, task: GrowTask, n_trees: int) -> History:
+    limit, has_all_sums = task.options.max_leaf_nodes, task.target.by_median
+    return History(cast("OpenOps", ops), n_trees, limit, has_all_sums)

@@ -1,0 +1,61 @@
+"""Which nodes may split and which splits are taken: the reference of the kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.growth.tree import gain_unit
+
+if TYPE_CHECKING:
+    from gpuboost.engine.growth.frontier import Array, Frontier, Splits
+    from gpuboost.engine.task import Target, TreeOptions
+
+EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
+
+
+def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, least: int = 1) -> Array:
+    """Smallest integer weight of a child, per tree and at least ``least``: int64 (trees,)."""
+    share = xp.ceil(fraction * root_hessian.astype(xp.float64)).astype(xp.int64)
+    return xp.maximum(share, least)
+
+
+def may_split(
+    frontier: Frontier, depth: int, options: TreeOptions, min_hessian: np.ndarray
+) -> np.ndarray:
+    """Nodes large and shallow enough to be searched: bool (m,)."""
+    smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
+    large = (frontier.count >= smallest) & (frontier.hessian >= 2 * min_hessian[frontier.tree])
+    return large & (depth < options.deepest)
+
+
+def rises(score: int, splits: Splits, frontier: Frontier) -> np.ndarray:
+    """Rise of the score by each split, -1 where there is none: float64 (m,)."""
+    if score != SQUARES:
+        return splits.gain
+    return np.where(splits.gain < 0, -1.0, splits.gain / frontier.hessian)
+
+
+def good_enough(
+    rise: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
+) -> np.ndarray:
+    """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
+    accepted = rise > 0.0 if options.needs_gain else rise >= 0.0
+    if options.min_impurity_decrease > 0.0:
+        unit = gain_unit(options.score, target)
+        decrease = rise * unit / roots[frontier.tree] + EPSILON
+        accepted &= decrease >= options.min_impurity_decrease
+    return accepted
+
+
+def class_sums(hessian: np.ndarray, gradient: np.ndarray, target: Target) -> np.ndarray:
+    """Weight of each class in nodes: int64 (m, n_classes).
+
+    What leaf values are made of where weights are whole. A target of one class has no second.
+    """
+    if target.n_channels > 1:
+        return gradient
+    second = gradient[:, 0]
+    return np.column_stack([hessian - second, second])[:, : max(target.n_classes, 1)]

@@ -1,0 +1,344 @@
+"""A finished tree, and how a grown one becomes it.
+
+What a backend grows is integers (`GrownTree`). Thresholds, values and impurities are made from
+them here, once for all backends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.engine.criteria import (
+    ENTROPY,
+    MISCLASSIFICATION,
+    NEWTON,
+    POISSON,
+    SQUARES,
+    bounded,
+    middle,
+)
+from gpuboost.engine.fixed_point import planes_to_float
+from gpuboost.engine.growth.medians import decreases, median_values
+from gpuboost.engine.numerics import log, log2, midpoint
+from gpuboost.engine.task import (
+    LEAF,
+    MISSING_LEFT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+    GrownTree,
+    Target,
+    TreeOptions,
+)
+from gpuboost.engine.tree_rows import TreeRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpuboost.engine.bins import BinMapper
+
+    Router = Callable[["GrownTree", BinMapper], "Routes"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree as a struct of arrays, breadth-first, ``children_right = left + 1``.
+
+    What is a whole number may have a narrower type until trees are joined (`Ensemble.of`).
+
+    Attributes
+    ----------
+    feature : int32 (m,)
+        Split feature, -1 in leaves.
+    threshold : float64 (m,)
+        ``x <= threshold`` goes left; NaN in leaves and categorical splits.
+    code : int16 (m,)
+        The same for binned data: ``code <= tree.code`` goes left.
+    missing_left : bool (m,)
+        Where missing values go (and unknown categories).
+    left : int32 (m,)
+        Left child, 0 in leaves.
+    category : int32 (m,)
+        Row of ``masks`` in categorical splits, else -1.
+    masks : uint32 (c, 8)
+        Bit ``code`` set: the category goes left.
+    value : float64 (m, V)
+        Class shares, or the mean of each output.
+    gain : float64 (m,)
+        Weighted impurity decrease of the split in units of the target, per unit of root weight.
+    impurity, weight : float64 (m,)
+    count : int64 (m,)
+        Rows of the node.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    masks: np.ndarray
+    value: np.ndarray
+    gain: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+    count: np.ndarray
+
+    @property
+    def node_count(self) -> int:
+        """Nodes, leaves included."""
+        return len(self.feature)
+
+    def depths(self) -> np.ndarray:
+        """Depth of every node, 0 at the root: int32 (m,)."""
+        depth = np.zeros(self.node_count, dtype=np.int32)
+        for level, nodes in enumerate(levels(self.left)):
+            depth[nodes] = level
+        return depth
+
+
+TREE_TYPES: dict[str, type] = {
+    **dict.fromkeys(("feature", "left", "category"), np.int32),
+    **dict.fromkeys(("threshold", "value", "gain", "impurity", "weight"), np.float64),
+    "code": np.int16,
+    "missing_left": np.bool_,
+    "masks": np.uint32,
+    "count": np.int64,
+}
+
+
+def levels(left: np.ndarray) -> list[slice]:
+    """The nodes of each depth of a breadth-first tree, as slices."""
+    found, start, stop = [], 0, 1
+    while start < stop:
+        found.append(slice(start, stop))
+        inner = int(np.count_nonzero(left[start:stop]))
+        start, stop = stop, stop + 2 * inner
+    return found
+
+
+def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
+    """Fill the sums of internal nodes, in place, from those of the leaves (integers)."""
+    for nodes in reversed(levels(left)):
+        inner = np.flatnonzero(left[nodes]) + nodes.start
+        sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
+
+
+def gain_unit(score: int, target: Target) -> float:
+    """Factor from `GrownTree.gain` to the rise of weight times impurity.
+
+    For two classes SQUARES looks at one of two equal channels; targets of a regression are scaled
+    by powers of two, and impurity is the mean over outputs.
+    """
+    if score == ENTROPY:
+        return 1.4426950408889634  # 1 / ln 2: nats to bits
+    if score == POISSON:  # of the first power of targets, others of the second
+        return float(np.ldexp(1.0 / target.n_outputs, -target.value_exponent))
+    if score not in (SQUARES, NEWTON):
+        return 1.0
+    if target.classes is not None:
+        return 2.0 if target.n_channels == 1 else 1.0
+    # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
+    exponent = min(max(-2 * target.value_exponent, -800), 800)
+    return float(np.ldexp(1.0 / target.n_outputs, exponent))
+
+
+def finish_tree(
+    grown: GrownTree,
+    mapper: BinMapper,
+    target: Target,
+    rows: TreeRows,
+    options: TreeOptions,
+    router: Router | None = None,
+) -> Tree:
+    """Turn the integers of a grown tree into thresholds, values and impurities.
+
+    A backend's own ``router`` takes the place of `find_routes`.
+    """
+    value, impurity, weight = node_values(grown, target, rows, options.score)
+    directions = options.regularisation.monotonic
+    if directions is not None:  # of one output, or of the second of two classes
+        ordered = in_monotonic_order(value[:, -1], grown, directions)
+        value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
+    values = NodeValues(value, impurity, weight * rows.unit)
+    if target.by_median:  # chosen by signs: what splits gain is told by the impurities
+        gain = decreases(grown.left, impurity, weight)
+        return replace(with_values(grown, mapper, values, 0.0, router), gain=gain)
+    return with_values(grown, mapper, values, gain_unit(options.score, target), router)
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
+
+    value: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Which values splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
+
+    threshold: np.ndarray
+    code: np.ndarray
+    missing_left: np.ndarray
+
+
+def with_values(
+    grown: GrownTree,
+    mapper: BinMapper,
+    values: NodeValues,
+    unit_of_gain: float,
+    router: Router | None = None,
+) -> Tree:
+    """A tree of known values: thresholds, directions of missing values, gains per root weight."""
+    routes = (router or find_routes)(grown, mapper)
+    return Tree(
+        feature=grown.feature,
+        threshold=routes.threshold,
+        code=routes.code,
+        missing_left=routes.missing_left,
+        left=grown.left,
+        category=grown.category,
+        masks=masks_with_unseen(grown, routes.missing_left),
+        value=values.value,
+        gain=grown.gain * (unit_of_gain / float(grown.hessian[0])),
+        impurity=values.impurity,
+        weight=values.weight,
+        count=grown.count,
+    )
+
+
+def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
+    """Categories that go left; those the node has no rows of go where missing goes."""
+    masks = grown.masks[:, :8].copy()
+    if len(masks):
+        to_left = grown.category[missing_left & (grown.category >= 0)]
+        masks[to_left] |= ~grown.masks[to_left, 8:]
+    return masks
+
+
+def in_monotonic_order(
+    value: np.ndarray, grown: GrownTree, directions: Sequence[int], largest: float = np.inf
+) -> np.ndarray:
+    """Values (m,) within the bounds that the monotonic splits above each node put to it.
+
+    The bounds are those of `backends.protocol`, with the values themselves in place of those that
+    splits were chosen by. No absolute value is above ``largest``.
+    """
+    value, lower, upper = value.copy(), np.full(len(value), -largest), np.full(len(value), largest)
+    sign_of = np.append(np.array(directions), 0)  # a leaf's feature is -1
+    for nodes in levels(grown.left):
+        value[nodes] = bounded(value[nodes], lower[nodes], upper[nodes])
+        inner = np.flatnonzero(grown.left[nodes]) + nodes.start
+        left, sign = grown.left[inner], sign_of[grown.feature[inner]]
+        own = lower[inner], upper[inner]
+        between = middle(bounded(value[left], *own), bounded(value[left + 1], *own))
+        lower[left] = np.where(sign < 0, between, own[0])
+        upper[left] = np.where(sign > 0, between, own[1])
+        lower[left + 1] = np.where(sign > 0, between, own[0])
+        upper[left + 1] = np.where(sign < 0, between, own[1])
+    return value
+
+
+def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
+    """Threshold, its code and the direction of missing values of every node.
+
+    Between the occupied bins b and b' of the node lie bins it has no rows in. The threshold is
+    midway between the largest value of b and the smallest of b', as if values were not binned, and
+    the code is that of the last bin whose centre it reaches:
+
+        |  b  |     |     |  b' |      occupied: b, b'
+              x     code  ^     x      ^ threshold
+
+    If it falls inside a wide bin it moves to that bin's border, so that for every training row
+    ``x <= threshold`` and ``code(x) <= code`` agree.
+    """
+    m = len(grown.feature)
+    threshold, code = np.full(m, np.nan), np.zeros(m, dtype=np.int16)
+    split = np.flatnonzero((grown.feature != LEAF) & (grown.category < 0))
+    open_end = grown.next_bin[split] == ONLY_MISSING_RIGHT
+    threshold[split[open_end]] = np.inf
+    code[split[open_end]] = mapper.missing_code - 1
+    split = split[~open_end]
+    feature = grown.feature[split]
+    low, high = grown.bin[split].astype(np.int64), grown.next_bin[split].astype(np.int64) - 1
+    at = midpoint(mapper.high[feature, low], mapper.low[feature, high + 1])
+    at = np.where(np.isnan(grown.draw[split]), at, grown.draw[split])
+    while (low < high).any():  # bisection: the last bin in [low, high] whose centre is at most `at`
+        middle = (low + high + 1) // 2
+        reached = mapper.center[feature, middle] <= at
+        low, high = np.where(reached, middle, low), np.where(reached, high, middle - 1)
+        high = np.maximum(high, low)
+    below, above = mapper.high[feature, low], mapper.low[feature, low + 1]
+    at = np.maximum(at, below)
+    threshold[split] = np.where(at >= above, midpoint(below, above), at)
+    code[split] = low
+    return Routes(threshold, code, _missing_left(grown))
+
+
+def _missing_left(grown: GrownTree) -> np.ndarray:
+    """Where missing values go: of nodes that had none in training, to the child of more rows."""
+    larger_left = np.zeros(len(grown.left), dtype=bool)
+    inner = np.flatnonzero(grown.left)
+    left = grown.left[inner]
+    larger_left[inner] = grown.count[left] > grown.count[left + 1]
+    return np.where(grown.missing == MISSING_UNSEEN, larger_left, grown.missing == MISSING_LEFT)
+
+
+def node_values(
+    grown: GrownTree, target: Target, rows: TreeRows, score: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
+    exponents = target.exponents if rows.exponents is None else rows.exponents
+    wide = target.wide if rows.wide is None else rows.wide
+    if target.by_median:
+        return median_values(grown, target)
+    if target.classes is None:
+        return regression_values(grown, target, exponents, score)
+    per_class = grown.sums.astype(np.float64)
+    if wide is not None:
+        planes = grown.sums.reshape(len(grown.sums), -1, 2)
+        per_class = planes_to_float(planes, exponents)[..., 0]
+    weight = in_order(per_class)
+    share = per_class / weight[:, None]
+    return share, class_impurity(share, score), weight
+
+
+def regression_values(
+    grown: GrownTree, target: Target, exponents: np.ndarray, score: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, weight, and the mean over outputs of the variance or half Poisson deviance."""
+    sums = planes_to_float(grown.sums, exponents)
+    k = target.n_outputs
+    weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
+    centred = sums[:, :k] / weight[:, None]
+    unit = target.square_unit
+    if score == POISSON:
+        means = np.ldexp(centred, -unit)
+        spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
+        return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
+    squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
+    with np.errstate(over="ignore", under="ignore"):
+        impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
+    return target.mean + centred, impurity, weight
+
+
+def class_impurity(share: np.ndarray, score: int) -> np.ndarray:
+    """Gini, entropy (bits) or misclassification rate of class shares (m, V)."""
+    if score == MISCLASSIFICATION:
+        return 1.0 - share.max(axis=1)
+    if score == ENTROPY:
+        return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
+    return 1.0 - in_order(np.square(share))
+
+
+def in_order(columns: np.ndarray) -> np.ndarray:
+    """Sum over the columns of (m, V), first to last."""
+    total = np.zeros(len(columns))
+    for k in range(columns.shape[1]):
+        total = total + columns[:, k]
+    return total

@@ -1,0 +1,148 @@
+"""A loss that a user brings: an object with gradient and hessian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
+from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses.base import Loss, Predicted
+from gpuboost.engine.losses.links import IDENTITY, Link
+
+BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
+
+
+@dataclass(frozen=True)
+class UserLoss(Loss):
+    """An adapter around ``objective``; what it does is outside the promise of equal bits.
+
+    Attributes
+    ----------
+    objective : object
+        Has ``gradient(y, raw)`` and ``hessian(y, raw)``, or ``gradient_hessian(y, raw)`` that
+        returns both. ``raw`` is (n,) for one column, else (n, columns), and so is what they
+        return; ``y`` is the target, codes for classes. Arrays are those of the device in use.
+        It may have ``loss(y, raw)``, the loss of each row (else scores are NaN),
+        ``predict(raw)`` (else the raw prediction is the prediction) and ``baseline(y, weights)``
+        (else 0).
+    """
+
+    objective: Any = None
+
+    name: ClassVar[str] = "user"
+    link: ClassVar[Link] = IDENTITY
+
+    def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """What the objective says, else zeros."""
+        if not hasattr(self.objective, "baseline"):
+            return np.zeros(self.columns)
+        found = np.asarray(self.objective.baseline(y, weights), dtype=np.float64)
+        if found.size not in (1, self.columns) or not np.isfinite(found).all():
+            raise ValueError(
+                f"{self._called('baseline')} must return {self.columns} finite value(s), "
+                f"got {found!r}"
+            )
+        return np.broadcast_to(found.reshape(-1), (self.columns,)).copy()
+
+    def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the objective returns, checked and times weights: float64 (n, columns) each."""
+        y, raw, weights = rows.y, rows.raw, rows.weights
+        seen = self._seen(raw)
+        if hasattr(self.objective, BOTH):
+            both = getattr(self.objective, BOTH)(y, seen)
+            if not isinstance(both, (tuple, list)) or len(both) != 2:
+                raise ValueError(f"{self._called(BOTH)} must return (gradient, hessian)")
+            names, found = (BOTH, BOTH), both
+        else:
+            names = (FIRST, SECOND)
+            found = [getattr(self.objective, name)(y, seen) for name in names]
+        g, h = (self._checked(name, part, raw) for name, part in zip(names, found, strict=True))
+        if bool((h < 0.0).any()):
+            raise ValueError(
+                f"{self._called(names[1])} returned a negative hessian; a loss that is not convex "
+                "may return an upper bound of it, or abs() of it"
+            )
+        return (g, h) if weights is None else (g * weights[:, None], h * weights[:, None])
+
+    def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
+        """What the objective's ``loss`` returns; NaN if it has none."""
+        n = len(rows.raw)
+        if not hasattr(self.objective, "loss"):
+            return rows.raw[:, 0] * np.nan
+        found = self.objective.loss(rows.y, self._seen(rows.raw))
+        if getattr(found, "shape", None) != (n,):
+            raise ValueError(
+                f"{self._called('loss')} must return one value per row, shape ({n},), "
+                f"got {_shape_of(found)}"
+            )
+        return found
+
+    def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
+        """Weighted mean of `row_losses`; NaN if the objective has no ``loss``.
+
+        Those of a device are copied to the host, whose sums have no order.
+        """
+        if not hasattr(self.objective, "loss"):
+            return float("nan")
+        found, weights = self.row_losses(rows, parameter), rows.weights
+        values = copy_to_host(found) if is_cupy_array(found) else np.asarray(found)
+        own = None if weights is None else copy_to_host(weights)
+        return float(weighted_mean(values.astype(np.float64)[:, None], own)[0])
+
+    def predict(self, raw: np.ndarray) -> np.ndarray:
+        """What the objective's ``predict`` returns, else ``raw``."""
+        if not hasattr(self.objective, "predict"):
+            return raw
+        return self.objective.predict(self._seen(raw))
+
+    def _seen(self, raw: np.ndarray) -> np.ndarray:
+        """Raw predictions as the objective sees them."""
+        return raw[:, 0] if self.columns == 1 else raw
+
+    def _called(self, method: str) -> str:
+        """What to call a method in a message."""
+        return f"{type(self.objective).__name__}.{method}"
+
+    def _checked(self, name: str, part: Any, raw: np.ndarray) -> np.ndarray:
+        """A gradient or hessian as float64 (n, columns)."""
+        shape = self._seen(raw).shape
+        if getattr(part, "shape", None) != shape:
+            raise ValueError(
+                f"{self._called(name)} must return arrays of shape {shape}, that of raw, "
+                f"got {_shape_of(part)}"
+            )
+        if part.dtype.kind not in "fiub":
+            raise ValueError(f"{self._called(name)} must return real numbers, got {part.dtype}")
+        part = part.astype(np.float64).reshape(raw.shape)
+        if not bool(array_module(part).isfinite(part).all()):
+            raise ValueError(
+                f"{self._called(name)} returned values that are not finite; cut raw off before "
+                "exp, and keep divisors above 0"
+            )
+        return part
+
+
+def _shape_of(found: Any) -> str:
+    """The shape of what a user returned, in words."""
+    shape = getattr(found, "shape", None)
+    return f"shape {shape}" if shape is not None else f"a {type(found).__name__}"
+
+
+def user_loss(objective: Any, columns: int = 1) -> UserLoss:
+    """Wrap a user's objective.
+
+    Raises
+    ------
+    TypeError
+        It has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
+    """
+    if hasattr(objective, BOTH) or (hasattr(objective, FIRST) and hasattr(objective, SECOND)):
+        return UserLoss(columns, objective)
+    raise TypeError(
+        "a loss of your own must have the methods gradient(y, raw) and hessian(y, raw), or "
+        f"gradient_hessian(y, raw) that returns both, got {objective!r}; or name one of the "
+        "built-in losses"
+    )

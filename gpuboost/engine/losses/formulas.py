@@ -1,0 +1,196 @@
+"""Gradient, hessian and value of each loss, for one row and one column of raw predictions.
+
+Every loss is a pair of functions of ``(y, raw, parameter)``, all float64:
+
+``name(y, raw, parameter)``
+    Gradient and hessian with respect to the raw prediction, of weight 1. A hessian of 1.0 means
+    the loss has no second derivative to use (or that of squared error), so its hessian is the
+    weight.
+``name_loss(y, raw, parameter)``
+    The loss itself, up to a term of y alone.
+
+Multiclass log loss takes the probability in place of the raw prediction; probabilities are made
+row by row, over the classes in order, by `softmax_weight` and a division.
+
+NumPy passes arrays, the Numba backend compiles this module, ``kernels/boosting/losses.cuh`` has
+a copy. No function divides by zero or overflows for raw predictions that are finite.
+
+References
+----------
+Friedman: Greedy function approximation: a gradient boosting machine, Annals of Statistics 29
+(2001), algorithms 2 to 6.
+Friedman, Hastie, Tibshirani: Additive logistic regression, Annals of Statistics 28 (2000),
+algorithms 3 (LogitBoost) and 6 (K classes).
+Koenker, Bassett: Regression quantiles, Econometrica 46 (1978), equation 2.1.
+Jorgensen: The theory of dispersion models (1997), unit deviances of the Tweedie family.
+"""
+
+from gpuboost.engine.numerics import exp, log, select
+
+# Numbers of the formulas, the same in ``kernels/boosting/losses.cuh``.
+SQUARED_ERROR, ABSOLUTE_ERROR, HUBER, QUANTILE = 0, 1, 2, 3
+POISSON, GAMMA, TWEEDIE = 4, 5, 6
+LOG_LOSS, SOFTMAX, EXPONENTIAL = 7, 8, 9
+
+MAX_RAW = 300.0  # raw predictions beyond count as this where exp would make them infinite
+# Bound of the Newton step of one row; of 2, 4, 8, 16 and none. On synthetic tables of 18 and 40
+# classes, the smallest of 4 rows, trees of 31 leaves score 0.67 without it, 0.81 to 0.88 with any
+# of them, forests 0.83 and 0.88. Of two classes, one of 0.5% of the rows, AUC rises from 0.74 to
+# 0.82 (depth 3); on balanced ones 8 changes AUC least.
+MAX_STEP = 8.0
+
+
+def inside(raw):
+    """``raw`` cut off at -MAX_RAW and MAX_RAW."""
+    return select(raw > MAX_RAW, MAX_RAW, select(raw < -MAX_RAW, -MAX_RAW, raw))
+
+
+def raised(gradient, hessian):
+    """Hessian raised so far that the row's own Newton step is at most `MAX_STEP`.
+
+    A leaf's step is a mean of the steps of its rows, weighted by hessian, so it is bounded too.
+    LogitBoost bounds the same quantity by cutting the gradient off (Friedman, Hastie, Tibshirani
+    2000, section 4); raising the hessian leaves the gradient, and so the minimum of the loss,
+    where they are.
+    """
+    least = select(gradient < 0.0, -gradient, gradient) * (1.0 / MAX_STEP)
+    return select(hessian > least, hessian, least)
+
+
+def squared_error(y, raw, parameter):
+    """Half the squared error (Friedman 2001, algorithm 2)."""
+    return raw - y, 1.0
+
+
+def squared_error_loss(y, raw, parameter):
+    """The squared error, not half of it."""
+    difference = raw - y
+    return difference * difference
+
+
+def absolute_error(y, raw, parameter):
+    """Absolute error (Friedman 2001, algorithm 3); its gradient is 0 where raw is y."""
+    return select(raw > y, 1.0, select(raw < y, -1.0, 0.0)), 1.0
+
+
+def absolute_error_loss(y, raw, parameter):
+    """abs(raw - y)."""
+    return select(raw > y, raw - y, y - raw)
+
+
+def huber(y, raw, parameter):
+    """Squared error up to ``parameter``, absolute error beyond (Friedman 2001, algorithm 4)."""
+    difference = raw - y
+    low = select(difference < -parameter, -parameter, difference)
+    return select(low > parameter, parameter, low), 1.0
+
+
+def huber_loss(y, raw, parameter):
+    """Half the square up to ``parameter``, linear beyond."""
+    size = select(raw > y, raw - y, y - raw)
+    near = select(size > parameter, parameter, size)
+    return near * (size - 0.5 * near)
+
+
+def quantile(y, raw, parameter):
+    """Pinball loss of level ``parameter``; its gradient is 0 where raw is y."""
+    return select(raw > y, 1.0 - parameter, select(raw < y, -parameter, 0.0)), 1.0
+
+
+def quantile_loss(y, raw, parameter):
+    """Pinball loss (Koenker and Bassett 1978)."""
+    return select(raw > y, (1.0 - parameter) * (raw - y), parameter * (y - raw))
+
+
+def poisson(y, raw, parameter):
+    """Half the deviance of a count with mean exp(raw)."""
+    mean = exp(inside(raw))
+    gradient = mean - y
+    return gradient, raised(gradient, mean)
+
+
+def poisson_loss(y, raw, parameter):
+    """exp(raw) - y raw."""
+    raw = inside(raw)
+    return exp(raw) - y * raw
+
+
+def gamma(y, raw, parameter):
+    """Half the deviance of a positive value with mean exp(raw)."""
+    ratio = y * exp(-inside(raw))
+    gradient = 1.0 - ratio
+    return gradient, raised(gradient, ratio)
+
+
+def gamma_loss(y, raw, parameter):
+    """raw + y exp(-raw)."""
+    raw = inside(raw)
+    return raw + y * exp(-raw)
+
+
+def tweedie(y, raw, parameter):
+    """Half the deviance of variance mean**parameter, 1 < parameter < 2, mean exp(raw)."""
+    raw = inside(raw)
+    above = exp((2.0 - parameter) * raw)
+    below = y * exp((1.0 - parameter) * raw)
+    gradient = above - below
+    hessian = (2.0 - parameter) * above + (parameter - 1.0) * below
+    return gradient, raised(gradient, hessian)
+
+
+def tweedie_loss(y, raw, parameter):
+    """Half the deviance without its term of y."""
+    raw = inside(raw)
+    above = exp((2.0 - parameter) * raw) / (2.0 - parameter)
+    return above + y * exp((1.0 - parameter) * raw) / (parameter - 1.0)
+
+
+def log_loss(y, raw, parameter):
+    """Log loss of y in {0, 1} (Friedman, Hastie, Tibshirani 2000, algorithm 3)."""
+    small = exp(select(raw > 0.0, -raw, raw))
+    scale = 1.0 / (1.0 + small)
+    one = select(raw > 0.0, 1.0, small)  # the probability of 1 is one * scale
+    zero = select(raw > 0.0, small, 1.0)
+    gradient = ((1.0 - y) * one - y * zero) * scale
+    return gradient, raised(gradient, small * scale * scale)
+
+
+def log_loss_loss(y, raw, parameter):
+    """Binomial deviance, -2 log of the probability of y."""
+    size = select(raw > 0.0, raw, -raw)
+    wrong = select(raw > 0.0, 1.0 - y, y)
+    return 2.0 * (wrong * size + log(1.0 + exp(-size)))
+
+
+def sigmoid(raw):
+    """Probability of class 1, 1 / (1 + exp(-raw))."""
+    small = exp(select(raw > 0.0, -raw, raw))
+    return select(raw > 0.0, 1.0, small) / (1.0 + small)
+
+
+def softmax_weight(raw, largest):
+    """What a class's probability is proportional to; ``largest`` raw prediction of the row."""
+    return exp(raw - largest)
+
+
+def softmax(y, probability, parameter):
+    """One class of K, y its indicator (Friedman 2001, algorithm 6); ``parameter`` K / (K - 1)."""
+    gradient = probability - y
+    return gradient, parameter * raised(gradient, probability * (1.0 - probability))
+
+
+def softmax_loss(raw, largest, total):
+    """-log of the probability of the row's class, whose raw prediction is ``raw``."""
+    return (largest - raw) + log(total)
+
+
+def exponential(y, raw, parameter):
+    """exp(-s raw), s = 2 y - 1, y in {0, 1} (Friedman, Hastie, Tibshirani 2000, section 4)."""
+    sign = y + y - 1.0
+    value = exp(-sign * inside(raw))
+    return -sign * value, value
+
+
+def exponential_loss(y, raw, parameter):
+    """exp(-s raw)."""
+    return exp(-(y + y - 1.0) * inside(raw))

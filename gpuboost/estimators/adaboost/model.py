@@ -1,0 +1,108 @@
+"""What AdaBoost learns from, and what a fit of it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.exceptions import DataConversionWarning
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import as_host_array, is_cupy_array, working_on
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.estimators.inputs.targets import ValueLabels
+from gpuboost.estimators.model.fitted import Batch, FittedTrees, run_in_blocks
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.engine.ensembles.adaboost_task import Round
+    from gpuboost.estimators.fitting.pipeline import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedTrees(FittedTrees):
+    """A model of AdaBoost.
+
+    Attributes
+    ----------
+    tree_votes : float64 (T,)
+        Weight of each tree.
+    errors, bounds : float64 (T,)
+        Weighted error of each round, and its Z_t.
+    """
+
+    tree_votes: np.ndarray
+    errors: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def of(cls, rounds: list[Round], prepared: Prepared) -> BoostedTrees:
+        """The rounds of a fit."""
+        sampler = prepared.plan.batch.sampler
+        n = sampler.n_samples
+        batch = Batch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
+        ensemble = Ensemble.of(each.tree for each in rounds)
+        facts = np.array([(each.vote, each.error, each.bound) for each in rounds])
+        mapper, schema = prepared.matrix.mapper, prepared.schema
+        return cls(ensemble, mapper, schema, (batch,), *np.ascontiguousarray(facts.T))
+
+    @cached_property
+    def votes(self) -> Ensemble:
+        """The trees with what leaves add to the decision function in place of class shares."""
+        vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
+        return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
+
+    def decision(
+        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+    ) -> np.ndarray:
+        """Sum of the votes divided by that of the trees' weights: float64 (n, 1 or K)."""
+        ensemble = self._trees_for(data, hard=True)
+        total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
+        with working_on(total):
+            total /= running_sums(self.tree_votes)[-1]
+        return total
+
+    def importances(self, n_features: int) -> np.ndarray:
+        """Mean of the trees' normalised gains per feature, by their weights."""
+        total = np.zeros(n_features)
+        for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
+            gains = gain_per_feature(tree, n_features)
+            total += vote * gains / gains.sum() if gains.sum() > 0 else 0.0
+        return total / running_sums(self.tree_votes)[-1]
+
+
+def running_sums(votes: np.ndarray) -> np.ndarray:
+    """Sums of the first 1, 2, ... weights, first to last."""
+    sums, total = np.empty(len(votes)), 0.0
+    for t, vote in enumerate(votes):
+        total = sums[t] = total + vote
+    return sums
+
+
+class OneValueLabels(ValueLabels):
+    """Targets of one output."""
+
+    @classmethod
+    def read(cls, y: Any) -> ValueLabels:
+        """Targets that a user brings."""
+        if y is not None and not is_cupy_array(y):
+            y = as_host_array(y, "y")
+        labels = super().read(y)
+        if labels.values.ndim > 1:
+            raise ValueError(
+                f"y should be a 1d array, got an array of shape {labels.values.shape} instead: "
+                "AdaBoostRegressor has one output; train one model per column, for example with "
+                "sklearn.multioutput.MultiOutputRegressor"
+            )
+        if y.ndim == 2:
+            warn_user(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+            )
+        return labels

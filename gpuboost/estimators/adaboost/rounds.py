@@ -1,0 +1,83 @@
+"""The rounds of AdaBoost: a tree, its error, its vote, and the weights of the next round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask, ValueJudge, goes_on
+from gpuboost.estimators.fitting.grow_plan import with_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from gpuboost.engine.ensembles.adaboost_task import ClassJudge, Round
+    from gpuboost.estimators.fitting.pipeline import Prepared
+    from gpuboost.estimators.inputs.parameters import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """A fit of AdaBoost, before its first round.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    judge : ClassJudge or ValueJudge
+    boosting : str
+        `engine.ensembles.adaboost_task.REWEIGHTING` or `RESAMPLING`.
+    of_class : float64 (K,) or None
+        Multiplies the weights that trees see, and not those that errors are made of.
+    """
+
+    prepared: Prepared
+    judge: ClassJudge | ValueJudge
+    boosting: str
+    of_class: np.ndarray | None = None
+
+    def run(self, machine: Machine) -> list[Round]:
+        """All rounds.
+
+        Raises
+        ------
+        ValueError
+            The first tree of a classification is no better than chance.
+        """
+        n_rounds = len(self.prepared.plan.batch.trees)
+        return list(with_progress(self._rounds(machine), n_rounds, machine.verbose))
+
+    def _rounds(self, machine: Machine) -> Iterator[Round]:
+        """Rounds until one is perfect or no better than chance."""
+        prepared, chance = self.prepared, self.judge.chance
+        plan = prepared.plan
+        task = ReweightTask(
+            prepared.matrix,
+            self.judge,
+            plan.options,
+            plan.batch.sampler,
+            self.boosting,
+            n_rounds=len(plan.batch.trees),
+            of_class=self.of_class,
+            n_threads=machine.n_threads,
+        )
+        reweighter = prepared.backend.reweighter(task)
+        for number in plan.batch.trees:
+            found = reweighter.boost(number)
+            if number == 0 and found.error >= chance:
+                self._check_first(found)
+            if number == 0 or found.error < chance:
+                yield found
+            if not goes_on(found.error, chance):
+                return
+
+    def _check_first(self, found: Round) -> None:
+        """One tree may be all there is of a regression, as in scikit-learn; classes need better."""
+        if isinstance(self.judge, ValueJudge):
+            return
+        raise ValueError(
+            f"the first tree has a weighted error of {found.error:.3g} and must be below "
+            f"{self.judge.chance:.3g}, that of guessing: there is nothing to boost. Let trees be "
+            "deeper (max_depth, or that of estimator), or look whether X tells the classes apart"
+        )

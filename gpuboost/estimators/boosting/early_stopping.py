@@ -1,0 +1,115 @@
+"""What a boosting fit follows from round to round, and when it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Booster
+    from gpuboost.engine.ensembles.boosting_task import RowSet
+    from gpuboost.engine.losses import Loss
+    from gpuboost.estimators.boosting.metrics import Metric
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """Rows that metrics are taken of after each round.
+
+    Attributes
+    ----------
+    name : str
+        In ``evals_result_``.
+    place : int
+        Of the rows among the booster's row sets.
+    rows : RowSet
+    metrics : list of Metric
+        Beside the loss.
+    """
+
+    name: str
+    place: int
+    rows: RowSet
+    metrics: list[Metric]
+
+    def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
+        """Loss, which is known, and metrics after the rounds so far."""
+        found = {loss.name: mean_loss}
+        if self.metrics:
+            prediction = loss.predict(booster.raw_predictions(self.place))
+            seen = slice(None) if self.rows.weights is None else self.rows.weights > 0
+            for metric in self.metrics:
+                found[metric.name] = self._score(metric, loss, prediction, seen)
+        return found
+
+    def _score(self, metric: Metric, loss: Loss, prediction: np.ndarray, seen: Any) -> float:
+        truth, given = self.rows.y[seen], as_metric_takes(metric, loss, prediction[seen])
+        if self.rows.weights is None:
+            return float(metric.score(truth, given))
+        return float(metric.score(truth, given, sample_weight=self.rows.weights[seen]))
+
+
+def as_metric_takes(metric: Metric, loss: Loss, prediction: np.ndarray) -> np.ndarray:
+    """Predictions of a loss in the form that a metric takes."""
+    if metric.takes == "classes":
+        return prediction.argmax(axis=1)
+    if metric.takes == "probabilities" and prediction.shape[1] == 2:
+        return prediction[:, 1]
+    return prediction[:, 0] if prediction.shape[1] == 1 else prediction
+
+
+@dataclass
+class EarlyStopping:
+    """Stops when the last ``patience`` rounds brought no improvement of more than ``tol``."""
+
+    patience: int
+    tol: float
+    greater_is_better: bool
+    best: float = field(init=False, default=np.inf)
+    best_round: int = field(init=False, default=0)
+    waited: int = field(init=False, default=0)
+
+    def stops(self, number: int, score: float) -> bool:
+        """Whether to stop after round ``number``, whose score this is."""
+        value = -score if self.greater_is_better else score
+        if value < self.best - self.tol:
+            self.best, self.best_round, self.waited = value, number, 0
+        else:
+            self.waited += 1
+        return self.waited >= self.patience
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What callbacks are told after a round.
+
+    Attributes
+    ----------
+    number : int
+        0 for the first round.
+    learning_rate : float
+    train_score : float
+        Loss of the rows that the round was fitted on.
+    scores : dict of str to dict of str to list of float
+        ``evals_result_`` so far.
+    """
+
+    number: int
+    learning_rate: float
+    train_score: float
+    scores: dict[str, dict[str, list[float]]]
+
+
+def read_callbacks(given: Any) -> list[Callable[[RoundResult], Any]]:
+    """Functions called after every round; one that returns True stops the fit."""
+    several = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    for each in several:
+        if not callable(each):
+            raise TypeError(
+                "callbacks must be a function of a RoundResult, or a list of them, got "
+                f"{each!r:.80}"
+            )
+    return several

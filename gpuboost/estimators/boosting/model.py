@@ -1,0 +1,114 @@
+"""A fitted model of gradient boosting, and how it predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.device_arrays import inverse_link
+from gpuboost.backends.host.binned import on_codes
+from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.losses import USER
+from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.engine.losses import Loss
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedRounds(FittedTrees):
+    """Trees of all rounds: a leaf's value is what it adds to raw predictions.
+
+    Attributes
+    ----------
+    loss : Loss
+    baseline : float64 (columns,)
+        Raw prediction before the first round, beside what ``init`` predicts.
+    trees_per_round : int
+        Trees t, t + trees_per_round, ... add to column t, or all to all columns if it is 1.
+    init : estimator or None
+        Fitted on the same features; predicts where boosting starts.
+    """
+
+    loss: Loss
+    baseline: np.ndarray
+    trees_per_round: int
+    init: Any = None
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds there are."""
+        return self.ensemble.n_trees // self.trees_per_round
+
+    @cached_property
+    def columns(self) -> tuple[Ensemble, ...]:
+        """The trees of each column of raw predictions."""
+        k = self.trees_per_round
+        if k == 1:
+            return (self.ensemble,)
+        return tuple(Ensemble.of(self.ensemble.trees[c::k]) for c in range(k))
+
+    @cached_property
+    def _coded_columns(self) -> tuple[Ensemble, ...]:
+        return tuple(map(on_codes, self.columns))
+
+    def raw(self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
+        """What the trees add up to, without the start: float64 (n, columns)."""
+        coded = isinstance(data, BinnedMatrix)
+        return _sums(self._coded_columns if coded else self.columns, data, backend, n_threads)
+
+    def staged_raw(
+        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+    ) -> Iterator[np.ndarray]:
+        """The same after each round; every array is the caller's."""
+        coded, k = isinstance(data, BinnedMatrix), self.trees_per_round
+        total: Any = 0.0
+        for number in range(self.n_rounds):
+            trees = self.ensemble.trees[number * k : (number + 1) * k]
+            parts = [Ensemble.of_one(tree) for tree in trees]
+            parts = list(map(on_codes, parts)) if coded else parts
+            found = _sums(parts, data, backend, n_threads)
+            with working_on(found):
+                total = total + found
+            yield total
+
+    def importances(self, n_features: int, kind: str) -> np.ndarray:
+        """Share of each feature in the gains of all splits, or in their number: (n_features,)."""
+        total = np.zeros(n_features)
+        for tree in self.ensemble.trees:
+            if kind == "gain":
+                total += gain_per_feature(tree, n_features)
+            else:
+                total += np.bincount(tree.feature[tree.feature >= 0], minlength=n_features)
+        return total / total.sum() if total.sum() > 0 else total
+
+
+def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
+    """What a loss predicts, from raw predictions and where these are."""
+    if loss.formula != USER:
+        return inverse_link(loss.link, raw)
+    with working_on(raw):
+        return loss.predict(raw)
+
+
+def _sums(
+    parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+) -> np.ndarray:
+    """Raw predictions side by side, each by its own trees."""
+
+    def run(block: np.ndarray) -> np.ndarray:
+        found = [backend.predict(part, block, n_threads) for part in parts]
+        with working_on(found[0]):
+            return (
+                found[0] if len(found) == 1 else array_module(found[0]).concatenate(found, axis=1)
+            )
+
+    return run_in_blocks(data, run)

@@ -1,0 +1,163 @@
+"""Parameters of gradient boosting, judged once and turned into what the engine takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
+from gpuboost.estimators.inputs.constraints import interaction_groups, monotonic_directions
+from gpuboost.estimators.inputs.parameters import feature_count, tree_limits, word_of
+
+if TYPE_CHECKING:
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.losses import Loss
+
+MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
+IMPORTANCES = ("gain", "count")
+CRITERIA = ("deprecated", "friedman_mse", "squared_error")
+# Rows of a category that is not rare, and their hessians where these are information: figures are
+# in ARCHITECTURE.md. All levels of a small table could be rare by that: a share of its rows does.
+CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
+
+
+@dataclass(frozen=True)
+class FeatureCounts:
+    """How many features a tree, a level of it and a node look at."""
+
+    tree: int
+    level: int
+    node: int
+
+    @classmethod
+    def of(cls, estimator: Any, n_features: int) -> FeatureCounts:
+        """Shares are of what the next larger part looks at."""
+        tree = feature_count(estimator.max_features_per_tree, n_features)
+        level = feature_count(estimator.max_features_per_level, tree)
+        return cls(tree, level, feature_count(estimator.max_features, level))
+
+
+def boosting_options(
+    estimator: Any, n_samples: int, schema: FeatureSchema, loss: Loss
+) -> TreeOptions:
+    """Limits and policy of a tree; regularisation in the units of the loss."""
+    check_criterion(estimator)
+    word_of("importance_type", estimator.importance_type, IMPORTANCES)
+    counts = FeatureCounts.of(estimator, schema.n_features)
+    regular = regularisation(estimator, schema, loss)
+    return TreeOptions(
+        score=SQUARES if regular == Regularisation() else NEWTON,
+        **tree_limits(estimator, n_samples, counts.level),
+        level_features=counts.level if counts.level < counts.tree else NO_LIMIT,
+        interactions=interaction_groups(estimator.interaction_cst, schema),
+        hashed_order=counts.node < counts.level,
+        needs_gain=True,
+        regularisation=regular,
+    )
+
+
+def category_fraction(
+    estimator: Any, mapper: BinMapper, n_rows: float, information: float
+) -> float:
+    """Share of a tree's hessian below which categories are rare; 0.0 where none are sorted.
+
+    Parameters
+    ----------
+    mapper : BinMapper
+    n_rows : float
+        Rows of a tree that have weight.
+    information : float
+        Hessian of a row where boosting starts (`boosting_start.information_of_row`).
+    """
+    least = estimator.min_samples_category
+    if isinstance(least, str) and least == "auto":
+        rows = max(CATEGORY_ROWS, CATEGORY_HESSIAN / max(information, CATEGORY_HESSIAN * 1e-9))
+        share = min(CATEGORY_SHARE, rows / max(n_rows, 1.0))
+    elif isinstance(least, Integral) and not isinstance(least, bool) and int(least) >= 0:
+        share = min(1.0, int(least) / max(n_rows, 1.0))
+        share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows
+    elif isinstance(least, Real) and not isinstance(least, Integral) and 0.0 <= float(least) < 1.0:
+        share = float(least)
+    else:
+        kind = ValueError if isinstance(least, Real) else TypeError
+        raise kind(
+            'min_samples_category must be "auto", an integer of at least 0, or a number in '
+            f"[0.0, 1.0), a share of the rows; got {least!r}"
+        )
+    is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
+    return share if is_sorted.any() else 0.0
+
+
+def check_criterion(estimator: Any) -> None:
+    """Refuse what is no criterion in scikit-learn, and say that there is but one here."""
+    if estimator.criterion != "deprecated":
+        word_of("criterion", estimator.criterion, CRITERIA)
+        warn_user(
+            f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
+            "splits are chosen by the gain of Newton's step; leave it out",
+            FutureWarning,
+        )
+
+
+def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:
+    """What the values of leaves are held to."""
+    largest = float("inf")
+    if estimator.max_delta_step is not None:
+        largest = number_between(
+            "max_delta_step", estimator.max_delta_step, 0.0, low_included=False
+        )
+    directions = monotonic_directions(estimator.monotonic_cst, schema)
+    if directions is not None and loss.columns > 1:
+        raise ValueError(
+            f"monotonic_cst={estimator.monotonic_cst!r:.80} was given with {loss.columns} raw "
+            "predictions a row (several classes, outputs or quantiles); monotonic constraints are "
+            "not supported there: fit one model for each, or pass monotonic_cst=None"
+        )
+    return Regularisation(
+        l1=number_between("l1_regularization", estimator.l1_regularization, 0.0),
+        l2=number_between("l2_regularization", estimator.l2_regularization, 0.0),
+        max_value=largest,
+        monotonic=directions,
+    )
+
+
+def sums_outputs(estimator: Any, loss: Loss) -> bool:
+    """Whether one tree a round holds all columns in its leaves."""
+    strategy = word_of("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
+    if loss.columns == 1 or strategy == "one_output_per_tree":
+        return False
+    if strategy == "auto":
+        return loss.sums_outputs and not loss.is_classifier
+    if not loss.sums_outputs:
+        raise ValueError(
+            f"multi_strategy='multi_output_tree' was given with loss={loss.name!r}, whose outputs "
+            "cannot share a tree; use 'one_output_per_tree'"
+        )
+    return True
+
+
+def learning_rates(given: Any) -> Callable[[int], float]:
+    """The learning rate of each round: the number, or what a function of the round says."""
+    if not callable(given):
+        rate = number_between("learning_rate", given, 0.0)
+        return lambda number: rate
+    return lambda number: number_between(f"learning_rate({number})", given(number), 0.0)
+
+
+def rows_of_round(subsample: Any, n_samples: int) -> int:
+    """Rows drawn for a round."""
+    return max(1, int(fraction("subsample", subsample) * n_samples))
+
+
+def patience(n_iter_no_change: Any) -> int | None:
+    """Rounds without improvement after which boosting stops; None: it does not."""
+    if n_iter_no_change is None:
+        return None
+    return integer_at_least("n_iter_no_change", n_iter_no_change, 1)

@@ -1,0 +1,295 @@
+"""How a model of gradient boosting is fitted: the steps between checked data and the model."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.model_selection import train_test_split
+
+from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.estimators.boosting import parameters as options
+from gpuboost.estimators.boosting.baseline import baseline, information_of_row, starting_at
+from gpuboost.estimators.boosting.early_stopping import (
+    EarlyStopping,
+    Followed,
+    RoundResult,
+    read_callbacks,
+)
+from gpuboost.estimators.boosting.metrics import read_metrics
+from gpuboost.estimators.boosting.model import BoostedRounds
+from gpuboost.estimators.fitting.grow_plan import with_progress
+from gpuboost.estimators.inputs.parameters import draw_seed
+from gpuboost.estimators.model.fitted import Batch, FeatureDraw
+from gpuboost.estimators.trees.many_trees import check_growing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.protocol import Backend, Booster, FittedRound
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.bins import BinMapper, BinnedMatrix
+    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.engine.losses import Loss
+    from gpuboost.estimators.inputs.parameters import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a fit learns from, read, checked and binned.
+
+    Attributes
+    ----------
+    matrix : BinnedMatrix
+    y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+    weights : float64 (n,) or None
+    beside : float64 (n, columns) or None
+        What raw predictions start from beside a constant: offsets, and what ``init`` predicts.
+    init : estimator or None
+    evaluated : list of RowSet
+        Rows of ``eval_set``; their ``raw`` is what they start from beside the constant.
+    """
+
+    schema: FeatureSchema
+    matrix: BinnedMatrix
+    y: np.ndarray
+    weights: np.ndarray | None
+    beside: np.ndarray | None
+    init: Any
+    evaluated: list[RowSet]
+
+    @property
+    def mapper(self) -> BinMapper:
+        """Bins of the features."""
+        return self.matrix.mapper
+
+
+@dataclass(eq=False)
+class BoostingFit:
+    """One fit: what it is made of, and its rounds."""
+
+    estimator: Any
+    data: TrainingData
+    loss: Loss
+    backend: Backend
+    machine: Machine
+    before: BoostedRounds | None
+    trees: list[Tree] = field(default_factory=list)
+    train_scores: list[float] = field(default_factory=list)
+    oob_scores: list[float] = field(default_factory=list)
+    oob_improvements: list[float] = field(default_factory=list)
+    results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    best_round: int | None = None
+
+    # ---- what the rounds go by -----------------------------------------------------------------
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed; a warm start with no integer to go by keeps the one there was."""
+        given = self.estimator.random_state
+        if self.before is None or isinstance(given, (int, np.integer)):
+            return draw_seed(given)
+        return self.before.batches[-1].sampler.seed
+
+    @cached_property
+    def held_out(self) -> np.ndarray | None:
+        """Rows that early stopping sets aside: bool (n,)."""
+        patience = options.patience(self.estimator.n_iter_no_change)
+        share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
+        if patience is None or self.data.evaluated:
+            return None
+        n, y = len(self.data.y), self.data.y
+        classes = y if is_classifier(self.estimator) else None
+        chosen = train_test_split(
+            np.arange(n), test_size=share, random_state=self.seed, stratify=classes
+        )[1]
+        mask = np.zeros(n, dtype=bool)
+        mask[chosen] = True
+        self._check_parts(mask)
+        return mask
+
+    def _check_parts(self, held_out: np.ndarray) -> None:
+        """Both the rows to grow trees on and those held out have weight."""
+        for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
+            if not (self._given_weights[part] > 0.0).any():
+                raise ValueError(
+                    f"of the rows that validation_fraction={self.estimator.validation_fraction} "
+                    f"sets apart {what}, {np.count_nonzero(part)}, none has a positive "
+                    "sample_weight; drop rows of weight 0 before the fit, choose another "
+                    "validation_fraction or random_state, or give an eval_set"
+                )
+
+    @cached_property
+    def weights(self) -> np.ndarray | None:
+        """Of the rows that trees are grown on: those held out have weight 0."""
+        if self.held_out is None:
+            return self.data.weights
+        return np.where(self.held_out, 0.0, self._given_weights)
+
+    @property
+    def _given_weights(self) -> np.ndarray:
+        """The user's, held out or not; ones where there are none."""
+        return np.ones(len(self.data.y)) if self.data.weights is None else self.data.weights
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """What boosting starts from beside offsets and ``init``: float64 (columns,)."""
+        if self.before is not None:
+            return self.before.baseline
+        if self.estimator.init is not None:
+            return np.zeros(self.loss.columns)
+        return baseline(self.loss, self.data.y, self.weights, self.data.beside)
+
+    @cached_property
+    def train(self) -> RowSet:
+        """The rows that trees are grown on."""
+        data = self.data
+        start = starting_at(len(data.y), self.constant, data.beside)
+        return RowSet(data.matrix, data.y, self.weights, self._so_far(data.matrix, start))
+
+    def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Raw predictions with the rounds that a warm start goes on from."""
+        if self.before is None:
+            return start
+        return start + self.before.raw(data, self.backend, self.machine.n_threads)
+
+    @cached_property
+    def followed(self) -> list[Followed]:
+        """Rows that metrics are taken of, and which metrics."""
+        metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
+        sets = []
+        if self.held_out is not None:
+            weights = np.where(self.held_out, self._given_weights, 0.0)
+            sets.append(("validation", replace(self.train, weights=weights)))
+        for i, rows in enumerate(self.data.evaluated):
+            raw = self._so_far(rows.data, rows.raw + self.constant)
+            sets.append((f"validation_{i}", replace(rows, raw=raw)))
+        return [Followed(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
+
+    @cached_property
+    def sampler(self) -> RowSampler:
+        """Draws the rows of each round."""
+        n = len(self.data.y)
+        n_draws = options.rows_of_round(self.estimator.subsample, n)
+        method = ALL_ROWS if n_draws == n else WITHOUT_REPLACEMENT
+        return RowSampler(method, n, n_draws, self.seed)
+
+    @cached_property
+    def feature_draw(self) -> FeatureDraw | None:
+        """Draws the features of each tree."""
+        n = self.data.schema.n_features
+        count = options.FeatureCounts.of(self.estimator, n).tree
+        return None if count == n else FeatureDraw(n, count, replace=False)
+
+    def task(self) -> BoostTask:
+        """What the backend is asked for."""
+        draw, seed = self.feature_draw, self.seed
+        estimator, n = self.estimator, len(self.data.y)
+        least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
+        limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
+        told = information_of_row(self.loss, self.constant, self.data.beside, self.weights)
+        rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree(), told)
+        return BoostTask(
+            matrix=self.data.matrix,
+            train=self.train,
+            watched=tuple(each.rows for each in self.followed),
+            loss=self.loss,
+            options=replace(limits, min_category_fraction=rare),
+            min_hessian=least,
+            sums_outputs=options.sums_outputs(estimator, self.loss),
+            sampler=self.sampler,
+            seed=seed,
+            features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
+            n_threads=self.machine.n_threads,
+        )
+
+    def _rows_of_tree(self) -> float:
+        """How many rows with weight a tree is expected to have."""
+        weights, sampler = self.train.weights, self.sampler
+        share = 1.0 if weights is None else int((weights > 0).sum()) / sampler.n_samples
+        return sampler.n_draws * share
+
+    # ---- the rounds ----------------------------------------------------------------------------
+
+    def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
+        """All rounds, and the model of them."""
+        task = self.task()
+        with closing(self.backend.booster(task)) as booster:
+            self._rounds(booster, monitor)
+        return self._model(task)
+
+    def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
+        """Boost until early stopping, a callback or the monitor says so."""
+        rates = options.learning_rates(self.estimator.learning_rate)
+        callbacks, stopping = read_callbacks(self.estimator.callbacks), self._early_stopping()
+        first = 0 if self.before is None else self.before.n_rounds
+        n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
+        check_growing(n_rounds, first, "rounds")
+        is_judged = bool(callbacks) or stopping is not None or monitor is not None
+        has_metrics = any(each.metrics for each in self.followed)
+        untold: list[FittedRound] = []
+        for number in with_progress(range(first, n_rounds), n_rounds - first, self.machine.verbose):
+            rate = rates(number)
+            untold.append(booster.boost(number, rate))
+            if not (is_judged or has_metrics):
+                continue  # a device need not be waited for
+            self._tell(untold, booster)
+            told = RoundResult(number, rate, self.train_scores[-1], self.results)
+            answers = [each(told) is True for each in callbacks]
+            answers.append(stopping is not None and stopping.stops(number, self._judged()))
+            answers.append(monitor is not None and monitor(number, self.estimator, vars(self)))
+            if any(answers):
+                break
+        self._tell(untold, booster)
+        if stopping is not None:
+            self.best_round = stopping.best_round
+
+    def _tell(self, untold: list[FittedRound], booster: Booster) -> None:
+        """Keep what rounds have made that nobody has asked for yet."""
+        for made in untold:
+            losses = made.losses
+            self.trees += made.trees
+            self.train_scores.append(losses.train)
+            if losses.outside is not None:
+                before, after = losses.outside
+                self.oob_scores.append(after)
+                self.oob_improvements.append(before - after)
+            for each, loss in zip(self.followed, losses.watched, strict=True):
+                for name, score in each.scores(booster, self.loss, loss).items():
+                    self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
+        untold.clear()
+
+    def _early_stopping(self) -> EarlyStopping | None:
+        """Judges by the last metric of the last rows, as XGBoost does."""
+        patience = options.patience(self.estimator.n_iter_no_change)
+        tol = number_between("tol", self.estimator.tol, 0.0)
+        if patience is None:
+            return None
+        metrics = self.followed[-1].metrics
+        return EarlyStopping(patience, tol, bool(metrics) and metrics[-1].greater_is_better)
+
+    def _judged(self) -> float:
+        last = self.results[self.followed[-1].name]
+        return last[list(last)[-1]][-1]
+
+    def _model(self, task: BoostTask) -> BoostedRounds:
+        old = () if self.before is None else self.before.ensemble.trees
+        first = len(old)
+        batch = Batch(range(first, first + len(self.trees)), self.sampler, None)
+        return BoostedRounds(
+            Ensemble.of((*old, *self.trees)),
+            self.data.matrix.mapper,
+            self.data.schema,
+            (*(() if self.before is None else self.before.batches), batch),
+            self.loss,
+            self.constant,
+            task.trees_per_round,
+            self.data.init,
+        )

@@ -1,0 +1,152 @@
+"""What all estimators share: parameters of the machine, and what a fitted model can do."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.backends.device_arrays import adopt_features
+from gpuboost.backends.select import choose_backend, prediction_work
+from gpuboost.data.arrays import working_on
+from gpuboost.data.parameters import thread_count
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.estimators.inputs.features import read_prediction
+from gpuboost.estimators.inputs.parameters import word_of
+from gpuboost.estimators.model.cached_view import VIEWS
+from gpuboost.estimators.model.fitted import FittedTrees
+
+if TYPE_CHECKING:
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+
+    Labels = ClassLabels | ValueLabels
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TreeModel(BaseEstimator, ABC):
+    """Base of all estimators.
+
+    A fitted estimator keeps its trees and bins in ``_model`` and no data. The state changes only
+    when a fit has succeeded: after an error the estimator is what it was before.
+    """
+
+    random_state: Any = None
+    n_jobs: int | None = None
+    device: str = "auto"
+    max_bins: int = 255
+    categorical_features: Any = "from_dtype"
+
+    _labels: ClassVar[Any]  # ClassLabels or ValueLabels
+    _model: ClassVar[Any] = None
+
+    # ---- what a kind of estimator says -------------------------------------------------------
+
+    @property
+    def _tree(self) -> Any:
+        """What has the parameters of a tree as attributes."""
+        return self
+
+    def _voting_rule(self) -> str:
+        """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
+        return word_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+
+    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of the rows, with which they are also drawn where they are drawn.
+
+        The user's; in a classifier times those of their classes, but for bagging.
+        """
+        return weights
+
+    def _model_to_extend(self) -> FittedTrees | None:
+        """The model that a warm start adds trees to."""
+        return None
+
+    def _check_same_labels(self, labels: Labels) -> None:
+        """Trees that a warm start adds must have the leaves of those there are."""
+        for name, value in labels.attributes().items():
+            if not np.array_equal(getattr(self, name), value):
+                raise ValueError(
+                    f"with warm_start, y must have the same {name} as before, "
+                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
+                )
+
+    # ---- a fitted model ----------------------------------------------------------------------
+
+    def _adopt(self, facts: dict[str, Any]) -> None:
+        """Replace the fitted attributes, all at once."""
+        for name in (*getattr(self, "_fitted_names", ()), VIEWS):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(facts, _fitted_names=tuple(facts))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None
+
+    def _run(self, X: Any, work: Any) -> Any:
+        """Read X, choose a device, and return ``work(model, data, backend, n_threads)``."""
+        check_is_fitted(self)
+        model: FittedTrees = self._model
+        X, device = adopt_features(X, self.device)
+        data = read_prediction(X, model, type(self).__name__)
+        if isinstance(data, BinnedMatrix):
+            size = data.n_samples, data.n_features
+        else:
+            size = len(data), data.shape[1] * data.itemsize
+        backend = choose_backend(device, prediction_work(*size, model.ensemble))
+        return work(model, data, backend, thread_count(self.n_jobs))
+
+    def _mean_values(self, X: Any) -> np.ndarray:
+        """Mean over trees of the leaf values, or the votes, of each row: float64 (n, V)."""
+        voting = self._voting_rule()
+        return self._run(X, lambda model, *rest: model.predict(*rest, voting))
+
+    def _leaves(self, X: Any) -> np.ndarray:
+        """Leaf of each row in each tree: int64 (n, T)."""
+        leaves = self._run(X, FittedTrees.apply)
+        with working_on(leaves):
+            return leaves.astype(np.int64)
+
+    @property
+    def _ensemble(self) -> Ensemble:
+        check_is_fitted(self)
+        return self._model.ensemble
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each feature in the impurity decrease, ndarray of shape (n_features,)."""
+        return self._ensemble.importances(self.n_features_in_)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.
+
+        Equal for equal data, parameters and seed, whatever device or number of threads. What is
+        made of a leaf's values afterwards is not in it: the labels of classes, and ``voting``.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits.
+        """
+        found = self._ensemble.fingerprint(self._model.mapper)
+        schema: FeatureSchema = self._model.schema
+        if not schema.is_categorical.any():
+            return found
+        sha = hashlib.sha256(found.encode())
+        schema.update_hash(sha)
+        return sha.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != VIEWS}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,172 @@
+"""What classifiers do and what regressors do with the mean value of a row's leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+
+from gpuboost.backends.device_arrays import log_shares
+from gpuboost.data.arrays import (
+    array_module,
+    copy_device_array_to_host,
+    copy_to_host,
+    is_on_device,
+    working_on,
+)
+from gpuboost.data.validation import check_class_weight
+from gpuboost.estimators.docstrings import takes
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def copy_result_to_host(values: Any) -> Any:
+    """What scikit-learn's metrics take: arrays of a GPU as copies, anything else as it is."""
+    return copy_device_array_to_host(values) if is_on_device(values) else values
+
+
+class Classifier(ClassifierMixin):
+    """What all classifiers share."""
+
+    _labels: ClassVar[Any] = ClassLabels
+    _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
+
+    @takes("X")
+    def predict_proba(self: Any, X: Any) -> np.ndarray:
+        """Probability of each class.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_classes)
+            Mean over the trees of the class shares in a row's leaf; with ``voting="hard"``, where
+            there is that choice, the share of the trees that vote for the class.
+        """
+        return self._mean_values(X)
+
+    def predict_log_proba(self: Any, X: Any) -> np.ndarray:
+        """Logarithm of `predict_proba`, minus infinity where that is 0."""
+        return log_shares(self.predict_proba(X))
+
+    @takes("X")
+    def predict(self: Any, X: Any) -> np.ndarray:
+        """Most probable class of each row, the first of equals.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            On the GPU if X is, unless classes are strings, which cannot be there.
+        """
+        shares = self.predict_proba(X)
+        with working_on(shares):
+            return self._labels_at(shares.argmax(axis=1))
+
+    def _labels_at(self: Any, places: np.ndarray) -> np.ndarray:
+        """Labels of classes by their number; strings are on the host."""
+        if self.classes_.dtype.kind not in "biuf":
+            return self.classes_.take(copy_to_host(places), axis=0)
+        return array_module(places).asarray(self.classes_).take(places, axis=0)
+
+    @takes("X", "y", "sample_weight")
+    def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Returns
+        -------
+        float
+        """
+        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
+        return float(accuracy_score(y, found, sample_weight=weight))
+
+    def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of the rows times those of their classes."""
+        of_class = self._class_factor(labels, weights)
+        if of_class is None or weights is None:
+            return weights if of_class is None else of_class
+        return weights * of_class
+
+    def _balance(self: Any, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree balances its own draws."""
+        return labels.codes if self._balances_draws() else None
+
+    def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weight of each row by its class, the same for all trees; None: all weigh the same."""
+        choice = self._tree.class_weight
+        check_class_weight(choice, self._class_weights)
+        if self._balances_draws():
+            return None
+        if isinstance(choice, str):  # where nothing is drawn there is but one balance
+            choice = "balanced"
+        factor = labels.row_weights(choice)
+        if factor is not None:
+            product = factor if weights is None else factor * weights
+            if not (array_module(product).isfinite(product).all() and product.any()):
+                raise ValueError(
+                    "class_weight times sample_weight must be finite and positive for some row, "
+                    f"but is at most {float(product.max())}; change one of them"
+                )
+        return factor
+
+    def _balances_draws(self: Any) -> bool:
+        choice = self._tree.class_weight
+        return isinstance(choice, str) and choice == "balanced_subsample" and self.bootstrap
+
+    def _out_of_bag_facts(
+        self, labels: ClassLabels, means: np.ndarray, score: Callable[..., Any] | None
+    ) -> dict[str, Any]:
+        """Fitted attributes from the mean vote of the trees that did not see a row."""
+        seen = ~np.isnan(means[:, 0])
+        facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
+        if seen.any():
+            truth, found = copy_to_host(labels.codes)[seen], means[seen].argmax(axis=1)
+            facts["oob_score_"] = (score or accuracy_score)(truth, found)
+        return facts
+
+
+class Regressor(RegressorMixin):
+    """What all regressors share."""
+
+    _labels: ClassVar[Any] = ValueLabels
+
+    @takes("X")
+    def predict(self: Any, X: Any) -> np.ndarray:
+        """Mean over the trees of the value of a row's leaf.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        values = self._mean_values(X)
+        with working_on(values):
+            return values[:, 0] if self.n_outputs_ == 1 else values
+
+    @takes("X", "y", "sample_weight")
+    def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination, the mean over outputs.
+
+        Returns
+        -------
+        float
+        """
+        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
+        return float(r2_score(y, found, sample_weight=weight))
+
+    def _out_of_bag_facts(
+        self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
+    ) -> dict[str, Any]:
+        """Fitted attributes from the mean value in the trees that did not see a row."""
+        found = means.reshape(labels.values.shape)
+        seen = ~np.isnan(means[:, 0])
+        facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
+        if seen.sum() > 1:
+            truth = copy_to_host(labels.values)[seen]
+            facts["oob_score_"] = (score or r2_score)(truth, found[seen])
+        return facts
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.multi_output = True
+        return tags

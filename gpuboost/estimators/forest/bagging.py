@@ -1,0 +1,97 @@
+"""Bagging, pasting, random subspaces and random patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import boolean
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT
+from gpuboost.estimators.docstrings import documented
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.forest.ensemble import TreeEnsemble
+from gpuboost.estimators.inputs.parameters import draw_count, whole_or_share
+from gpuboost.estimators.model.fitted import FeatureDraw
+from gpuboost.estimators.trees.base_learners import checked_tree
+from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Bagging(TreeEnsemble):
+    """What bagging of classifiers and of regressors shares."""
+
+    estimator: Any = field(default=None, kw_only=False)
+    n_estimators: int = field(default=10, kw_only=False)
+    max_features: float = 1.0
+    bootstrap_features: bool = False
+
+    _tree_class: ClassVar[type[SingleTree]]
+
+    @property
+    def _tree(self) -> Any:
+        if self.estimator is None:
+            return self._tree_class()
+        return checked_tree(self.estimator, self._tree_class, type(self).__name__)
+
+    def _empty_tree(self) -> SingleTree:
+        return clone(self._tree)
+
+    def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
+        n_draws = draw_count(self.max_samples, n_samples, weights, 1.0)
+        if self.bootstrap:
+            return WITH_REPLACEMENT, n_draws
+        if n_draws > n_samples:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} means {n_draws} rows, more than the {n_samples} "
+                "there are to draw without replacement; lower it or use bootstrap=True"
+            )
+        if n_draws == n_samples:
+            return ALL_ROWS, n_samples
+        if weights is not None:
+            warn_user(
+                "With weights and bootstrap=False, rows are drawn without replacement and then all "
+                "weigh the same, so a row's weight shows less than it should; bootstrap=True is "
+                "recommended."
+            )
+        return WITHOUT_REPLACEMENT, n_draws
+
+    def _feature_draw(self, n_features: int) -> FeatureDraw | None:
+        repeated = boolean("bootstrap_features", self.bootstrap_features)
+        allowed = f"an integer from 1 to {n_features}, the number of features, or a float in (0, 1]"
+        count = whole_or_share("max_features", self.max_features, n_features, allowed)
+        if count > n_features:
+            raise ValueError(f"max_features must be {allowed}, got {self.max_features!r}")
+        if count == n_features and not repeated:
+            return None
+        return FeatureDraw(n_features, count, repeated)
+
+    @property
+    def estimators_features_(self) -> list[np.ndarray]:
+        """Features of each tree, ascending; drawn with replacement some stand there twice."""
+        drawn = [batch.features(t) for t, batch in self._trees_and_batches()]
+        return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
+
+
+@documented("Bagging of decision trees for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class BaggingClassifier(Classifier, Bagging):
+    voting: str = "soft"
+
+    _tree_class = DecisionTreeClassifier
+
+    def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """The user's alone: class_weight is the base tree's, which weighs the rows it is given."""
+        return weights
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        return self._class_factor(labels, weights)
+
+
+@documented("Bagging of decision trees for regression.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class BaggingRegressor(Regressor, Bagging):
+    _tree_class = DecisionTreeRegressor

@@ -1,0 +1,112 @@
+"""What forests and bagging share: many trees, over rows drawn for each."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from gpuboost.data.parameters import boolean, integer_at_least, thread_count
+from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
+from gpuboost.estimators.fitting.pipeline import FitTemplate, Prepared
+from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
+from gpuboost.estimators.inputs.parameters import draw_seed
+from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
+from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TreeEnsemble(ManyTrees, FitTemplate):
+    """Many trees, each over rows of its own."""
+
+    bootstrap: bool = True
+    oob_score: Any = False
+    max_samples: float | None = None
+    warm_start: bool = False
+    verbose: int = 0
+
+    if TYPE_CHECKING:
+        _out_of_bag_facts: ClassVar[Any]
+
+    # ---- what forests and bagging say ----------------------------------------------------------
+
+    @abstractmethod
+    def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
+        """How rows are drawn for a tree, and how many."""
+
+    def _feature_draw(self, n_features: int) -> FeatureDraw | None:
+        """How features are drawn for a tree; None: it sees all."""
+        return None
+
+    # ---- the steps of a fit --------------------------------------------------------------------
+
+    def _batch(
+        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
+    ) -> Batch:
+        boolean("bootstrap", self.bootstrap)
+        n, n_trees = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
+        method, n_draws = self._row_draw(n, weights)
+        self._check_votes()
+        if method == WITHOUT_REPLACEMENT and weights is not None:
+            check_enough_rows(n_draws, int((weights > 0).sum()))
+        balance, factor = self._balance(labels), self._row_factor(labels, weights)
+        if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
+            weights = factor if weights is None else weights * factor
+            factor = None
+        seed, bits = self._seed(before), labels.weight_bits
+        sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
+        first = before.ensemble.n_trees if before else 0
+        check_growing(n_trees, first, "trees")
+        return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))
+
+    def _seed(self, before: FittedTrees | None) -> int:
+        """The seed; a warm start with no integer to go by keeps the one there was."""
+        if before is None or isinstance(self.random_state, (int, np.integer)):
+            return draw_seed(self.random_state)
+        return before.batches[-1].sampler.seed
+
+    def _check_votes(self) -> None:
+        """Judge ``voting`` and ``oob_score``."""
+        self._voting_rule()
+        wanted = callable(self.oob_score) or boolean("oob_score", self.oob_score)
+        if wanted and not self.bootstrap:
+            raise ValueError(
+                "Out of bag estimation only available if bootstrap=True, got bootstrap="
+                f"{self.bootstrap!r} and oob_score={self.oob_score!r}; change one of them"
+            )
+
+    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
+        facts: dict[str, Any] = {"estimator_": self._empty_tree()}
+        if not self.oob_score:
+            return facts
+        ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
+        threads = thread_count(self.n_jobs)
+        means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
+        score = self.oob_score if callable(self.oob_score) else None
+        return facts | self._out_of_bag_facts(prepared.labels, means, score)
+
+    # ---- a fitted model ------------------------------------------------------------------------
+
+    @property
+    def estimators_samples_(self) -> list[np.ndarray]:
+        """Rows drawn for each tree, ascending, as often as they were drawn."""
+        return [rows_drawn(batch.sampler, t) for t, batch in self._trees_and_batches()]
+
+
+def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
+    """Rows of a tree, each as often as it was drawn."""
+    rows = np.arange(sampler.n_samples)
+    if sampler.method == ALL_ROWS:
+        return rows
+    return np.repeat(rows, sampler.copied_to_host.draw_counts(tree))
+
+
+def check_enough_rows(n_draws: int, n_rows: int) -> None:
+    """Without replacement only so many rows can be drawn."""
+    if n_draws > n_rows:
+        raise ValueError(
+            f"max_samples asks for {n_draws} rows without replacement, but only {n_rows} have a "
+            "positive weight; lower max_samples or use bootstrap=True"
+        )

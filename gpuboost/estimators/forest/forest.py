@@ -1,0 +1,115 @@
+"""Random forests and extra-trees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import ensemble as sklearn_ensemble
+
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
+from gpuboost.estimators.docstrings import documented
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.forest.ensemble import TreeEnsemble
+from gpuboost.estimators.inputs.parameters import draw_count
+from gpuboost.estimators.trees.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    SingleTree,
+    TreeParameters,
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Forest(TreeEnsemble, TreeParameters):
+    """What forests share."""
+
+    n_estimators: int = field(default=100, kw_only=False)
+
+    _tree_class: ClassVar[type[SingleTree]]
+
+    @property
+    def splitter(self) -> str:
+        """Best or random thresholds, as the trees have it."""
+        return self._tree_class.splitter
+
+    def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
+        if self.bootstrap:
+            return WITH_REPLACEMENT, draw_count(self.max_samples, n_samples, weights, math.inf)
+        if self.max_samples is not None:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, when every "
+                "tree sees all rows; use bootstrap=True or max_samples=None"
+            )
+        return ALL_ROWS, n_samples
+
+    def _empty_tree(self) -> SingleTree:
+        """Its class_weight is None: the weights of the forest's rows have it in them."""
+        own = self.get_params(deep=False)
+        names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
+        return self._tree_class(**{name: own[name] for name in names})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForestClassifier(Classifier, Forest):
+    """What forests for classification share."""
+
+    criterion: str = "gini"
+    max_features: float | str | None = "sqrt"
+    class_weight: Any = None
+    voting: str = "soft"
+
+    _class_weights: ClassVar[tuple[str, ...]] = ("balanced", "balanced_subsample")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForestRegressor(Regressor, Forest):
+    """What forests for regression share."""
+
+    criterion: str = "squared_error"
+    max_features: float | str | None = 1.0
+
+
+@documented("A random forest for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestClassifier(ForestClassifier):
+    _tree_class = DecisionTreeClassifier
+
+
+@documented("A random forest for regression.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestRegressor(ForestRegressor):
+    _tree_class = DecisionTreeRegressor
+
+    def _compute_partial_dependence_recursion(
+        self, grid: np.ndarray, target_features: np.ndarray
+    ) -> np.ndarray:
+        """What scikit-learn's `partial_dependence` asks of a forest."""
+        out = np.zeros(len(grid))
+        for tree in self.estimators_:
+            tree.tree_.compute_partial_dependence(grid, target_features, out)
+        return out / len(self.estimators_)
+
+
+@documented("Extremely randomised trees for classification: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesClassifier(ForestClassifier):
+    bootstrap: bool = False
+
+    _tree_class = ExtraTreeClassifier
+
+
+@documented("Extremely randomised trees for regression: thresholds are drawn at random.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesRegressor(ForestRegressor):
+    bootstrap: bool = False
+
+    _tree_class = ExtraTreeRegressor
+
+
+# scikit-learn's partial_dependence takes its fast way for instances of its own class.
+sklearn_ensemble.RandomForestRegressor.register(RandomForestRegressor)

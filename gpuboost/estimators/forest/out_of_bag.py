@@ -1,0 +1,68 @@
+"""Out-of-bag estimates: every row predicted by the trees that did not see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.host.binned import on_codes
+from gpuboost.data.advice import warn_user
+
+if TYPE_CHECKING:
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.engine.bins import BinnedMatrix
+    from gpuboost.engine.ensembles.ensemble import Ensemble
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.estimators.model.fitted import Batch, FittedTrees
+
+
+def out_of_bag_means(
+    model: FittedTrees, ensemble: Ensemble, matrix: BinnedMatrix, backend: Backend, n_threads: int
+) -> np.ndarray:
+    """Mean over the trees that did not see a row, in their order, of its leaf's value.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model's, or its votes.
+    matrix : BinnedMatrix
+        Training data.
+
+    Returns
+    -------
+    float64 (n, V)
+        NaN for rows that every tree saw, of which there is a warning.
+    """
+    check_same_rows(model.batches, matrix.n_samples)
+    samplers = [_within_reach(batch.sampler, backend) for batch in model.batches]
+    draws = [
+        (sampler, tree)
+        for sampler, batch in zip(samplers, model.batches, strict=True)
+        for tree in batch.trees
+    ]
+    total, count = backend.sum_left_out(on_codes(ensemble), matrix, draws, n_threads)
+    if not count.all():
+        warn_user(
+            "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "
+            "This probably means too few trees were used to compute any reliable OOB estimates; "
+            "raise n_estimators or lower max_samples."
+        )
+    with np.errstate(invalid="ignore"):
+        return total / count[:, None]
+
+
+def _within_reach(sampler: RowSampler, backend: Backend) -> RowSampler:
+    """A sampler that a backend can draw with: copied to the host if it lies on another device."""
+    return sampler if sampler.place == backend.name else sampler.copied_to_host
+
+
+def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:
+    """Every tree must have been grown on the rows there are."""
+    for batch in batches:
+        if batch.sampler.n_samples != n_samples:
+            raise ValueError(
+                f"oob_score needs the rows that every tree was grown on, but with warm_start "
+                f"some trees saw {batch.sampler.n_samples} rows and X has {n_samples}; fit with "
+                "warm_start=False or oob_score=False"
+            )

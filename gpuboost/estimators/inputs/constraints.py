@@ -1,0 +1,108 @@
+"""Constraints that a user puts on trees: monotonic features, and features that may interact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import combinations
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.task import Regularisation
+from gpuboost.estimators.inputs.parameters import word_of
+
+if TYPE_CHECKING:
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.task import TreeOptions
+    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+
+INTERACTIONS = ("pairwise", "no_interactions")
+
+
+def with_monotonic(
+    options: TreeOptions, given: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
+) -> TreeOptions:
+    """Options of a tree whose values, or share of the second class, are monotonic."""
+    directions = monotonic_directions(given, schema)
+    if directions is None:
+        return options
+    if labels.n_columns > 1:
+        raise ValueError(
+            f"monotonic_cst={given!r:.80} was given with several classes or outputs; monotonic "
+            "constraints are not supported there: fit one model for each, or pass None"
+        )
+    if options.score != SQUARES:
+        raise ValueError(
+            f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain is "
+            "made of the values of leaves; pass one of these, or monotonic_cst=None"
+        )
+    return replace(options, score=NEWTON, regularisation=Regularisation(monotonic=directions))
+
+
+def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:
+    """1, -1 or 0 of each feature; None if no feature is constrained."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        names = _names(schema, "monotonic_cst", list(given))
+        directions = [given.get(name, 0) for name in names]
+    else:
+        directions = list(given)
+    if len(directions) != schema.n_features or not set(directions) <= {-1, 0, 1}:
+        raise ValueError(
+            f"monotonic_cst must hold -1, 0 or 1 for each of the {schema.n_features} features, or "
+            f"be a dict of names and these, got {given!r:.120}"
+        )
+    bad = [f for f, d in enumerate(directions) if d and schema.is_categorical[f]]
+    if bad:
+        raise ValueError(
+            f"monotonic_cst constrains the categorical features {bad}, which have no order; "
+            "categorical features cannot have monotonic constraints, give them 0"
+        )
+    return tuple(map(int, directions)) if any(directions) else None
+
+
+def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ...], ...] | None:
+    """Groups of features that may be split on together; those in no group are one of their own."""
+    n = schema.n_features
+    if given is None:
+        return None
+    if isinstance(given, str):
+        word_of("interaction_cst", given, INTERACTIONS)
+        size = 1 if given == "no_interactions" else min(2, n)
+        return tuple(combinations(range(n), size))
+    if not isinstance(given, Iterable) or not all(
+        isinstance(group, Iterable) and not isinstance(group, str) for group in given
+    ):
+        raise TypeError(
+            "interaction_cst must be 'pairwise', 'no_interactions' or a sequence of sets of "
+            f"features (indices or names), got {given!r:.120}"
+        )
+    groups = [tuple(sorted({_feature(f, schema) for f in group})) for group in given]
+    rest = tuple(sorted(set(range(n)) - {f for group in groups for f in group}))
+    return (*groups, rest) if rest else tuple(groups)
+
+
+def _feature(given: Any, schema: FeatureSchema) -> int:
+    """Index of a feature named in interaction_cst."""
+    if isinstance(given, str):
+        return _names(schema, "interaction_cst", [given]).index(given)
+    if not isinstance(given, Integral) or int(given) not in range(schema.n_features):
+        raise ValueError(
+            f"interaction_cst must name features by indices from 0 to {schema.n_features - 1} or "
+            f"by their names, got {given!r}"
+        )
+    return int(given)
+
+
+def _names(schema: FeatureSchema, parameter: str, wanted: list[Any]) -> list[str]:
+    """Names of the features, ``wanted`` among them."""
+    names = [] if schema.names is None else list(schema.names)
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        have = f"has the names {names!r:.120}" if names else "has no feature names"
+        raise ValueError(
+            f"{parameter} names {unknown!r:.120}, but X {have}; use those names, or indices"
+        )
+    return names

@@ -1,0 +1,179 @@
+"""What a user brings as X -> checked columns, and those -> bins."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gpuboost.data.arrays import beside, is_cupy_array, working_on
+from gpuboost.data.dataset import Dataset
+from gpuboost.data.frames import apply_schema, check_names, fit_schema
+from gpuboost.data.validation import check_features, check_same_length, check_weights
+from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.estimators.inputs.parameters import bin_limit
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.bins import BinMapper
+    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+    from gpuboost.estimators.model.fitted import FittedTrees
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Training features: columns still to be binned, or the codes of a `Dataset`."""
+
+    schema: FeatureSchema
+    columns: np.ndarray | None
+    binned: BinnedMatrix | None
+    mapper: BinMapper | None
+    max_bins: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        if self.binned is not None:
+            return self.binned.n_samples, self.binned.n_features
+        assert self.columns is not None
+        return self.columns.shape[0], self.columns.shape[1]
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a value as it is here: 1 of a code."""
+        return 1 if self.columns is None else self.columns.dtype.itemsize
+
+    def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
+        """Codes; the edges are quantiles of weighted rows unless there are bins already."""
+        if self.binned is not None:
+            return self.binned
+        assert self.columns is not None
+        if self.mapper is not None:
+            return backend.bin(self.columns, self.mapper, n_threads)
+        rule = BinRule(self.schema.is_categorical, self.max_bins, weights)
+        return backend.fit_bins(self.columns, rule, n_threads)
+
+
+def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
+    """Features to fit on.
+
+    Parameters
+    ----------
+    estimator : object with ``max_bins`` and ``categorical_features``
+    before : FittedTrees or None
+        A model to add trees to; its columns and bins are kept.
+    """
+    max_bins = bin_limit(estimator.max_bins)
+    if isinstance(X, Dataset):
+        _check_dataset(X, estimator, before, max_bins)
+        return Table(X.schema, None, X.binned, X.mapper, max_bins)
+    with where_they_are(X):
+        if before is None:
+            columns, schema = fit_schema(X, estimator.categorical_features)
+            return Table(schema, check_features(columns, schema.names), None, None, max_bins)
+        columns = apply_schema(X, before.schema, type(estimator).__name__)
+        check_features(columns, before.schema.names)
+        return Table(before.schema, columns, None, before.mapper, max_bins)
+
+
+class KnowsColumns(Protocol):
+    """A model, or training data: what says which columns X must have."""
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """Names and categories."""
+
+    @property
+    def mapper(self) -> BinMapper:
+        """Bins."""
+
+
+def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | BinnedMatrix:
+    """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
+
+    On the rows of the training data both give the same leaves. Of other rows a `Dataset` knows the
+    bins alone, so a value between two bins can go the other way at a threshold that lies there.
+    """
+    if not isinstance(X, Dataset):
+        with where_they_are(X):
+            return check_features(apply_schema(X, model.schema, owner), model.schema.names)
+    check_known_columns(X, model, owner, "those that it was fitted on")
+    return X.binned
+
+
+def where_they_are(*given: Any) -> AbstractContextManager[Any]:
+    """The device of the arrays of CuPy is the current one, while they are read; all are on one."""
+    for values in given:
+        if is_cupy_array(values):
+            return working_on(values)
+    return nullcontext()
+
+
+def read_targets(
+    kind: Any, y: Any, sample_weight: Any, n_samples: int
+) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
+    """Labels and weights to fit on: both on the GPU if one is there (`adopt_targets`).
+
+    Parameters
+    ----------
+    kind : type
+        `ClassLabels` or `ValueLabels`.
+    """
+    labels = kind.read(y)
+    check_same_length(range(n_samples), labels)
+    weights = check_weights(sample_weight, n_samples)
+    if weights is None:
+        return labels, None
+    return labels.beside(weights), beside(weights, labels.rows)
+
+
+def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:
+    """A `Dataset` must have the names, bins and categories of the model's columns."""
+    check_names(data.schema.names, model.schema.names, owner)
+    if data.n_features != model.schema.n_features:
+        raise ValueError(
+            f"X has {data.n_features} features, but {owner} is expecting "
+            f"{model.schema.n_features} features as input."
+        )
+    same_codes = same_bins(data.mapper, model.mapper)
+    if not (same_codes and data.schema.has_categories_of(model.schema)):
+        what = "categories" if same_codes else "bins"
+        raise ValueError(
+            f"this Dataset has other {what} than {known} ({owner}); make it with Dataset(X, "
+            "reference=...) of the Dataset given to the first fit, or pass X itself"
+        )
+
+
+def same_bins(one: BinMapper, other: BinMapper) -> bool:
+    """Whether two mappers give every value the same code."""
+    return one is other or (
+        np.array_equal(one.n_bins, other.n_bins)
+        and np.array_equal(one.is_categorical, other.is_categorical)
+        and all(map(np.array_equal, one.edges, other.edges))
+    )
+
+
+def _check_dataset(
+    data: Dataset, estimator: Any, before: FittedTrees | None, max_bins: int
+) -> None:
+    """A Dataset brings its own bins; nothing may contradict them."""
+    choice = estimator.categorical_features
+    if not (isinstance(choice, str) and choice == "from_dtype"):
+        raise ValueError(
+            f"categorical_features={choice!r:.80} was given together with a Dataset, which has "
+            "chosen its categorical features; say it to Dataset(X, categorical_features=...)"
+        )
+    n_bins = data.mapper.n_bins[~data.mapper.is_categorical].max(initial=0)
+    if n_bins > max_bins:
+        raise ValueError(
+            f"max_bins={max_bins} was given together with a Dataset of up to {n_bins} bins; "
+            "say it to Dataset(X, max_bins=...)"
+        )
+    if before is not None:
+        name = type(estimator).__name__
+        check_known_columns(data, before, name, "the model that warm_start adds trees to")

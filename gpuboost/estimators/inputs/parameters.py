@@ -1,0 +1,217 @@
+"""Parameters of an estimator, judged once and turned into what the engine takes.
+
+The estimators' classes only say which names there are. The values of a tree, of the draws and of
+the machine are judged here, with `data.parameters`; what needs a table or classes, beside those.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import (
+    fraction,
+    integer_at_least,
+    integer_between,
+    number_between,
+    one_of,
+    thread_count,
+)
+from gpuboost.engine.bins import MAX_BINS
+from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
+from gpuboost.engine.fixed_point import total_of
+from gpuboost.engine.task import NO_LIMIT, TreeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+CLASS_CRITERIA = {
+    "gini": SQUARES,
+    "entropy": ENTROPY,
+    "log_loss": ENTROPY,
+    "misclassification": MISCLASSIFICATION,
+}
+VALUE_CRITERIA = {"squared_error": SQUARES, "absolute_error": ABSOLUTE, "poisson": POISSON}
+MOST_DRAWS = 2**31 - 1  # draws are counted with int32
+MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
+SPLITTERS = {"best": False, "random": True}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and with what a fit runs; none of it changes the model."""
+
+    device: str
+    n_threads: int
+    verbose: int
+
+
+def machine_of(estimator: Any) -> Machine:
+    """The parameters of an estimator that say where it runs."""
+    verbose = getattr(estimator, "verbose", 0)
+    if isinstance(verbose, (bool, np.bool_)):
+        verbose = int(verbose)
+    verbose = integer_at_least("verbose", verbose, 0)
+    return Machine(estimator.device, thread_count(estimator.n_jobs), verbose)
+
+
+def draw_seed(random_state: Any) -> int:
+    """The one number all randomness of a fit comes from, from 0 to 2**32 - 1."""
+    wrong = (
+        "random_state must be an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
+        f"None, got {random_state!r}"
+    )
+    if isinstance(random_state, (bool, np.bool_)):
+        raise TypeError(wrong)
+    if isinstance(random_state, Integral):
+        return integer_between("random_state", random_state, 0, 2**32 - 1)
+    try:
+        return int(check_random_state(random_state).randint(2**32, dtype=np.uint64))
+    except ValueError:
+        raise ValueError(wrong) from None
+
+
+def bin_limit(max_bins: Any) -> int:
+    """Value bins per feature."""
+    return integer_between("max_bins", max_bins, 2, MAX_BINS)
+
+
+def tree_options(
+    tree: Any, n_samples: int, n_features: int, criteria: Mapping[str, int]
+) -> TreeOptions:
+    """Limits and policy of a tree.
+
+    Parameters
+    ----------
+    tree : object with the parameters of a tree as attributes
+    n_samples, n_features : int
+        What fractions are of: all rows, and the features the tree may look at.
+    criteria : mapping of str to int
+        Names and scores of the criteria there are.
+    """
+    return TreeOptions(
+        score=criterion_score(tree.criterion, criteria),
+        random_thresholds=SPLITTERS[word_of("splitter", tree.splitter, SPLITTERS)],
+        **tree_limits(tree, n_samples, n_features),
+    )
+
+
+def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
+    """Those of the options that limit the size of a tree, and the features of its nodes."""
+    leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
+    split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
+    least = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
+    gain = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
+    return {
+        "max_depth": _limit(tree, "max_depth", 1),
+        "min_samples_split": max(split, 2 * leaf),
+        "min_samples_leaf": leaf,
+        "min_weight_fraction_leaf": least,
+        "min_impurity_decrease": gain,
+        "max_features": feature_count(tree.max_features, n_features),
+        "max_leaf_nodes": _limit(tree, "max_leaf_nodes", 2),
+        "ccp_alpha": number_between("ccp_alpha", tree.ccp_alpha, 0.0),
+    }
+
+
+def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
+    """The engine's score of a criterion."""
+    if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
+        warn_user(
+            "criterion='friedman_mse' chooses the same splits as 'squared_error' and is deprecated "
+            "in scikit-learn; 'squared_error' is used, pass that",
+            FutureWarning,
+        )
+        criterion = "squared_error"
+    return criteria[word_of("criterion", criterion, criteria)]
+
+
+def word_of(name: str, value: Any, allowed: Collection[str]) -> str:
+    """One of the allowed words, as NumPy's strings as well."""
+    return one_of(name, str(value) if isinstance(value, str) else value, allowed)
+
+
+def feature_count(max_features: Any, n_features: int) -> int:
+    """How many features a node looks at; more than there are means all, as in scikit-learn."""
+    if max_features is None:
+        return n_features
+    roots = {"sqrt": math.isqrt(n_features), "log2": n_features.bit_length() - 1}
+    if isinstance(max_features, str) and max_features in roots:
+        return max(1, roots[max_features])
+    allowed = "an integer of at least 1, a float in (0, 1], 'sqrt', 'log2' or None (all of them)"
+    return min(whole_or_share("max_features", max_features, n_features, allowed), n_features)
+
+
+def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
+    """An integer of at least 1 as it is, a float in (0, 1] as that share of ``total``."""
+    message = f"{name} must be {allowed}, got {value!r}"
+    if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
+        raise (ValueError if isinstance(value, str) else TypeError)(message)
+    if isinstance(value, Integral):
+        count = int(value)
+        if count < 1:
+            raise ValueError(message)
+        return count
+    share = float(value)
+    if not 0.0 < share <= 1.0:
+        raise ValueError(message)
+    return max(1, int(share * total))
+
+
+def _rows(tree: Any, name: str, least: int, n_samples: int) -> int:
+    """A number of rows, given as such or as a fraction of all rows, rounded up."""
+    value = getattr(tree, name)
+    if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
+        return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
+    if value is None or isinstance(value, str):
+        raise TypeError(
+            f"{name} must be an integer of at least {least} or a float that is a fraction of the "
+            f"rows, got {value!r}"
+        )
+    return min(integer_at_least(name, value, least), NO_LIMIT // 2)
+
+
+def _limit(tree: Any, name: str, least: int) -> int:
+    """A limit, None for none."""
+    value = getattr(tree, name)
+    return NO_LIMIT if value is None else min(integer_at_least(name, value, least), NO_LIMIT)
+
+
+def draw_count(
+    max_samples: Any, n_samples: int, weights: np.ndarray | None, most: float = math.inf
+) -> int:
+    """How many rows are drawn for a tree.
+
+    Parameters
+    ----------
+    max_samples : None, int or float
+        All; so many; or this share of the rows or, where there are weights, of their sum.
+    most : float
+        The largest float allowed.
+    """
+    if max_samples is None:
+        return n_samples
+    if isinstance(max_samples, Integral):
+        return integer_between("max_samples", max_samples, 1, MOST_DRAWS)
+    share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
+    total = n_samples if weights is None else total_of(weights)
+    of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
+    if share * total > MOST_DRAWS:
+        raise ValueError(
+            f"max_samples={max_samples!r} of {of} draws {share * total:.3g} rows for each tree, "
+            f"more than {MOST_DRAWS} (2**31 - 1); lower it, or pass an integer to say how many"
+        )
+    drawn = max(int(share * total), 1)
+    few = drawn < max(10, n_samples ** (1 / 3))
+    if few or drawn > MANY_DRAWS * n_samples:
+        warn_user(
+            f"max_samples={max_samples!r} of {of} draws {'only ' * few}{drawn} rows for each tree"
+            f"{f' from {n_samples}' * (not few)}; pass max_samples as an integer to say how many"
+        )
+    return drawn

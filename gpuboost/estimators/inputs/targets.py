@@ -1,0 +1,171 @@
+"""What an estimator learns: classes or values, read from ``y`` and given to the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import array_module, beside, copy_to_host
+from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
+from gpuboost.engine.criteria import POISSON, SQUARES
+from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
+from gpuboost.engine.growth.medians import regression_target
+from gpuboost.engine.targets import class_target
+from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
+
+if TYPE_CHECKING:
+    from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.task import Target
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLabels:
+    """The class of each row.
+
+    Attributes
+    ----------
+    codes : int32 (n,), of NumPy or of CuPy
+    classes : ndarray (n_classes,), on the host
+    """
+
+    codes: np.ndarray
+    classes: np.ndarray
+
+    criteria = CLASS_CRITERIA
+    weight_bits = CLASS_WEIGHT_BITS
+
+    @classmethod
+    def read(cls, y: Any) -> ClassLabels:
+        """Labels that a user brings."""
+        return cls(*check_classes(y))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """What there is of every row."""
+        return self.codes
+
+    def beside(self, weights: np.ndarray) -> ClassLabels:
+        """These labels where the weights are, if that is a GPU."""
+        return replace(self, codes=beside(self.codes, weights))
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers that tell the value of a leaf: one share for two classes."""
+        return 1 if len(self.classes) <= 2 else len(self.classes)
+
+    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
+        """The target in integers, the same for every score."""
+        _warn_of_small_weights(sampler)
+        return class_target(self.codes, len(self.classes), sampler.weight_facts)
+
+    def row_weights(self, class_weight: Any) -> np.ndarray | None:
+        """Weight of each row from that of its class."""
+        of_class = class_weights(class_weight, self.codes, self.classes)
+        if of_class is None:
+            return None
+        return array_module(self.codes).asarray(of_class)[self.codes]
+
+    def attributes(self) -> dict[str, Any]:
+        """What scikit-learn's classifiers tell about the labels."""
+        n_classes = len(self.classes)
+        return {"classes_": self.classes, "n_classes_": n_classes, "n_outputs_": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class ValueLabels:
+    """The values of each row: float64 (n,) or (n, n_outputs), of NumPy or of CuPy."""
+
+    values: np.ndarray
+
+    criteria = VALUE_CRITERIA
+    weight_bits = VALUE_WEIGHT_BITS
+
+    @classmethod
+    def read(cls, y: Any) -> ValueLabels:
+        """Targets that a user brings."""
+        return cls(check_targets(y))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """What there is of every row."""
+        return self.values
+
+    def beside(self, weights: np.ndarray) -> ValueLabels:
+        """These labels where the weights are, if that is a GPU."""
+        return replace(self, values=beside(self.values, weights))
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers that tell the value of a leaf."""
+        return 1 if self.values.ndim == 1 else self.values.shape[1]
+
+    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
+        """The target in integers, for a score."""
+        _warn_of_small_weights(sampler)
+        columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
+        if score == POISSON:
+            check_counts(columns, facts.inside)
+        with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
+            target = regression_target(columns, facts, score)
+        assert target.values is not None
+        if target.by_median:  # told apart however close they are
+            return target
+        _warn_of_outliers(columns, target.values, facts.inside)
+        return target
+
+    def attributes(self) -> dict[str, Any]:
+        """What scikit-learn's regressors tell about the targets."""
+        return {"n_outputs_": 1 if self.values.ndim == 1 else self.values.shape[1]}
+
+
+def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
+    """Warn if so few bits are left of a target that most of its values count as equal.
+
+    Asked of some thousand rows: how many values an output has before and after.
+    """
+    values, integers = _some_rows_on_host((y, quantised), inside)
+    for k in range(y.shape[1]):
+        fraction, exponent = np.frexp(values[:, k])
+        # Not by rounding errors; halved, so that the largest numbers stay numbers.
+        told_apart = np.ldexp(np.rint(fraction * 2.0**40), exponent - 41)
+        before, after = len(np.unique(told_apart)), len(np.unique(integers[:, k]))
+        if 2 * after < before:
+            warn_user(
+                f"{before} values of output {k} of y, in {len(values)} rows looked at, count as "
+                f"{after} in the choice of splits, because y spans {float(y[:, k].min()):g} to "
+                f"{float(y[:, k].max()):g}; take outliers out, or fit a transform of y, such as "
+                "its logarithm"
+            )
+
+
+def _some_rows_on_host(
+    arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
+) -> list[np.ndarray]:
+    """One or two thousand rows of arrays, of those inside, where there are more."""
+    if inside is None:
+        step = max(1, len(arrays[0]) // 1000)
+        return [copy_to_host(array[::step]) for array in arrays]
+    rows = array_module(inside).flatnonzero(inside)
+    rows = rows[:: max(1, len(rows) // 1000)]
+    return [copy_to_host(array[rows]) for array in arrays]
+
+
+def _warn_of_small_weights(sampler: RowSampler) -> None:
+    """Warn if most rows weigh so little that they do not take part in the choice of splits."""
+    if sampler.lost > 0.5:
+        assert sampler.weights is not None
+        positive = sampler.weights[sampler.weights > 0]
+        warn_user(
+            f"sample_weight spans {float(positive.min()):g} to {float(positive.max()):g}: a tree "
+            f"chooses its splits without {sampler.lost:.0%} of the rows, whose weights round to 0 "
+            "(another choice of them for each tree); make large weights smaller"
+        )

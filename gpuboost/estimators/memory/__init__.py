@@ -1,0 +1,1 @@
+"""What a fit takes on a device, before it is begun."""

@@ -1,0 +1,154 @@
+"""What a fit leaves behind: the trees, the bins they were grown on, and how to predict with them.
+
+Binned data (a `Dataset`, or training rows that were left out of a tree) is predicted by the same
+code as other data: with codes in place of values and each split's code in place of its threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.host.binned import code_blocks, on_codes
+from gpuboost.data.arrays import working_on
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.sampling import draw_features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.protocol import Backend
+    from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.sampling import RowSampler
+
+
+@dataclass(frozen=True)
+class FeatureDraw:
+    """How the features of a tree are drawn from the ``n_features`` there are."""
+
+    n_features: int
+    count: int
+    replace: bool
+
+    def features(self, seed: int, tree: int) -> np.ndarray:
+        """Ascending int32; drawn with replacement, some stand there twice."""
+        return draw_features(seed, tree, self.n_features, self.count, self.replace)
+
+    def distinct_features(self, seed: int, tree: int) -> np.ndarray:
+        """The same without repetition: all that growing a tree needs to know."""
+        return np.unique(self.features(seed, tree))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Trees of one fit, and what their rows and features were drawn with.
+
+    A warm start adds a batch. A tree's randomness depends on the seed and its number alone, so
+    batches of the same data and seed make the same trees as one fit does.
+    """
+
+    trees: range
+    sampler: RowSampler
+    feature_draw: FeatureDraw | None
+
+    def features(self, tree: int) -> np.ndarray | None:
+        """Features drawn for the tree, None if it saw all."""
+        if self.feature_draw is None:
+            return None
+        return self.feature_draw.features(self.sampler.seed, tree)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTrees:
+    """A model.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+    mapper : BinMapper
+        Bins that the trees were grown on.
+    schema : FeatureSchema
+        Columns that X must have.
+    batches : tuple of Batch
+    """
+
+    ensemble: Ensemble
+    mapper: BinMapper
+    schema: FeatureSchema
+    batches: tuple[Batch, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is computed when it is asked for."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**state, "ensemble": replace(self.ensemble)}
+
+    @cached_property
+    def votes(self) -> Ensemble:
+        """The trees with one vote for a leaf's largest class in place of its class shares."""
+        value = np.zeros_like(self.ensemble.value)
+        value[np.arange(len(value)), self.ensemble.value.argmax(axis=1)] = 1.0
+        return replace(self.ensemble, value=value)
+
+    def predict(
+        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int, voting: str
+    ) -> np.ndarray:
+        """Mean over trees of leaf values, or with hard voting of votes: float64 (n, V)."""
+        ensemble = self._trees_for(data, hard=voting == "hard")
+        total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
+        with working_on(total):
+            total /= ensemble.n_trees
+        return total
+
+    def apply(
+        self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
+    ) -> np.ndarray:
+        """Leaf of each row in each tree: int32 (n, T)."""
+        ensemble = self._trees_for(data)
+        return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
+
+    def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
+        """The trees that take columns or codes, the same object every time: backends keep it."""
+        if isinstance(data, BinnedMatrix):
+            return self._coded_votes if hard else self._coded
+        return self.votes if hard else self.ensemble
+
+    @cached_property
+    def _coded(self) -> Ensemble:
+        return on_codes(self.ensemble)
+
+    @cached_property
+    def _coded_votes(self) -> Ensemble:
+        return on_codes(self.votes)
+
+
+def run_in_blocks(
+    data: np.ndarray | BinnedMatrix, run: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Run on all rows at once, or on binned data block by block."""
+    if not isinstance(data, BinnedMatrix):
+        return run(data)
+    return np.concatenate([run(block) for _, block in code_blocks(data)])
+
+
+def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:
+    """The bins of some of the features."""
+    per_feature = ("n_bins", "low", "high", "center", "is_categorical")
+    arrays = {name: getattr(mapper, name)[features] for name in per_feature}
+    return replace(mapper, edges=tuple(mapper.edges[f] for f in features), **arrays)
+
+
+def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema:
+    """The columns of some of the features, without names."""
+    return replace(
+        schema,
+        names=None,
+        n_features=len(features),
+        is_categorical=schema.is_categorical[features],
+        levels=tuple(schema.levels[f] for f in features),
+        folded=tuple(schema.folded[f] for f in features),
+    )

@@ -1,0 +1,229 @@
+"""`tree_`: one tree in the arrays that scikit-learn's users know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.backends.device_arrays import matrix_of_ones
+from gpuboost.backends.select import choose_backend, prediction_work
+from gpuboost.data.arrays import array_module, as_host_array, is_sparse, working_on
+from gpuboost.data.frames import apply_schema
+from gpuboost.data.validation import check_features
+from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.estimators.model.fitted import select_columns
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from gpuboost.data.frames import FeatureSchema
+
+NO_CHILD = -1  # scikit-learn's TREE_LEAF
+UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
+
+
+class TreeView:
+    """One tree, read-only, with the attributes of scikit-learn's ``tree_``.
+
+    Nodes are numbered breadth-first here and depth-first there. Categorical splits have a NaN
+    threshold, which scikit-learn's `export_text` and `plot_tree` print as nan; the categories they
+    send left are in ``categories_left(node)``. Methods take X as `predict` of the estimator does,
+    by place and not by name.
+
+    Attributes
+    ----------
+    node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
+    n_classes : ndarray of int of shape (n_outputs,)
+    children_left, children_right : ndarray of int64 of shape (node_count,)
+        -1 in leaves.
+    feature : ndarray of int64 of shape (node_count,)
+        -2 in leaves.
+    threshold : ndarray of float64 of shape (node_count,)
+        ``x <= threshold`` goes left; -2 in leaves.
+    missing_go_to_left : ndarray of uint8 of shape (node_count,)
+    impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
+    n_node_samples : ndarray of int64 of shape (node_count,)
+    value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
+        Class shares, or means with an empty last axis.
+    """
+
+    def __init__(self, tree: Tree, schema: FeatureSchema, n_classes: int) -> None:
+        """Make the view; ``n_classes`` is 1 in a regression."""
+        self._tree = tree
+        self._schema = replace(schema, names=None)
+        self.n_features = schema.n_features
+        self.n_outputs = tree.value.shape[1] // n_classes
+        self.n_classes = np.full(self.n_outputs, n_classes, dtype=np.intp)
+        self.max_n_classes = n_classes
+        self.node_count = self.capacity = tree.node_count
+        self.impurity = tree.impurity
+        self.weighted_n_node_samples = tree.weight
+        self.n_node_samples = tree.count
+        self.value = tree.value.reshape(self.node_count, self.n_outputs, n_classes)
+
+    @cached_property
+    def _is_leaf(self) -> np.ndarray:
+        return self._tree.left == 0
+
+    @cached_property
+    def children_left(self) -> np.ndarray:
+        """Left child of each node, -1 in leaves."""
+        return np.where(self._is_leaf, NO_CHILD, self._tree.left).astype(np.int64)
+
+    @cached_property
+    def children_right(self) -> np.ndarray:
+        """Right child of each node, -1 in leaves."""
+        return np.where(self._is_leaf, NO_CHILD, self._tree.left + 1).astype(np.int64)
+
+    @cached_property
+    def feature(self) -> np.ndarray:
+        """Split feature of each node, -2 in leaves."""
+        return np.where(self._is_leaf, UNDEFINED, self._tree.feature).astype(np.int64)
+
+    @cached_property
+    def threshold(self) -> np.ndarray:
+        """Threshold of each node, -2 in leaves, NaN in categorical splits."""
+        return np.where(self._is_leaf, float(UNDEFINED), self._tree.threshold)
+
+    @cached_property
+    def missing_go_to_left(self) -> np.ndarray:
+        """1 where missing values go left."""
+        return (self._tree.missing_left & ~self._is_leaf).astype(np.uint8)
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of the tree."""
+        return int(self._is_leaf.sum())
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest leaf, 0 for a root alone."""
+        return len(levels(self._tree.left)) - 1
+
+    def categories_left(self, node: int) -> np.ndarray:
+        """Codes of the categories that a categorical split sends left.
+
+        The other codes go right, but for those that the node did not see: missing and unknown
+        categories go with them, see ``missing_go_to_left``.
+        """
+        if self._tree.category[node] < 0:
+            raise ValueError(
+                f"node {node} is no categorical split; those are where threshold is NaN"
+            )
+        return np.flatnonzero(mask_bits(self._tree, node))
+
+    def compute_node_depths(self) -> np.ndarray:
+        """Depth of each node, 1 at the root."""
+        return self._tree.depths().astype(np.int64) + 1
+
+    def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
+        """Sum per feature of the weighted impurity decrease, of the whole if ``normalize``."""
+        gains = gain_per_feature(self._tree, self.n_features)
+        total = gains.sum()
+        return gains / total if normalize and total > 0 else gains
+
+    def _columns(self, X: Any, schema: FeatureSchema) -> np.ndarray:
+        """Values as floats and categories as codes."""
+        here = X if is_sparse(X) else as_host_array(X, "X")
+        return check_features(apply_schema(here, schema, "tree_"))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Value of each row's leaf, (n, classes), or (n, outputs, 1) in a regression."""
+        values = self.value[self.apply(X)]
+        return values[:, 0] if self.max_n_classes > 1 else values
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf of each row: int64 (n,)."""
+        ensemble, columns = Ensemble.of_one(self._tree), self._columns(X, self._schema)
+        row_bytes = columns.shape[1] * columns.itemsize
+        backend = choose_backend("cpu", prediction_work(len(columns), row_bytes, ensemble))
+        return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
+
+    def decision_path(self, X: Any) -> csr_matrix:
+        """Matrix (n, node_count) with ones at the nodes that each row passes."""
+        return node_paths(Ensemble.of_one(self._tree), self.apply(X)[:, None])
+
+    def compute_partial_dependence(
+        self, grid: Any, target_features: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Add to ``out`` the mean prediction with the target features set to each row of ``grid``.
+
+        A split on another feature sends every row both ways, in proportion to the training weight
+        of its children (Friedman 2001, section 8.2).
+        """
+        grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
+        tree, share = self._tree, np.zeros((len(grid), self.node_count))
+        share[:, 0] = 1.0
+        place = np.full(self.n_features, -1)
+        place[target_features] = np.arange(len(target_features))
+        for level in levels(tree.left):
+            inner = np.flatnonzero(tree.left[level]) + level.start
+            column = place[tree.feature[inner]]
+            to_left = goes_left(tree, inner, grid[:, np.maximum(column, 0)])
+            weight_left = tree.weight[tree.left[inner]] / tree.weight[inner]
+            to_left = np.where(column >= 0, to_left, weight_left)
+            share[:, tree.left[inner]] = share[:, inner] * to_left
+            share[:, tree.left[inner] + 1] = share[:, inner] * (1.0 - to_left)
+        leaves = self._is_leaf
+        out += share[:, leaves] @ tree.value[leaves, 0]
+
+
+def goes_left(tree: Tree, nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Whether ``x[:, i]`` goes left at ``nodes[i]``."""
+    left = x <= tree.threshold[nodes]
+    for i in np.flatnonzero(tree.category[nodes] >= 0):
+        left[:, i] = mask_bits(tree, nodes[i])[np.nan_to_num(x[:, i]).astype(np.intp)]
+    return np.where(np.isnan(x), tree.missing_left[nodes], left)
+
+
+def mask_bits(tree: Tree, node: int) -> np.ndarray:
+    """Whether each category code goes left at a categorical split: uint8 (256,)."""
+    return np.unpackbits(tree.masks[tree.category[node]].view(np.uint8), bitorder="little")
+
+
+def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:
+    """Matrix (n, nodes) with ones at the nodes above each leaf (n, T) and at the leaf itself.
+
+    It is made where the leaves are; on a GPU it is a matrix of CuPy in float64.
+    """
+    with working_on(leaves):
+        indices, indptr = _columns_of_paths(ensemble, leaves)
+        return matrix_of_ones(indices, indptr, (len(leaves), int(ensemble.offset[-1])))
+
+
+def _columns_of_paths(ensemble: Ensemble, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes on the ways to the leaves of each row, and where rows begin among them.
+
+    Nodes are numbered breadth-first, so the way down visits them in ascending order: a row of the
+    matrix is, tree after tree, filled from the leaf backwards; all rows and trees take a step at a
+    time.
+    """
+    xp, n_trees = array_module(leaves), ensemble.n_trees
+    node = (leaves + xp.asarray(ensemble.offset[:-1].astype(np.int64))).ravel()
+    depth = np.concatenate([tree.depths() for tree in ensemble.trees])
+    above = xp.asarray(depth.astype(np.int64))[node]
+    stops = xp.cumsum(above + 1)
+    n_ones = int(stops[-1])
+    kind: Any = np.int32 if max(n_ones, len(depth)) < 2**31 else np.int64
+    parent, node = xp.asarray(_parents(ensemble).astype(kind)), node.astype(kind)
+    indices, place = xp.empty(n_ones, dtype=kind), stops - 1
+    while len(node):
+        indices[place] = node
+        more = xp.flatnonzero(above > 0)
+        node, place, above = parent[node[more]], place[more] - 1, above[more] - 1
+    ends = stops[n_trees - 1 :: n_trees]
+    return indices, xp.concatenate([xp.zeros(1, dtype=kind), ends.astype(kind)])
+
+
+def _parents(ensemble: Ensemble) -> np.ndarray:
+    """Parent of every node of an ensemble, in its numbering; 0 for roots."""
+    start = np.repeat(ensemble.offset[:-1], np.diff(ensemble.offset))
+    inner = np.flatnonzero(ensemble.left)
+    child = start[inner] + ensemble.left[inner]
+    parent = np.zeros(len(start), dtype=np.int64)
+    parent[child] = parent[child + 1] = inner
+    return parent

@@ -1,0 +1,1 @@
+"""Single trees, and what all ensembles show of theirs."""

@@ -1,0 +1,56 @@
+"""The trees that an ensemble is made of, where the user brings one for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuboost.estimators.trees.tree import SingleTree
+
+OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
+
+
+def checked_tree(
+    tree: Any, tree_class: type[SingleTree], ensemble: str, also: str = ""
+) -> SingleTree:
+    """A base learner, if it is one of the trees there are.
+
+    Parameters
+    ----------
+    tree : object
+        What the user gave as ``estimator``.
+    tree_class : type
+        The class of the trees; its subclasses are allowed too.
+    ensemble : str
+        Name of the ensemble, which scikit-learn has too.
+    also : str
+        What else is allowed, for the message.
+    """
+    if not isinstance(tree, tree_class):
+        allowed = " or ".join(each.__name__ for each in (tree_class, *tree_class.__subclasses__()))
+        raise TypeError(
+            f"estimator must be None or a gpuboost {allowed}{also}, got {tree!r:.80}; "
+            f"for other base learners use sklearn.ensemble.{ensemble}"
+        )
+    for parameter in OF_THE_ENSEMBLE:
+        given, default = getattr(tree, parameter), getattr(tree_class(), parameter)
+        if given is not default and given != default:
+            raise ValueError(
+                f"estimator has {parameter}={given!r:.80}, which belongs to the whole ensemble;"
+                f" give it to {ensemble}"
+            )
+    return tree
+
+
+def taken_over(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
+    """A tree of ours with the parameters of one of scikit-learn's.
+
+    Parameters
+    ----------
+    tree : sklearn.tree.BaseDecisionTree
+    tree_class : type
+        The class of our trees; it, or the subclass of the same name as ``tree`` has, is made.
+    """
+    classes = (tree_class, *tree_class.__subclasses__())
+    ours = next(each for each in classes if each.__name__ == type(tree).__name__)
+    return ours(**tree.get_params(deep=False))

@@ -1,0 +1,138 @@
+"""What all fitted models of many trees show: the trees, the leaves of rows, the way to them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gpuboost.data.advice import warn_user
+from gpuboost.data.parameters import boolean
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.sampling import root_key
+from gpuboost.estimators.docstrings import takes
+from gpuboost.estimators.fitting.base import TreeModel
+from gpuboost.estimators.inputs.parameters import feature_count
+from gpuboost.estimators.model.cached_view import ModelView
+from gpuboost.estimators.model.fitted import Batch, FittedTrees, select_bins, select_columns
+from gpuboost.estimators.model.tree_view import node_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scipy.sparse import csr_matrix
+
+    from gpuboost.estimators.trees.tree import SingleTree
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ManyTrees(TreeModel):
+    """A model of many trees."""
+
+    if TYPE_CHECKING:
+        n_estimators: int
+
+    @abstractmethod
+    def _empty_tree(self) -> SingleTree:
+        """A tree estimator with the parameters of the trees."""
+
+    def _model_to_extend(self) -> FittedTrees | None:
+        """The model that a warm start, where there is that choice, adds trees to."""
+        wanted = boolean("warm_start", getattr(self, "warm_start", False))
+        if not wanted or self._model is None:
+            return None
+        max_bins, categorical_features = self._binning
+        if self.max_bins != max_bins or not np.array_equal(
+            np.asarray(self.categorical_features), np.asarray(categorical_features)
+        ):
+            raise ValueError(
+                "max_bins and categorical_features must stay what they were in a warm start, "
+                f"{max_bins!r} and {categorical_features!r:.80}, got {self.max_bins!r} and "
+                f"{self.categorical_features!r:.80}; fit with warm_start=False"
+            )
+        return self._model
+
+    @takes("X")
+    def apply(self, X: Any) -> np.ndarray:
+        """Leaf of each row in each tree.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_samples, n_estimators)
+        """
+        return self._leaves(X)
+
+    @takes("X")
+    def decision_path(self, X: Any) -> tuple[csr_matrix, np.ndarray]:
+        """Nodes that each row passes.
+
+        Returns
+        -------
+        indicator : csr_matrix of shape (n_samples, n_nodes)
+            1 where the row passes the node.
+        n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
+            Columns of tree t are n_nodes_ptr[t] to n_nodes_ptr[t + 1].
+        """
+        check_is_fitted(self)
+        return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
+
+    @ModelView
+    def estimators_(self) -> list[SingleTree]:
+        """The trees, as fitted tree estimators that share the arrays of this model.
+
+        Their ``random_state`` tells them apart. A tree fitted with it draws other numbers.
+        """
+        check_is_fitted(self)
+        return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
+
+    def _trees_and_batches(self) -> Iterator[tuple[int, Batch]]:
+        check_is_fitted(self)
+        return ((t, batch) for batch in self._model.batches for t in batch.trees)
+
+    def _tree_estimator(self, t: int, batch: Batch) -> SingleTree:
+        """Tree ``t`` as an estimator of its own. As in scikit-learn it has numbers for classes."""
+        tree, mapper = self._ensemble.trees[t], self._model.mapper
+        schema = replace(self._model.schema, names=None)
+        features = batch.features(t)
+        if features is not None:
+            place = np.searchsorted(features, tree.feature).astype(np.int32)
+            tree = replace(tree, feature=np.where(tree.feature < 0, tree.feature, place))
+            mapper, schema = select_bins(mapper, features), select_columns(schema, features)
+        own_batch = replace(batch, trees=range(1))
+        model = FittedTrees(Ensemble.of_one(tree), mapper, schema, (own_batch,))
+        facts = {"n_features_in_": schema.n_features, **self._facts_of_trees()}
+        seed = root_key(batch.sampler.seed, t) >> 32
+        estimator = self._empty_tree().set_params(random_state=seed)
+        facts["max_features_"] = feature_count(estimator.max_features, schema.n_features)
+        estimator._adopt({"_model": model, "device_": self.device_, **facts})
+        return estimator
+
+    def _facts_of_trees(self) -> dict[str, Any]:
+        """What the trees know of the labels: classes are numbered, as in scikit-learn."""
+        facts: dict[str, Any] = {"n_outputs_": self.n_outputs_}
+        if hasattr(self, "n_classes_"):
+            facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
+        return facts
+
+    def __len__(self) -> int:
+        return len(self.estimators_)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.estimators_[index]
+
+    def __iter__(self) -> Iterator[SingleTree]:
+        return iter(self.estimators_)
+
+
+def check_growing(n_asked: int, n_before: int, what: str) -> None:
+    """A warm start can only add to the trees, or rounds, there are."""
+    if n_asked < n_before:
+        raise ValueError(
+            f"n_estimators={n_asked} must be larger or equal to the {n_before} {what} there are "
+            "when warm_start=True; raise it, or fit with warm_start=False"
+        )
+    if n_asked == n_before:
+        warn_user("Warm-start fitting without increasing n_estimators does not fit new trees.")

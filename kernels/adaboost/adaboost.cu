@@ -1,0 +1,362 @@
+// Rounds of AdaBoost: what a tree says of the rows, its error, the weights that follow, and the
+// rows drawn by them. The same numbers as gpuboost/engine/ensembles/adaboost.py.
+//
+//   weights     float64 (n,)      they add up to 1; 0 of rows that never have any
+//   wrong       uint8 (n,)        whether the tree says another class than the row has
+//   loss        float64 (n,)      of a regression, from 0 to 1; -1 of rows that have no weight
+//   sums        int64 (2,)        fixed-point sums: of what is wrong or lost, and of all weights
+//   largest     uint64 (1,)       bits of the largest of some numbers, none of them negative
+//   factors     float64 (2,)      what weights of right and of wrong rows are multiplied by; of a
+//                                 regression the first: by what power of e they fall without loss
+//
+// What is summed, or found to be the largest, is zero before the launch.
+//
+// Launch unless said otherwise: blocks of BOOST_THREADS threads, as many as are wanted, which take
+// the rows in turn; no dynamic shared memory.
+
+#include "common/rounds.cuh"
+#include "common/running_sum.cuh"
+#include "growth/node_buffer.cuh"
+
+constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
+constexpr double LEAST_WEIGHT = 6.223015277861142e-61;  // 2**-200
+constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
+constexpr int32 SUMS = 3;  // both sums, and what is largest
+constexpr int32 WEIGHT_PART = 4096;  // rows that a block makes a running sum of
+
+__device__ __forceinline__ int64 fixed_point(double weight)
+{
+    return (int64)rint(weight * FIXED_POINT);
+}
+
+constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;  // of the table of one tree
+
+__device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * BOOST_THREADS; }
+
+// Add what the threads of a warp have to two sums.
+__device__ __forceinline__ void add_to(int64* sums, int64 first, int64 second)
+{
+    first = warp_sum(first);
+    second = warp_sum(second);
+    if (threadIdx.x % WARP != 0) return;
+    if (first != 0) atomicAdd((uint64*)sums, (uint64)first);
+    if (second != 0) atomicAdd((uint64*)sums + 1, (uint64)second);
+}
+
+// ---- What a tree says --------------------------------------------------------------------------
+
+// Of a node, one record of four words: the left child, 0 in leaves; the feature; the code that goes
+// left, with what else there is to know above its bits; the row of masks of a categorical split, or
+// the class that a leaf says, the first of those of the largest share.
+constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
+
+// table, feature, ..., value: what finish.cu leaves of one tree; values are shares of classes if
+// `by_class`. told uint32 (m, 4), on addresses of 16 bytes. The sums are cleared.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+tell_nodes(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
+           const int32* __restrict__ feature, const uint8* __restrict__ code,
+           const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+           const int32* __restrict__ category, const double* __restrict__ value,
+           uint32* __restrict__ told, int64* __restrict__ sums)
+{
+    if (row_of_thread() < SUMS) sums[row_of_thread()] = 0;
+    const int64 n_nodes = table[NODES];
+    for (int64 node = row_of_thread(); node < n_nodes; node += threads_of_grid()) {
+        const int32 child = left[node];
+        const int32 row = has_masks != 0 ? category[node] : -1;
+        uint32 split = code[node], says = (uint32)row;
+        if (missing_left[node] != 0) split |= MISSING_GOES_LEFT;
+        if (row >= 0) split |= BY_MASK;
+        if (child == 0) {
+            says = 0;
+            const double* own = value + node * n_values;
+            for (int32 k = 1; by_class != 0 && k < n_values; ++k) {
+                if (own[k] > own[says]) says = k;
+            }
+        }
+        reinterpret_cast<uint4*>(told)[node] = make_uint4(child, feature[node], split, says);
+    }
+}
+
+// Rows as codes uint8 (F, n), and what they are told.
+struct Told {
+    const uint8* __restrict__ codes;
+    int64 n;
+    uint32 missing_code;
+    const uint32* __restrict__ told;
+    const uint32* __restrict__ masks;  // (., CODE_WORDS)
+
+    __device__ __forceinline__ uint4 node(int64 at) const
+    {
+        return __ldg(reinterpret_cast<const uint4*>(told) + at);
+    }
+    __device__ __forceinline__ bool goes_left(const uint4& node, uint32 own) const
+    {
+        if (own == missing_code) return (node.z & MISSING_GOES_LEFT) != 0;
+        if ((node.z & BY_MASK) == 0) return own <= (node.z & CODE_OF_SPLIT);
+        return (__ldg(masks + (int64)node.w * CODE_WORDS + own / WARP) >> (own % WARP) & 1) != 0;
+    }
+    // The leaf of a row, and the class that it says.
+    __device__ __forceinline__ int64 leaf_of(int64 row, int32& says) const
+    {
+        int64 at = 0;
+        uint4 own = node(at);
+        while (own.x != 0) {
+            at = own.x + (goes_left(own, __ldg(codes + own.y * n + row)) ? 0 : 1);
+            own = node(at);
+        }
+        says = (int32)own.w;
+        return at;
+    }
+};
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+// label int32 (n,): classes of the rows.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+              const uint32* __restrict__ told, const uint32* __restrict__ masks,
+              const int32* __restrict__ label, const double* __restrict__ weights,
+              uint8* __restrict__ wrong, int64* __restrict__ sums)
+{
+    const Told tree = {codes, n, (uint32)missing_code, told, masks};
+    int64 missed = 0, all = 0;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        int32 says;
+        tree.leaf_of(row, says);
+        const bool misses = says != label[row];
+        const int64 fixed = fixed_point(weights[row]);
+        wrong[row] = misses;
+        missed += misses ? fixed : 0;
+        all += fixed;
+    }
+    add_to(sums, missed, all);
+}
+
+// value float64 (m,): of each node. miss float64 (n,): absolute errors of rows that have weight, -1
+// of others.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+            const uint32* __restrict__ told, const uint32* __restrict__ masks,
+            const double* __restrict__ value, const double* __restrict__ y,
+            const double* __restrict__ weights, double* __restrict__ miss,
+            uint64* __restrict__ largest)
+{
+    const Told tree = {codes, n, (uint32)missing_code, told, masks};
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    double most = 0.0;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        double own = -1.0;
+        if (weights[row] > 0.0) {
+            int32 says;
+            own = fabs(value[tree.leaf_of(row, says)] - y[row]);
+            most = max(most, own);
+        }
+        miss[row] = own;
+    }
+    keep_largest(of_warp, largest, most);
+}
+
+__device__ __forceinline__ double loss_of(int32 kind, double share)
+{
+    if (kind == LINEAR) return share;
+    return kind == SQUARE ? share * share : 1.0 - natural_exp(-share);
+}
+
+// loss: before the launch, what find_misses leaves.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+judge_values(int32 kind, int64 n, const uint64* __restrict__ largest,
+             const double* __restrict__ weights, double* __restrict__ loss,
+             int64* __restrict__ sums)
+{
+    const double most = __longlong_as_double((int64)*largest);
+    int64 lost = 0, all = 0;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        const double miss = loss[row];
+        if (miss < 0.0) continue;
+        const double own = loss_of(kind, most > 0.0 ? miss / most : miss);
+        loss[row] = own;
+        lost += fixed_point(weights[row] * own);
+        all += fixed_point(weights[row]);
+    }
+    add_to(sums, lost, all);
+}
+
+// ---- What a round comes to ---------------------------------------------------------------------
+
+constexpr double LARGEST_VOTE = 700.0, LARGEST_STEP = 20.0;
+constexpr int32 QUOTIENT_BITS = 55;  // one for rounding, and one for all that is left
+
+// part / whole, rounded once: 0 <= part <= whole < 2**62.
+__device__ __forceinline__ double share_of(int64 part, int64 whole)
+{
+    if (part == 0) return 0.0;
+    int32 shift = 0;
+    for (; part < whole; ++shift) part *= 2;
+    int64 quotient = 0;
+    for (int32 bit = 0; bit < QUOTIENT_BITS; ++bit) {
+        const bool fits = part >= whole;
+        quotient = 2 * quotient + (fits ? 1 : 0);
+        part = 2 * (fits ? part - whole : part);
+    }
+    return scaled((double)(part != 0 ? quotient | 1 : quotient), 1 - QUOTIENT_BITS - shift);
+}
+
+// Of a round that no weights follow from, the weights stay as they are: a round that was launched
+// before anybody knew is one that can be launched.
+//
+//   chance       the error of guessing             n_classes    2 of a regression
+//   facts        float64 (6,): error, vote and Z_t, whether the tree is taken for its opposite;
+//                then the nodes and masks of the tree, of `table`
+//
+// The sums are cleared.
+//
+// Launch: one thread.
+extern "C" __global__ void __launch_bounds__(1)
+end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
+          const int64* __restrict__ table, int64* __restrict__ sums,
+          double* __restrict__ factors, double* __restrict__ facts)
+{
+    const int64 lost = sums[0], whole = sums[1];
+    for (int32 i = 0; i < SUMS; ++i) sums[i] = 0;
+    double error = share_of(lost, whole), vote = 0.0, bound = 1.0;
+    const bool is_reversed = may_reverse != 0 && error > chance;
+    if (is_reversed) error = share_of(whole - lost, whole);
+    double first = by_class != 0 ? 1.0 : 0.0, second = first;
+    if (error > 0.0 && error < chance) {
+        const double odds = natural_log((1.0 - error) / error);
+        vote = min(learning_rate * (odds + natural_log((double)max(n_classes - 1, 1))),
+                   LARGEST_VOTE);
+        first = min(vote, LARGEST_STEP);
+        if (by_class != 0) {
+            const double right = natural_exp(-0.5 * vote), wrong = natural_exp(0.5 * vote);
+            bound = (1.0 - error) * right + error * wrong;
+            first = (is_reversed ? wrong : right) / bound;
+            second = (is_reversed ? right : wrong) / bound;
+        }
+    }
+    factors[0] = first;
+    factors[1] = second;
+    facts[0] = error;
+    facts[1] = vote;
+    facts[2] = bound;
+    facts[3] = is_reversed ? 1.0 : 0.0;
+    facts[4] = (double)table[NODES];
+    facts[5] = (double)table[MASKS];
+}
+
+// ---- Weights of the next round -----------------------------------------------------------------
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+reweigh_classes(const uint8* __restrict__ wrong, const double* __restrict__ factors, int64 n,
+                double* __restrict__ weights)
+{
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        const double weight = weights[row];
+        if (weight > 0.0) weights[row] = max(weight * factors[wrong[row]], LEAST_WEIGHT);
+    }
+}
+
+// They do not add up to 1 yet: sums has what they do add up to.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+reweigh_values(const double* __restrict__ loss, const double* __restrict__ factors, int64 n,
+               double* __restrict__ weights, int64* __restrict__ sums)
+{
+    const double step = factors[0];
+    int64 all = 0;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        if (loss[row] < 0.0) continue;
+        const double weight = weights[row] * natural_exp((loss[row] - 1.0) * step);
+        weights[row] = weight;
+        all += fixed_point(weight);
+    }
+    add_to(sums, 0, all);
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+normalise(const double* __restrict__ loss, const int64* __restrict__ sums, int64 n,
+          double* __restrict__ weights)
+{
+    const double total = (double)sums[1] / FIXED_POINT;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        if (loss[row] >= 0.0) weights[row] = max(weights[row] / total, LEAST_WEIGHT);
+    }
+}
+
+// ---- Rows drawn by their weights ---------------------------------------------------------------
+//
+//   of_class float64 (K,)     what the weight of a row is multiplied by, by its label int32 (n,);
+//                             neither is read unless they are `weighted`
+
+__device__ __forceinline__ double weight_for_tree(const double* __restrict__ weights,
+                                                  const double* __restrict__ of_class,
+                                                  const int32* __restrict__ label, int32 weighted,
+                                                  int64 row)
+{
+    return weighted == 0 ? weights[row] : weights[row] * of_class[label[row]];
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_class,
+              const int32* __restrict__ label, int32 weighted, int64 n,
+              uint64* __restrict__ largest)
+{
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    double most = 0.0;
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        most = max(most, weight_for_tree(weights, of_class, label, weighted, row));
+    }
+    keep_largest(of_warp, largest, most);
+}
+
+// kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; all of them have so
+// many bits. Launch: a block a part.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+sum_parts(const double* __restrict__ weights, const double* __restrict__ of_class,
+          const int32* __restrict__ label, int32 weighted, int64 n,
+          const uint64* __restrict__ largest, int32 bits, int64* __restrict__ kept)
+{
+    const int32 exponent = bits - exponent_above(*largest);
+    const int64 first = (int64)blockIdx.x * WEIGHT_PART, end = min(n, first + WEIGHT_PART);
+    int64 own = 0;
+    for (int64 row = first + threadIdx.x; row < end; row += BOOST_THREADS) {
+        const double weight = weight_for_tree(weights, of_class, label, weighted, row);
+        own += (int64)rint(scaled(weight, exponent));
+    }
+    own = warp_sum(own);
+    if (threadIdx.x % WARP == 0 && own != 0) atomicAdd((uint64*)kept + blockIdx.x, (uint64)own);
+}
+
+// cumulative uint64 (n,): running sum of these weights; first int64 (parts,): that of the parts
+// before. Launch: a block a part.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+add_up(const double* __restrict__ weights, const double* __restrict__ of_class,
+       const int32* __restrict__ label, int32 weighted, int64 n,
+       const uint64* __restrict__ largest, int32 bits, const int64* __restrict__ first,
+       uint64* __restrict__ cumulative)
+{
+    __shared__ int64 warp_sums[BOOST_WARPS];
+    const int32 exponent = bits - exponent_above(*largest);
+    const int64 begin = (int64)blockIdx.x * WEIGHT_PART, end = min(n, begin + WEIGHT_PART);
+    int64 before = first[blockIdx.x];
+    for (int64 start = begin; start < end; start += BOOST_THREADS) {
+        const int64 row = start + threadIdx.x;
+        int64 own = 0;
+        if (row < end) {
+            const double weight = weight_for_tree(weights, of_class, label, weighted, row);
+            own = (int64)rint(scaled(weight, exponent));
+        }
+        const RunningSum sum = running_sum(warp_sums, own);
+        if (row < end) cumulative[row] = (uint64)(before + sum.before + own);
+        before += sum.all;
+    }
+}
+
+// Draw counts, uint32 (n,), of which none is to be above `most`.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+cap_draws(uint32* __restrict__ drawn, int64 n, uint32 most)
+{
+    for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
+        drawn[row] = min(drawn[row], most);
+    }
+}

@@ -1,0 +1,365 @@
+// Rounds of gradient boosting: gradients of the loss, their integers, the rows of trees, and mean
+// losses. The same numbers as gpuboost/engine/ensembles/boosting.py and averages.py.
+//
+//   y           float64 (Y, n)      targets, Y = K or 1; codes of classes are Y = 1
+//   raw         float64 (K, n)      raw predictions
+//   weights     float64 (n,)        read only if `weighted`
+//   parameter   float64 (K,)        of the loss
+//   gradient    float64 (K, n)      the loss's gradient times -1 and the weight
+//   hessian     float64 (H, n)      times the weight; H = K, or 1: the same for all columns
+//   largest     uint64 (2,)         bits of the largest absolute gradient and hessian
+//   exponents   int32 (4,)          powers of two of narrow and of wide integers, see scale_round
+//
+// Launch unless said otherwise: one block of BOOST_THREADS threads for BOOST_THREADS rows; no
+// dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
+
+#include "boosting/losses.cuh"
+#include "common/rounds.cuh"
+
+#ifndef FORMULA
+#define FORMULA 0
+#endif
+
+constexpr int32 LOSS_BLOCKS = 3;  // of kernels that know the loss; asking for more spills registers
+constexpr int32 LIST_PART = 4096;  // rows that a block lists
+constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
+constexpr int32 EXACT_BITS = 53;
+constexpr int32 MOST_UNIT = 800;  // exponent of the unit of gains
+
+// ---- Gradients ---------------------------------------------------------------------------------
+
+// The rows of a loss.
+struct LossRows {
+    const double* __restrict__ y;
+    const double* __restrict__ raw;
+    const double* __restrict__ parameter;
+    int64 n;
+    int32 n_outputs;  // columns of y
+    int32 n_columns;  // of raw
+
+    __device__ __forceinline__ double target(int64 row, int32 k) const
+    {
+        return y[(n_outputs == 1 ? 0 : k) * n + row];
+    }
+    __device__ __forceinline__ double prediction(int64 row, int32 k) const
+    {
+        return raw[k * n + row];
+    }
+};
+
+// What the probabilities of a row are made of.
+struct Shares {
+    double largest;
+    double total;
+};
+
+__device__ __forceinline__ Shares shares_of(const LossRows& rows, int64 row)
+{
+    Shares shares = {rows.prediction(row, 0), 0.0};
+    for (int32 k = 1; k < rows.n_columns; ++k) {
+        const double raw = rows.prediction(row, k);
+        shares.largest = raw > shares.largest ? raw : shares.largest;
+    }
+    shares.total = softmax_weight(rows.prediction(row, 0), shares.largest);
+    for (int32 k = 1; k < rows.n_columns; ++k) {
+        shares.total = shares.total + softmax_weight(rows.prediction(row, k), shares.largest);
+    }
+    return shares;
+}
+
+__device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, const Shares& shares,
+                                                      int64 row, int32 k)
+{
+    const double parameter = rows.parameter[k];
+    if (FORMULA == SOFTMAX) {
+        const double weight = softmax_weight(rows.prediction(row, k), shares.largest);
+        const double indicator = rows.target(row, 0) == (double)k ? 1.0 : 0.0;
+        return softmax(indicator, weight / shares.total, parameter);
+    }
+    return derivatives(FORMULA, rows.target(row, k), rows.prediction(row, k), parameter);
+}
+
+// gradient and hessian of every row; largest: zero before the launch. n_hessians is H.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
+differentiate(const double* __restrict__ y, const double* __restrict__ raw,
+              const double* __restrict__ weights, int32 weighted,
+              const double* __restrict__ parameter, int64 n, int32 n_outputs, int32 n_columns,
+              int32 n_hessians, double* __restrict__ gradient, double* __restrict__ hessian,
+              uint64* __restrict__ largest)
+{
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
+    const int64 row = row_of_thread();
+    double steepest = 0.0, heaviest = 0.0;
+    if (row < n) {
+        const double weight = weighted != 0 ? weights[row] : 1.0;
+        const Shares shares = FORMULA == SOFTMAX ? shares_of(rows, row) : Shares{0.0, 1.0};
+        for (int32 k = 0; k < n_columns; ++k) {
+            const Derivatives found = derivatives_of(rows, shares, row, k);
+            const double g = -(found.gradient * weight), h = found.hessian * weight;
+            gradient[k * n + row] = g;
+            if (k < n_hessians) hessian[k * n + row] = h;
+            steepest = max(steepest, fabs(g));
+            heaviest = max(heaviest, h);
+        }
+    }
+    keep_largest(of_warp, largest, steepest);
+    keep_largest(of_warp, largest + 1, heaviest);
+}
+
+// The same of derivatives that are there. n_values numbers; `which` of the two.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_largest(const double* __restrict__ values, int64 n_values, int32 which,
+             uint64* __restrict__ largest)
+{
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    const int64 at = row_of_thread();
+    keep_largest(of_warp, largest + which, at < n_values ? fabs(values[at]) : 0.0);
+}
+
+// ---- Integers ----------------------------------------------------------------------------------
+
+// Exponents of the round, and what is given in the units of the loss in those of its
+// integers.
+//
+//   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
+//   regular     float64 (3,)        least_hessian int64 (1,)        unit float64 (1,) of gains
+//
+// Launch: one thread. n_bits: of the number of rows. `whole`: hessians are whole numbers.
+extern "C" __global__ void __launch_bounds__(1)
+scale_round(const uint64* __restrict__ largest, const double* __restrict__ given, int32 n_bits,
+            int32 whole, int32 n_outputs, int32* __restrict__ exponents,
+            double* __restrict__ regular, int64* __restrict__ least_hessian,
+            double* __restrict__ unit)
+{
+    const int32 steepest = exponent_above(largest[0]), heaviest = exponent_above(largest[1]);
+    const int32 bits = whole != 0 ? min(VALUE_BITS, EXACT_BITS - n_bits) : GRADIENT_BITS;
+    const int32 gradient = bits - steepest, hessian = whole != 0 ? 0 : HESSIAN_BITS - heaviest;
+    exponents[NARROW_GRADIENT] = gradient;
+    exponents[NARROW_HESSIAN] = hessian;
+    exponents[WIDE_GRADIENT] = SUM_BITS - n_bits - steepest;
+    exponents[WIDE_HESSIAN] = SUM_BITS - n_bits - heaviest;
+    regular[0] = ldexp(given[0], gradient);
+    regular[1] = ldexp(given[1], hessian);
+    regular[2] = ldexp(given[2], gradient - hessian);
+    const double least = ceil(ldexp(given[3], hessian));
+    *least_hessian = max((int64)1, (int64)min(least, 4611686018427387904.0));
+    const int32 square = -2 * (gradient - hessian);
+    *unit = ldexp(1.0 / (double)n_outputs, min(max(square, -MOST_UNIT), MOST_UNIT));
+}
+
+// Which rows trees are grown on.
+struct Inside {
+    const uint32* __restrict__ drawn;  // how often; read only if `subset`
+    const double* __restrict__ weights;
+    bool subset;
+    bool weighted;
+
+    __device__ __forceinline__ bool has(int64 row) const
+    {
+        return (!subset || drawn[row] != 0) && (!weighted || weights[row] > 0.0);
+    }
+};
+
+// kept int64 (1, parts), zero before the launch: rows inside of each part of LIST_PART rows.
+// Launch: a block a part.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+count_inside(const uint32* __restrict__ drawn, int32 subset, const double* __restrict__ weights,
+             int32 weighted, int64 n, int64* __restrict__ kept)
+{
+    const Inside inside = {drawn, weights, subset != 0, weighted != 0};
+    const int64 first = (int64)blockIdx.x * LIST_PART, end = min(n, first + LIST_PART);
+    int32 own = 0;
+    for (int64 row = first + threadIdx.x; row < end; row += BOOST_THREADS) own += inside.has(row);
+    const int64 of_warp = warp_sum(own);
+    if (threadIdx.x % WARP == 0 && of_warp != 0) {
+        atomicAdd((uint64*)kept + blockIdx.x, (uint64)of_warp);
+    }
+}
+
+// The columns that a tree fits, and the integers they become.
+struct Quantising {
+    const double* __restrict__ gradient;
+    const double* __restrict__ hessian;
+    const int32* __restrict__ whole;  // weights, read only if `is_whole`
+    const int32* __restrict__ exponents;
+    int64 n;
+    int32 n_outputs;   // columns of the tree
+    int32 n_hessians;  // of hessians: as many, or one
+    bool is_shared;    // the one hessian is that of all trees
+    bool is_whole;
+
+    // The hessian that splits go by.
+    __device__ __forceinline__ double shared_hessian(int64 row, int64 column) const
+    {
+        const double* own = hessian + column * n + row;
+        double total = own[0];
+        for (int32 k = 1; k < n_hessians; ++k) total = total + own[k * n];
+        return total * (1.0 / (double)n_hessians);
+    }
+    __device__ __forceinline__ int32 narrow_gradient(int64 row, int64 column, double up) const
+    {
+        const double scaled = ldexp(gradient[column * n + row], exponents[NARROW_GRADIENT]);
+        return (int32)(is_whole ? rint(scaled) : floor(scaled + up));
+    }
+    __device__ __forceinline__ uint32 weight(int64 row, int64 column, double down) const
+    {
+        if (is_whole) return (uint32)whole[row];
+        const double scaled = ldexp(shared_hessian(row, column), exponents[NARROW_HESSIAN]);
+        return (uint32)max((int32)floor(scaled + down), 1);
+    }
+};
+
+// Rows of trees, one tree after the other; columns of target are `room` apart.
+struct RoundRows {
+    uint32* __restrict__ row;
+    uint32* __restrict__ weight;
+    int32* __restrict__ target;
+    int64* __restrict__ wide;  // (T, n, n_outputs + n_hessians)
+    int64 room;
+};
+
+__device__ __forceinline__ void put_row(const RoundRows& rows, const Quantising& made, int64 to,
+                                        int64 tree, int64 column, int64 row, uint64 word)
+{
+    const double up = (double)(word >> 32) * 2.3283064365386963e-10;
+    const double down = (double)(word & 0xffffffffull) * 2.3283064365386963e-10;
+    const int64 of_hessian = made.is_shared ? 0 : column;
+    rows.row[to] = (uint32)row;
+    rows.weight[to] = made.weight(row, of_hessian, down);
+    int64* planes = rows.wide + (tree * made.n + row) * (made.n_outputs + made.n_hessians);
+    for (int32 k = 0; k < made.n_outputs; ++k) {
+        rows.target[k * rows.room + to] = made.narrow_gradient(row, column + k, up);
+        const double g = made.gradient[(column + k) * made.n + row];
+        planes[k] = (int64)rint(ldexp(g, made.exponents[WIDE_GRADIENT]));
+    }
+    for (int32 k = 0; k < made.n_hessians; ++k) {
+        const double h = made.hessian[(of_hessian + k) * made.n + row];
+        planes[made.n_outputs + k] = (int64)rint(ldexp(h, made.exponents[WIDE_HESSIAN]));
+    }
+}
+
+// The rows of trees, ascending. first int64 (parts,), count int64 (1,): of roots.cu. count_out
+// int64 (T,). trees_per_round: trees of a round fit one column each, or one tree all of them.
+// is_shared: H is 1.
+// Launch: grid (parts, T).
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+           const uint32* __restrict__ drawn, int32 subset, const double* __restrict__ weights,
+           int32 weighted, const int64* __restrict__ first, const int64* __restrict__ count,
+           const double* __restrict__ gradient, const double* __restrict__ hessian,
+           const int32* __restrict__ whole, int32 is_whole, const int32* __restrict__ exponents,
+           int64 n, int32 trees_per_round, int32 n_outputs, int32 n_hessians,
+           int32 is_shared, int64 room, uint32* __restrict__ row_out,
+           uint32* __restrict__ weight_out, int32* __restrict__ target_out,
+           int64* __restrict__ wide, int64* __restrict__ count_out)
+{
+    __shared__ int32 kept_of_warp[BOOST_WARPS];
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const Inside inside = {drawn, weights, subset != 0, weighted != 0};
+    const Quantising made = {gradient,  hessian,    whole,          exponents,    n,
+                             n_outputs, n_hessians, is_shared != 0, is_whole != 0};
+    const RoundRows rows = {row_out, weight_out, target_out, wide, room};
+    const int64 tree = blockIdx.y, column = (int64)(trees[tree] % (uint64)trees_per_round);
+    const uint64 key = stream_key(*seed, ROUND_GRADIENT, trees[tree]);
+    const int64 begin = (int64)blockIdx.x * LIST_PART, end = min(n, begin + LIST_PART);
+    int64 to = tree * *count + first[blockIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x == 0) count_out[tree] = *count;
+    for (int64 start = begin; start < end; start += BOOST_THREADS) {
+        const int64 row = start + threadIdx.x;
+        const bool listed = row < end && inside.has(row);
+        const uint32 votes = __ballot_sync(FULL_MASK, listed);
+        if (lane == 0) kept_of_warp[warp] = __popc(votes);
+        __syncthreads();
+        int32 before = __popc(votes & ((1u << lane) - 1u)), all = 0;
+        for (int32 w = 0; w < BOOST_WARPS; ++w) {
+            before += w < warp ? kept_of_warp[w] : 0;
+            all += kept_of_warp[w];
+        }
+        __syncthreads();
+        if (listed) {
+            put_row(rows, made, to + before, tree, column, row, hash_index(key, (uint64)row));
+        }
+        to += all;
+    }
+}
+
+// ---- Mean loss ---------------------------------------------------------------------------------
+
+__device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
+{
+    if (FORMULA == SOFTMAX) {
+        const Shares shares = shares_of(rows, row);
+        const double own = rows.prediction(row, (int32)rows.target(row, 0));
+        return softmax_loss(own, shares.largest, shares.total);
+    }
+    double total = 0.0;
+    for (int32 k = 0; k < rows.n_columns; ++k) {
+        total = total + loss_value(FORMULA, rows.target(row, k), rows.prediction(row, k),
+                                   rows.parameter[k]);
+    }
+    return total / (double)rows.n_columns;
+}
+
+// The sums that mean losses are made of: losses times weights, and weights, of the rows that the
+// round has drawn; then the same of the others. Where all rows are drawn there are the first two,
+// and without weights the first.
+constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGHTS_OUTSIDE = 3;
+
+// loss float64 (n,): of each row, times its weight. drawn uint32 (n,): how often, read only if
+// `subset`. largest uint64 (4,), zero before the launch: bits of the largest number of each sum,
+// where a row that is not in it has weight 0.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
+row_losses(const double* __restrict__ y, const double* __restrict__ raw,
+           const double* __restrict__ weights, int32 weighted, const uint32* __restrict__ drawn,
+           int32 subset, const double* __restrict__ parameter, int64 n, int32 n_outputs,
+           int32 n_columns, double* __restrict__ loss, uint64* __restrict__ largest)
+{
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
+    const int64 row = row_of_thread();
+    double own = 0.0, inside = 0.0, outside = 0.0;
+    if (row < n) {
+        const double weight = weighted != 0 ? weights[row] : 1.0;
+        const bool is_inside = subset == 0 || drawn[row] != 0;
+        own = loss_of(rows, row);
+        inside = is_inside ? weight : 0.0;
+        outside = is_inside ? 0.0 : weight;
+        loss[row] = own * weight;
+    }
+    keep_largest(of_warp, largest + LOSSES_INSIDE, fabs(own * inside));
+    if (subset != 0 || weighted != 0) keep_largest(of_warp, largest + WEIGHTS_INSIDE, inside);
+    if (subset == 0) return;
+    keep_largest(of_warp, largest + LOSSES_OUTSIDE, fabs(own * outside));
+    keep_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
+}
+
+// Sums of two planes of fixed-point numbers: sums int64 (4, 2), zero before the launch. Nothing is
+// added where the largest is not finite. bits: of a number, see `averages.plane_scales`.
+// Launch: grid (rows, sums); a thread takes row after row.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+sum_planes(const double* __restrict__ loss, const double* __restrict__ weights, int32 weighted,
+           const uint32* __restrict__ drawn, int32 subset, int64 n,
+           const uint64* __restrict__ largest, int32 bits, int64* __restrict__ sums)
+{
+    const int32 which = blockIdx.y;
+    if (largest[which] >= 0x7FF0000000000000ull) return;
+    const bool of_weights = which == WEIGHTS_INSIDE || which == WEIGHTS_OUTSIDE;
+    const bool of_drawn = which < LOSSES_OUTSIDE;
+    const int32 exponent = bits - exponent_above(largest[which]), half = exponent >> 1;
+    const double first = power_of_two(half), second = power_of_two(exponent - half);
+    int64 high = 0, low = 0;
+    const int64 step = (int64)gridDim.x * BOOST_THREADS;
+    for (int64 row = row_of_thread(); row < n; row += step) {
+        if ((subset == 0 || drawn[row] != 0) != of_drawn) continue;
+        const double value = !of_weights ? loss[row] : weighted != 0 ? weights[row] : 1.0;
+        const double scaled = value * first * second, leading = rint(scaled);
+        high += (int64)leading;
+        low += (int64)rint((scaled - leading) * power_of_two(bits));
+    }
+    high = warp_sum(high);
+    low = warp_sum(low);
+    if (threadIdx.x % WARP != 0) return;
+    atomicAdd((uint64*)sums + 2 * which, (uint64)high);
+    atomicAdd((uint64*)sums + 2 * which + 1, (uint64)low);
+}

@@ -1,0 +1,269 @@
+// Leaves of a round of boosting that take quantiles of the residuals of their rows, which
+// quantiles.cu finds: a leaf is a group, and its rows are seated side by side.
+//
+//   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
+//
+// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn. Of
+// kernels over groups or nodes: one block of BOOST_THREADS threads for so many. No dynamic shared
+// memory.
+
+#include "boosting/quantiles.cuh"
+#include "growth/trees.cuh"
+
+// ---- Leaves of a level -------------------------------------------------------------------------
+
+// Groups of the nodes of a level that were not split: their numbers, the places of their rows and
+// the pieces of these. Which leaf is which group differs from run to run, what is found does not.
+//
+//   n_seated int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
+//   level_of float64 (K,)      of each column
+//   seat     int64 (nodes,)    where the rows of the node come, and in this order for each group:
+//   node_of int32 (g,), the first node is *first_node; tree_of int32 (g,); level (g,)
+//
+// Launch: over nodes.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
+            const int32* __restrict__ tree, const int64* __restrict__ count,
+            const uint64* __restrict__ trees, int32 trees_per_round,
+            const double* __restrict__ level_of, const int32* __restrict__ first_node,
+            int64* __restrict__ n_seated, int32* __restrict__ n_groups,
+            int32* __restrict__ n_cut, int64* __restrict__ seat,
+            int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
+            int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
+{
+    const int64 node = row_of_thread();
+    if (node >= *size || accepted[node] != 0) return;
+    const int64 n = count[node], n_own = (n + QUANTILE_PIECE - 1) / QUANTILE_PIECE;
+    const int64 begin = (int64)atomicAdd((uint64*)n_seated, (uint64)n);
+    const int32 group = atomicAdd(n_groups, 1), piece = atomicAdd(n_cut, (int32)n_own);
+    seat[node] = begin;
+    node_of[group] = *first_node + (int32)node;
+    tree_of[group] = tree[node];
+    level[group] = level_of[trees[tree[node]] % (uint64)trees_per_round];
+    for (int64 i = 0; i < n_own; ++i) {
+        slot[piece + i] = group;
+        first[piece + i] = begin + i * QUANTILE_PIECE;
+        rows[piece + i] = (int32)min((int64)QUANTILE_PIECE, n - i * QUANTILE_PIECE);
+    }
+}
+
+// key and weight of the rows of the nodes of a level that were not split, by their seats. row,
+// tree, accepted and pieces as in sums.cu; start int64 (nodes,): where the rows of a node lie now.
+// Launch: over the pieces of the level.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
+              const uint8* __restrict__ accepted, const int64* __restrict__ start,
+              const int64* __restrict__ seat, const int32* __restrict__ n_pieces,
+              const int32* __restrict__ slot, const int64* __restrict__ first,
+              const int32* __restrict__ rows, const uint64* __restrict__ trees,
+              int32 trees_per_round, const double* __restrict__ y,
+              const double* __restrict__ raw, int64 n, int32 n_outputs,
+              const int64* __restrict__ weights, int32 weighted, uint64* __restrict__ key,
+              int64* __restrict__ weight)
+{
+    const Residuals residuals = {y, raw, n, n_outputs};
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 node = slot[piece];
+        if (accepted[node] != 0) continue;
+        const int64 column = (int64)(trees[tree[node]] % (uint64)trees_per_round);
+        const int64 begin = first[piece], to = seat[node] + begin - start[node];
+        for (int32 at = threadIdx.x; at < rows[piece]; at += BOOST_THREADS) {
+            const int64 own = row[begin + at];
+            key[to + at] = key_of(residuals.of(own, column));
+            if (weighted != 0) weight[to + at] = weights[own];
+        }
+    }
+}
+
+// ---- Rows that walk ----------------------------------------------------------------------------
+
+// The nodes of finished trees as one level, for seat_leaves; count and taken get zeros. size int32
+// (1,). Launch: over nodes, of room for as many as `most`.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 most,
+            const int32* __restrict__ left, int32* __restrict__ size,
+            uint8* __restrict__ accepted, int32* __restrict__ tree, int64* __restrict__ count,
+            int64* __restrict__ taken)
+{
+    const int64 node = row_of_thread();
+    if (node == 0) *size = (int32)table[n_trees];
+    if (node >= min(most, table[n_trees])) return;
+    accepted[node] = left[node] != 0;
+    tree[node] = tree_of(table, n_trees, node);
+    count[node] = 0;
+    taken[node] = 0;
+}
+
+// The leaf of each row of each tree among the nodes of all, and how many rows each leaf has.
+//
+//   row    uint32 (r,)    rows of trees, n_rows[t] of them from start[t] on
+//   leaf   int32 (r,)     count   int64 (nodes,)
+//
+// Launch: grid (any, T); blocks take rows in turn.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
+             const int64* __restrict__ n_rows, const uint8* __restrict__ codes, int64 n,
+             int32 missing_code, const int64* __restrict__ table, int32 n_trees,
+             const int32* __restrict__ feature, const uint8* __restrict__ code,
+             const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+             int32 has_masks, const int32* __restrict__ category,
+             const uint32* __restrict__ masks, int32* __restrict__ leaf,
+             int64* __restrict__ count)
+{
+    const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    for (int64 at = begin + row_of_thread(); at < end; at += (int64)gridDim.x * BOOST_THREADS) {
+        const int64 found = nodes.leaf_of(codes, n, row[at], missing_code, tree);
+        leaf[at] = (int32)found;
+        atomicAdd((uint64*)count + found, 1ull);
+    }
+}
+
+// key and weight of these rows, by the seats of their leaves: in any order, which quantiles do not
+// see. taken int64 (nodes,), zero before the launch: rows that are seated. Launch: as count_leaves.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
+           const int64* __restrict__ n_rows, const int32* __restrict__ leaf,
+           const int64* __restrict__ seat, const uint64* __restrict__ trees,
+           int32 trees_per_round, const double* __restrict__ y, const double* __restrict__ raw,
+           int64 n, int32 n_outputs, const int64* __restrict__ weights, int32 weighted,
+           int64* __restrict__ taken, uint64* __restrict__ key, int64* __restrict__ weight)
+{
+    const Residuals residuals = {y, raw, n, n_outputs};
+    const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
+    const int64 column = (int64)(trees[tree] % (uint64)trees_per_round);
+    for (int64 at = begin + row_of_thread(); at < end; at += (int64)gridDim.x * BOOST_THREADS) {
+        const int32 node = leaf[at];
+        const int64 to = seat[node] + (int64)atomicAdd((uint64*)taken + node, 1ull), own = row[at];
+        key[to] = key_of(residuals.of(own, column));
+        if (weighted != 0) weight[to] = weights[own];
+    }
+}
+
+// ---- Splits taken back -------------------------------------------------------------------------
+
+// Groups whose nodes lie in one leaf, because splits were taken back. leaf int32 (nodes,): of each
+// node, see best_first.cu; first_of int32 (nodes,), the largest number before the launch: of each
+// leaf the first of its groups. Launch: over groups.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
+             const int32* __restrict__ leaf, int32* __restrict__ first_of)
+{
+    const int64 group = row_of_thread();
+    if (group < *size) atomicMin(first_of + leaf[node_of[group]], (int32)group);
+}
+
+// The first group gets the pieces of the others, and stands for the leaf. joined int32 (g,): the
+// nodes that groups are now, -1 of the others. Launch: over groups and pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
+            const int32* __restrict__ node_of, const int32* __restrict__ leaf,
+            const int32* __restrict__ first_of, int32* __restrict__ slot,
+            int32* __restrict__ joined)
+{
+    const int64 at = row_of_thread();
+    if (at < *n_pieces) slot[at] = first_of[leaf[node_of[slot[at]]]];
+    if (at >= *size) return;
+    const int32 own = leaf[node_of[at]];
+    joined[at] = first_of[own] == (int32)at ? own : -1;
+}
+
+// ---- What is left beside the quantile, of huber ------------------------------------------------
+
+// A number less its group's quantile, cut off at -limit and limit, times its weight.
+__device__ __forceinline__ double clipped_term(const Numbers& numbers, int64 at, double centre,
+                                               double limit)
+{
+    return bounded(number_of(numbers.key[at]) - centre, -limit, limit)
+           * (double)numbers.weight_of(at);
+}
+
+// largest uint64 (T,), zero before the launch: bits of the largest size of a term of each tree.
+// limit float64 (K,): of each column. Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+              const int64* __restrict__ first, const int32* __restrict__ rows,
+              const double* __restrict__ centre, const int32* __restrict__ tree_of,
+              const uint64* __restrict__ trees, int32 trees_per_round,
+              const double* __restrict__ limit, uint64* __restrict__ largest)
+{
+    __shared__ uint64 of_warp[BOOST_WARPS];
+    const Numbers numbers = {key, weight, weighted != 0};
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece], tree = tree_of[group];
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        double size = 0.0;
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
+        }
+        keep_largest(of_warp, largest + tree, size);
+    }
+}
+
+// Bits of an entry, so that sums of n entries fit.
+__device__ __forceinline__ int32 bits_of_entry(int64 n)
+{
+    return SUM_BITS - (n <= 1 ? 0 : 64 - __clzll(n - 1));
+}
+
+// sums int64 (g, 2), zero before the launch: the terms of each group in two planes of fixed-point
+// numbers. n_rows int64 (1,): rows of a tree. Launch: over pieces.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+          const int64* __restrict__ first, const int32* __restrict__ rows,
+          const double* __restrict__ centre, const int32* __restrict__ tree_of,
+          const uint64* __restrict__ trees, int32 trees_per_round,
+          const double* __restrict__ limit, const uint64* __restrict__ largest,
+          const int64* __restrict__ n_rows, int64* __restrict__ sums)
+{
+    const Numbers numbers = {key, weight, weighted != 0};
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 group = slot[piece], tree = tree_of[group];
+        const int64 begin = first[piece], end = begin + rows[piece];
+        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
+        int64 leading = 0, rest = 0;
+        for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
+            const double scaled = ldexp(clipped_term(numbers, at, centre[group], most), exponent);
+            const double whole = rint(scaled);
+            leading += (int64)whole;
+            rest += (int64)rint(ldexp(scaled - whole, bits));
+        }
+        leading = warp_sum(leading);
+        rest = warp_sum(rest);
+        if (threadIdx.x % WARP != 0) continue;
+        atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
+        atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
+    }
+}
+
+// ---- Leaves ------------------------------------------------------------------------------------
+
+// value float64 (nodes,): the quantile of each leaf, with `clipped` and the mean of its terms,
+// times the learning rate. With `placed` nodes are known by their places, see leaves.cu.
+// Launch: over groups.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
+             const int32* __restrict__ tree_of, const double* __restrict__ centre,
+             const int64* __restrict__ total, int32 clipped, const int64* __restrict__ sums,
+             const uint64* __restrict__ largest, const int64* __restrict__ n_rows,
+             const double* __restrict__ learning_rate, int32 placed,
+             const int32* __restrict__ number_of, double* __restrict__ value)
+{
+    const int64 group = row_of_thread();
+    const int32 node = group < *size ? node_of[group] : -1;
+    if (node < 0) return;  // or all its numbers are another's
+    double found = centre[group];
+    if (clipped != 0) {
+        const int32 bits = bits_of_entry(*n_rows);
+        const int32 exponent = bits - exponent_above(largest[tree_of[group]]);
+        const double leading = ldexp((double)sums[2 * group], -exponent);
+        const double rest = ldexp((double)sums[2 * group + 1], -(exponent + bits));
+        found = found + (leading + rest) / (double)max(total[group], (int64)1);
+    }
+    value[placed != 0 ? number_of[node] : node] = found * *learning_rate;
+}

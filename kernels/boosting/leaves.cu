@@ -1,0 +1,139 @@
+// Leaves of the rows of a round of boosting, and what they add to raw predictions.
+//
+//   raw         float64 (K, n)      raw predictions
+//   place       int32 (T, n)        of each row in each tree the place of its leaf in the store of
+//                                   the round, see node_buffer.cu; -1: not seen by the tree
+//   number_of   int32 (places,)     the node at each place, among those of all trees
+//   value       float64 (., V)      of these nodes
+//
+// Launch unless said otherwise: one block of BOOST_THREADS threads for BOOST_THREADS rows, and a
+// row of blocks for each tree; no shared memory.
+
+#include "common/rounds.cuh"
+#include "growth/trees.cuh"
+
+// ---- Leaves, as the partition leaves them ------------------------------------------------------
+
+// place: of the rows of the nodes that were not split, which begin at place *first_node. row, tree,
+// accepted and pieces as in sums.cu. Launch: grid (any), a block takes pieces in turn.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
+            const uint8* __restrict__ accepted, const int32* __restrict__ n_pieces,
+            const int32* __restrict__ slot, const int64* __restrict__ first,
+            const int32* __restrict__ rows, int64 n, const int32* __restrict__ first_node,
+            int32* __restrict__ place)
+{
+    for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
+        const int32 node = slot[piece];
+        if (accepted[node] != 0) continue;
+        int32* own = place + tree[node] * n;
+        const int32 to = *first_node + node;
+        const int64 begin = first[piece];
+        for (int32 at = threadIdx.x; at < rows[piece]; at += BOOST_THREADS) {
+            own[row[begin + at]] = to;
+        }
+    }
+}
+
+// ---- Raw predictions ---------------------------------------------------------------------------
+
+// Add the value of a node to a row. Tree t of the launch adds to columns of its own, see list_round
+// of gradients.cu: it is tree trees[t] of the fit.
+struct Sums {
+    const double* __restrict__ value;
+    const uint64* __restrict__ trees;
+    int32 trees_per_round;
+    int32 n_outputs;
+    double* __restrict__ raw;
+
+    __device__ __forceinline__ void add(int64 tree, int64 row, int64 n, int64 node) const
+    {
+        const int64 column = (int64)(trees[tree] % (uint64)trees_per_round) * n_outputs;
+        for (int32 k = 0; k < n_outputs; ++k) {
+            double* to = raw + (column + k) * n + row;
+            *to = *to + value[node * n_outputs + k];
+        }
+    }
+};
+
+// Rows of codes uint8 (F, n) add the values of their leaves. With `follows` rows are at the places
+// that the partition has left them at; others walk.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+           const int64* __restrict__ table, int32 n_trees, const int32* __restrict__ feature,
+           const uint8* __restrict__ code, const uint8* __restrict__ missing_left,
+           const int32* __restrict__ left, int32 has_masks, const int32* __restrict__ category,
+           const uint32* __restrict__ masks, int32 follows, const int32* __restrict__ place,
+           const int32* __restrict__ number_of, const double* __restrict__ value,
+           const uint64* __restrict__ trees, int32 trees_per_round, int32 n_outputs,
+           double* __restrict__ raw)
+{
+    const int64 row = row_of_thread(), tree = blockIdx.y;
+    if (row >= n) return;
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    const int32 at = follows != 0 ? place[tree * n + row] : -1;
+    const int64 leaf = at >= 0 ? number_of[at] : nodes.leaf_of(codes, n, row, missing_code, tree);
+    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
+    sums.add(tree, row, n, leaf);
+}
+
+// leaf int32 (T, n): the leaf of each row of codes, by its number in its tree.
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+find_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+            const int64* __restrict__ table, int32 n_trees, const int32* __restrict__ feature,
+            const uint8* __restrict__ code, const uint8* __restrict__ missing_left,
+            const int32* __restrict__ left, int32 has_masks, const int32* __restrict__ category,
+            const uint32* __restrict__ masks, int32* __restrict__ leaf)
+{
+    const int64 row = row_of_thread(), tree = blockIdx.y;
+    if (row >= n) return;
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    const int64 found = nodes.leaf_of(codes, n, row, missing_code, tree);
+    leaf[tree * n + row] = (int32)(found - table[tree]);
+}
+
+// Rows that are not binned, values (n, F) by their strides, add the values of their leaves.
+template <typename Value>
+__device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64 row_stride,
+                                             int64 column_stride, const FinishedTrees& nodes,
+                                             const double* threshold, const Sums& sums)
+{
+    const int64 row = row_of_thread(), tree = blockIdx.y;
+    if (row >= n) return;
+    const Value* own = values + row * row_stride;
+    sums.add(tree, row, n, nodes.leaf_of(own, column_stride, threshold, tree));
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+add_leaves_of_floats(const float* __restrict__ values, int64 n, int64 row_stride,
+                     int64 column_stride, const int64* __restrict__ table, int32 n_trees,
+                     const int32* __restrict__ feature, const uint8* __restrict__ code,
+                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+                     int32 has_masks, const int32* __restrict__ category,
+                     const uint32* __restrict__ masks, const double* __restrict__ threshold,
+                     const double* __restrict__ value, const uint64* __restrict__ trees,
+                     int32 trees_per_round, int32 n_outputs, double* __restrict__ raw)
+{
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
+    add_by_value(values, n, row_stride, column_stride, nodes, threshold, sums);
+}
+
+extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
+add_leaves_of_doubles(const double* __restrict__ values, int64 n, int64 row_stride,
+                     int64 column_stride, const int64* __restrict__ table, int32 n_trees,
+                     const int32* __restrict__ feature, const uint8* __restrict__ code,
+                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+                     int32 has_masks, const int32* __restrict__ category,
+                     const uint32* __restrict__ masks, const double* __restrict__ threshold,
+                     const double* __restrict__ value, const uint64* __restrict__ trees,
+                     int32 trees_per_round, int32 n_outputs, double* __restrict__ raw)
+{
+    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
+                                 left,  has_masks != 0, category, masks};
+    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
+    add_by_value(values, n, row_stride, column_stride, nodes, threshold, sums);
+}

@@ -1,0 +1,44 @@
+// Numbers whose quantiles are asked for, as keys: bits in the order of the numbers.
+#ifndef GPUBOOST_QUANTILES_CUH
+#define GPUBOOST_QUANTILES_CUH
+
+#include "common/rounds.cuh"
+
+constexpr int32 QUANTILE_PIECE = 4096; // numbers of a piece, at most
+constexpr uint64 SIGN = 0x8000000000000000ull;
+
+// Bits that are in order as the numbers are; both zeros are one.
+__device__ __forceinline__ uint64 key_of(double number)
+{
+    const uint64 bits = (uint64)__double_as_longlong(number + 0.0);
+    return (bits & SIGN) != 0 ? ~bits : bits | SIGN;
+}
+
+__device__ __forceinline__ double number_of(uint64 key)
+{
+    return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
+}
+
+// Numbers side by side, each group's.
+struct Numbers {
+    const uint64* __restrict__ key;
+    const int64* __restrict__ weight;
+    bool weighted;
+
+    __device__ __forceinline__ int64 weight_of(int64 at) const { return weighted ? weight[at] : 1; }
+};
+
+// Target less raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
+struct Residuals {
+    const double* __restrict__ y;
+    const double* __restrict__ raw;
+    int64 n;
+    int32 n_outputs;
+
+    __device__ __forceinline__ double of(int64 row, int64 column) const
+    {
+        return y[column % n_outputs * n + row] - raw[column * n + row];
+    }
+};
+
+#endif

@@ -1,0 +1,399 @@
+// Prelude of every kernel file: spliced in front of the source text before compilation, never
+// included. It must compile under NVRTC and under g++ (tests/cuda_shim), so: no includes, no
+// initialisers on __shared__, integer types of a written width.
+#ifndef GPUBOOST_COMMON_CUH
+#define GPUBOOST_COMMON_CUH
+
+typedef signed char int8;
+typedef unsigned char uint8;
+typedef short int16;
+typedef unsigned short uint16;
+typedef int int32;
+typedef unsigned int uint32;
+typedef long long int64;
+typedef unsigned long long uint64;
+
+// Every lane of a warp, for __ballot_sync, __shfl_sync and the others.
+#define FULL_MASK 0xffffffffu
+
+// DYNAMIC_SHARED(int, histogram); declares `int* histogram`, the shared memory whose size the
+// launch gives. One per kernel; further arrays are cut from it by pointer arithmetic.
+#ifndef DYNAMIC_SHARED
+#define DYNAMIC_SHARED(type, name)                                          \
+    extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];   \
+    type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
+#endif
+
+// ---- Words shared with the host: gpuboost/engine/criteria.py and task.py ----------------------
+
+constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
+constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
+constexpr int32 ONE_HOT_LEVELS = 4;
+constexpr int32 ONLY_MISSING_RIGHT = -1;
+constexpr int32 LEAF = -1;
+constexpr double EPSILON = 2.220446049250313e-16;  // a decrease of impurity may be short by so much
+constexpr int32 CODE_WORDS = 8;   // 32-bit words of a set of codes
+constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and those that are occupied
+
+// ---- What a kernel is compiled for -------------------------------------------------------------
+
+#ifndef GRADIENTS
+#define GRADIENTS 0  // whether targets are gradients that come with rows, not to be weighted
+#endif
+#ifndef NEWTON_SCORE
+#define NEWTON_SCORE 0  // whether the score is NEWTON, which other kernels do not know
+#endif
+#ifndef POISSON_SCORE
+#define POISSON_SCORE 0  // whether it is POISSON (a loss has the name, too), likewise
+#endif
+#ifndef MONOTONIC
+#define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
+#endif
+#ifndef RARE_CATEGORIES
+#define RARE_CATEGORIES 0  // whether rare categories go where missing values go
+#endif
+#ifndef ALLOWED_BY_NODE
+#define ALLOWED_BY_NODE 0  // whether each node has features of its own, or each tree
+#endif
+#ifndef ALLOWED_BY_LEVEL
+#define ALLOWED_BY_LEVEL 0  // whether a level may look at features that the one above did not
+#endif
+#ifndef HASHED_ORDER
+#define HASHED_ORDER 1  // whether each node looks at features in an order of its own
+#endif
+
+// ---- Random numbers: gpuboost/engine/randomness.py ---------------------------------------------
+
+__device__ __forceinline__ uint64 mix(uint64 word)
+{
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ull;
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EBull;
+    return word ^ (word >> 31);
+}
+
+// The index-th random word of a key.
+__device__ __forceinline__ uint64 hash_index(uint64 key, uint64 index)
+{
+    return mix(key + (index + 1) * 0x9E3779B97F4A7C15ull);
+}
+
+// Purposes: the second word of a key.
+constexpr int32 DRAW_ROWS = 2, KEEP_ROWS = 3, KEEP_FEATURES = 4, ROUND_WEIGHT = 5;
+constexpr int32 ROUND_GRADIENT = 6;
+
+// Key of one stream; `index` is most often the number of the tree.
+__device__ __forceinline__ uint64 stream_key(uint64 seed, int32 purpose, uint64 index)
+{
+    return hash_index(hash_index(seed, (uint64)purpose), index);
+}
+
+// A random word as a float64 in [0, 1).
+__device__ __forceinline__ double uniform(uint64 word)
+{
+    return (double)(word >> 11) * 1.1102230246251565e-16;
+}
+
+// Keys of a node's children.
+__device__ __forceinline__ uint64 left_key(uint64 key) { return mix(key ^ 0x8EBC6AF09C88C6E3ull); }
+__device__ __forceinline__ uint64 right_key(uint64 key) { return mix(key ^ 0x589965CC75374CC3ull); }
+
+// Sort key of a feature in the order in which a node looks at features.
+__device__ __forceinline__ uint64 feature_rank(uint64 key, uint64 feature)
+{
+    return (hash_index(key, feature) & 0xFFFFFFFF00000000ull) | feature;
+}
+
+constexpr uint64 EVERY_RANK = 0xffffffffffffffffull;  // beyond that of any feature
+
+// The same where a node may look at features in the order of their numbers.
+__device__ __forceinline__ uint64 order_rank(uint64 key, uint64 feature)
+{
+    return HASHED_ORDER ? feature_rank(key, feature) : feature;
+}
+
+// Key by which the features of a level are drawn.
+__device__ __forceinline__ uint64 level_key(uint64 root_key, uint64 depth)
+{
+    return hash_index(root_key ^ 0xA0761D6478BD642Full, depth);
+}
+
+// Which row of the features that may be looked at is that of a node.
+__device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
+{
+    return ALLOWED_BY_NODE ? node : tree;
+}
+
+// Where between the smallest and largest value a random threshold lies.
+__device__ __forceinline__ double threshold_draw(uint64 key, uint64 feature)
+{
+    return uniform(hash_index(key ^ 0x1D8E4E27C47D124Full, feature));
+}
+
+// Whether a random split sends missing values left.
+__device__ __forceinline__ bool missing_goes_left(uint64 key, uint64 feature)
+{
+    return (hash_index(key ^ 0xC2B2AE3D27D4EB4Full, feature) & 1) != 0;
+}
+
+// Whether a random split of a categorical feature sends a code left.
+__device__ __forceinline__ bool category_goes_left(uint64 key, uint64 feature, uint64 code)
+{
+    return (hash_index(hash_index(key ^ 0xEB44ACCAB455D165ull, feature), code) & 1) != 0;
+}
+
+// ---- Logarithm and exponential: gpuboost/engine/numerics.py, the same operations and order -----
+
+// log(1 + f) - f + f * f / 2 for f from sqrt(1/2) - 1 to sqrt(2) - 1.
+__device__ __forceinline__ double log_series(double f)
+{
+    const double s = f / (2.0 + f);
+    const double z = s * s;
+    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    p = 1.818357216161805012e-01 + z * p;
+    p = 2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * p);
+    p = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * p));
+    return s * (0.5 * f * f + p);
+}
+
+// Natural logarithm of a normal positive float64.
+__device__ __forceinline__ double natural_log(double x)
+{
+    const int64 bits = __double_as_longlong(x);
+    const int64 mantissa = bits & 0xFFFFFFFFFFFFFll;
+    const int64 above = mantissa >= 0x6A09E667F3BCDll ? 1 : 0;
+    const double exponent = (double)((bits >> 52) - 1023 + above);
+    const double m = __longlong_as_double(mantissa | (0x3FF0000000000000ll - (above << 52)));
+    const double f = m - 1.0;
+    const double half = 0.5 * f * f;
+    return exponent * 6.93147180369123816490e-01
+           - ((half - (log_series(f) + exponent * 1.90821492927058770002e-10)) - f);
+}
+
+// (1 + x) log(1 + x) - x: half the Poisson deviance of 1 + x from 1.
+__device__ __forceinline__ double half_deviance(double x)
+{
+    if (fabs(x) < 0.25) {
+        const double c = 0.5 * x * x - log_series(x);
+        return (x * x - c) - x * c;
+    }
+    const double above = 1.0 + x, ratio = above > 1e-300 ? above : 1e-300;
+    return ratio * natural_log(ratio) - x;
+}
+
+// Exponential of a float64; results below about 3e-308 are 0, that of NaN is NaN.
+__device__ __forceinline__ double natural_exp(double x)
+{
+    constexpr double smallest = -708.0, largest = 709.782712893384, whole = 6755399441055744.0;
+    const double inside = x < smallest ? smallest : x > largest ? largest : x;
+    const double shifted = inside * 1.44269504088896338700e00 + whole;
+    const double k = shifted - whole;
+    const double high = inside - k * 6.93147180369123816490e-01;
+    const double low = k * 1.90821492927058770002e-10;
+    const double r = high - low;
+    double q = 2.5105259538448494e-08 + r * 2.0914717341716378e-09;
+    q = 2.7557255297969643e-06 + r * (2.755727357010214e-07 + r * q);
+    q = 1.984126987490126e-04 + r * (2.4801587325605324e-05 + r * q);
+    q = 8.333333333326112e-03 + r * (1.388888888888373e-03 + r * q);
+    q = 0.5 + r * (1.666666666666667e-01 + r * (4.166666666666667e-02 + r * q));
+    const double p = 1.0 + (high + (r * r * q - low));
+    const uint64 field = ((uint64)__double_as_longlong(shifted) << 52) + (1022ull << 52);
+    const double result = (p + p) * __longlong_as_double((int64)field);
+    if (x < smallest) return 0.0;
+    if (x > largest) return __longlong_as_double(0x7FF0000000000000ll);
+    return x == x ? result : __longlong_as_double(0x7FF8000000000000ll);
+}
+
+// ---- Criteria: gpuboost/engine/criteria.py ------------------------------------------------------
+
+__device__ __forceinline__ double squares_term(double gl, double g, double hl, double h)
+{
+    const double x = gl * h - g * hl;
+    return x * x;
+}
+
+__device__ __forceinline__ double squares_gain(double terms, double hl, double hr)
+{
+    return terms / (hl * hr);
+}
+
+__device__ __forceinline__ double entropy_term(double g)
+{
+    return g > 0.0 ? g * natural_log(max(g, 1.0)) : 0.0;
+}
+
+__device__ __forceinline__ double entropy_node(double terms, double h)
+{
+    return terms - entropy_term(h);
+}
+
+__device__ __forceinline__ double entropy_gain(double left, double right, double node, double hl,
+                                               double hr)
+{
+    const double gain = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node;
+    return max(gain, 0.0);
+}
+
+__device__ __forceinline__ double misclassification_gain(double left, double right, double node)
+{
+    return (left + right) - node;
+}
+
+__device__ __forceinline__ double poisson_term(double gl, double g, double hl, double h)
+{
+    const double gr = g - gl, hr = h - hl;
+    if (!(gl > 0.0 && gr > 0.0)) return __longlong_as_double((int64)0xFFF0000000000000ull);
+    const double x = gl * h - g * hl;
+    double sum = 0.0;
+    #pragma unroll 1
+    for (int32 side = 0; side < 2; ++side) {  // the code of one side, to save registers
+        const double part = side == 0 ? hl : hr;
+        sum = sum + part * half_deviance((side == 0 ? x : -x) / (g * part));
+    }
+    return g / h * sum;
+}
+
+__device__ __forceinline__ double poisson_gain(double terms)
+{
+    return terms >= 0.0 ? terms : -1.0;
+}
+
+__device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
+{
+    const double rest = fabs(g) - l1;
+    const double size = rest > 0.0 ? rest : 0.0;
+    return (g < 0.0 ? -size : size) / (h + l2);
+}
+
+__device__ __forceinline__ double bounded(double value, double lower, double upper)
+{
+    const double raised = value < lower ? lower : value;
+    return raised > upper ? upper : raised;
+}
+
+__device__ __forceinline__ double newton_term(double g, double h, double value, double l1,
+                                              double l2)
+{
+    return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * fabs(value);
+}
+
+__device__ __forceinline__ double newton_gain(double left, double right, double node)
+{
+    return (left + right) - node;
+}
+
+// The bound between the values of the children of a monotonic split.
+__device__ __forceinline__ double middle_of(double left, double right)
+{
+    return (left + right) * 0.5;
+}
+
+// What the channels of a candidate add up to; squares and POISSON use `left` alone. `ordered`:
+// NEWTON alone.
+struct Terms {
+    double left;
+    double right;
+    double node;
+    bool ordered;
+};
+
+// NEWTON of one channel: what values are held to, and the direction of the feature.
+struct Regular {
+    double l1;
+    double l2;
+    double lower;
+    double upper;
+    int32 sign;
+
+    __device__ __forceinline__ double value(double g, double h) const
+    {
+        return bounded(newton_value(g, h, l1, l2), lower, upper);
+    }
+    __device__ __forceinline__ double term(double g, double h, double value) const
+    {
+        return newton_term(g, h, value, l1, l2);
+    }
+};
+
+__device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular, double gl,
+                                           double g, double hl, double h)
+{
+    const double left = regular.value(gl, hl), right = regular.value(g - gl, h - hl);
+    terms.left = terms.left + regular.term(gl, hl, left);
+    terms.right = terms.right + regular.term(g - gl, h - hl, right);
+    terms.node = terms.node + regular.term(g, h, regular.value(g, h));
+    if (MONOTONIC) terms.ordered &= regular.sign * left <= regular.sign * right;
+}
+
+__device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl, double g,
+                                            double hl, double h)
+{
+    if (score == SQUARES) {
+        terms.left = terms.left + squares_term(gl, g, hl, h);
+    } else if (score == ENTROPY) {
+        terms.left = terms.left + entropy_term(gl);
+        terms.right = terms.right + entropy_term(g - gl);
+        terms.node = terms.node + entropy_term(g);
+    } else {
+        terms.left = max(terms.left, gl);
+        terms.right = max(terms.right, g - gl);
+        terms.node = max(terms.node, g);
+    }
+}
+
+// -1 where the split is not valid.
+__device__ __forceinline__ double gain_of(const Terms& terms, int32 score, double hl, double h)
+{
+    if (NEWTON_SCORE) {
+        const double gain = newton_gain(terms.left, terms.right, terms.node);
+        return terms.ordered && gain >= 0.0 ? gain : -1.0;
+    }
+    if (POISSON_SCORE) return poisson_gain(terms.left);
+    if (score == SQUARES) return squares_gain(terms.left, hl, h - hl);
+    if (score == MISCLASSIFICATION) {
+        return misclassification_gain(terms.left, terms.right, terms.node);
+    }
+    return entropy_gain(terms.left, terms.right, entropy_node(terms.node, h), hl, h - hl);
+}
+
+// ---- Sums in shared memory ---------------------------------------------------------------------
+
+// Add to a number kept in two halves.
+__device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 value)
+{
+    const uint32 part = (uint32)value;
+    const uint32 before = atomicAdd(low, part);
+    const uint32 carry = before + part < before ? 1u : 0u;
+    const uint32 upper = (uint32)((uint64)value >> 32) + carry;
+    if (upper != 0) atomicAdd(high, upper);
+}
+
+// ---- Sums over the lanes of a warp -------------------------------------------------------------
+
+constexpr int32 WARP = 32;
+
+// The sum, in every lane.
+__device__ __forceinline__ int64 warp_sum(int64 value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value += __shfl_xor_sync(FULL_MASK, value, step);
+    }
+    return value;
+}
+
+// ---- Halving -----------------------------------------------------------------------------------
+
+// The first from `low` on that does not come before what is looked for, `high` if all do. Those
+// that do, `before`, are the first ones.
+template <typename Int, typename Before>
+__device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
+{
+    while (low < high) {
+        const Int middle = low + (high - low) / 2;
+        if (before(middle)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+#endif  // GPUBOOST_COMMON_CUH

@@ -1,0 +1,45 @@
+// What the kernels of a round of boosting or AdaBoost share.
+#ifndef GPUBOOST_ROUNDS_CUH
+#define GPUBOOST_ROUNDS_CUH
+
+#include "common/float_exponent.cuh"
+
+constexpr int32 BOOST_THREADS = 256, BOOST_WARPS = BOOST_THREADS / WARP;
+constexpr int32 BOOST_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+
+constexpr int32 SUM_BITS = 62;   // of a sum of fixed-point numbers
+
+// Exponents: of narrow gradients and hessians, and of wide ones.
+constexpr int32 NARROW_GRADIENT = 0, NARROW_HESSIAN = 1, WIDE_GRADIENT = 2, WIDE_HESSIAN = 3;
+
+__device__ __forceinline__ int64 row_of_thread()
+{
+    return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
+}
+
+// The largest number that a lane of the warp has.
+__device__ __forceinline__ uint64 warp_largest(uint64 bits)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        bits = max(bits, __shfl_xor_sync(FULL_MASK, bits, step));
+    }
+    return bits;
+}
+
+// Keep the largest size that a thread of the grid has. All threads of a block call it; of_warp
+// uint64 (BOOST_WARPS,) is theirs. One atomic a block, for all of them are to the same word.
+__device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, double size)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
+    const uint64 own = warp_largest(bits);
+    __syncthreads();  // the call before has read its words
+    if (lane == 0) of_warp[warp] = own;
+    __syncthreads();
+    if (warp != 0) return;
+    const uint64 most = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
+    if (lane == 0 && most != 0) atomicMax(largest, most);
+}
+
+#endif  // GPUBOOST_ROUNDS_CUH

@@ -1,0 +1,333 @@
+// What a block that grows subtrees works on: its shared memory, rows and sums, for subtree.cuh.
+//
+// The rows of the node that a block begins with lie in shared memory; nodes below it are lists of
+// places of rows, which partitions reorder. A thread takes a row, then the next but SPLIT_THREADS.
+//
+//   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
+//   row        907  14  33  86   5  61         node      a |    b
+//
+// Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
+// and the targets; see `layout`. small.py knows its size.
+#ifndef GPUBOOST_DESK_CUH
+#define GPUBOOST_DESK_CUH
+
+// Most rows of a node that a block begins with: two for each thread; in a warp, one for each lane.
+constexpr int32 SMALL_ROWS = 512;
+constexpr int32 MOST_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
+// Nodes that wait: the smaller child goes first, so no more than MOST_ROWS can be halved, and one.
+constexpr int32 STACK = SPLIT_THREADS == WARP ? 6 : 10;
+
+// ---- What a block works on ---------------------------------------------------------------------
+
+// A node that is still to be grown.
+struct Open {
+    uint64 key;
+    int32 start;  // its first place in `order`
+    int32 count;
+    int32 levels;  // that may be below it
+    int32 place;   // in the store
+};
+
+struct Kept {
+    double gain;
+    double draw;
+    int16 bin;
+    int16 next_bin;
+    int8 missing;
+    uint32 mask[MASK_WORDS];
+};
+
+// What is the same for all nodes of a tree.
+struct Tree {
+    const uint8* __restrict__ allowed;
+    const int64* __restrict__ wide;
+    int64 min_hessian;
+    int64 least_category;
+    int64 root_hessian;
+};
+
+struct Desk {
+    Workspace space;
+    Tree tree;
+    Node searched;
+    Open stack[STACK];
+    Kept kept;
+    uint64 warp_rank[SPLIT_WARPS];
+    int32 left_of_warp[SPLIT_WARPS];
+    uint32 row[MOST_ROWS];
+    uint32 weight[MOST_ROWS];
+    uint16 order[MOST_ROWS];
+    uint16 moved[MOST_ROWS];
+    uint32 present[CODE_WORDS];  // codes of values that the node has, zero between features
+    uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
+};
+
+// What is the same for all nodes.
+struct Matrix {
+    const uint8* __restrict__ tiles;
+    const int32* __restrict__ n_bins;
+    const uint8* __restrict__ is_categorical;
+    const double* __restrict__ center;
+    int64 n_samples;
+    int32 tile;
+    int32 n_features;
+    int32 width;
+};
+
+struct Limits {
+    Options options;
+    int64 smallest;  // rows of a node that may be split
+    int32 max_features;
+    double unit;     // see select_split.cu
+    double min_decrease;
+    bool needs_gain;
+};
+
+// What leaf values are made of; without columns, the weights of classes.
+struct Wide {
+    int32 n_columns;
+    int32 n_classes;
+    bool draws;
+};
+
+// The same of all trees of the batch; `wide` has so many numbers for each of its parts.
+struct Trees {
+    const int64* __restrict__ min_hessian;
+    const int64* __restrict__ least_category;
+    const int64* __restrict__ root_hessian;
+    const uint8* __restrict__ allowed;
+    const int64* __restrict__ wide;
+    const int32* __restrict__ wide_of;
+    int32 n_features;
+    int64 wide_size;
+
+    __device__ __forceinline__ Tree tree(int32 t) const
+    {
+        const int64 part = wide_size == 0 ? 0 : wide_of[t];
+        return {allowed + (int64)t * n_features, wide + part * wide_size, min_hessian[t],
+                least_category[t], root_hessian[t]};
+    }
+};
+
+struct Store {
+    int32* __restrict__ size;
+    int32* __restrict__ left;
+    uint32* __restrict__ count;
+    int64* __restrict__ hessian;
+    double* __restrict__ rise;
+    int32* __restrict__ feature;
+    int16* __restrict__ bin;
+    int16* __restrict__ next_bin;
+    double* __restrict__ draw;    // (0,) where no threshold is random
+    int8* __restrict__ missing;
+    uint32* __restrict__ mask;    // (0,) where no feature is categorical
+    int64* __restrict__ sums;
+    bool masks;
+};
+
+// What is the same for all nodes of a launch.
+struct Task {
+    Matrix matrix;
+    Limits limits;
+    Wide wide;
+    Store store;
+};
+
+// ---- Dynamic shared memory ---------------------------------------------------------------------
+
+// Sums in two halves, because only 32-bit shared atomics are native: K gradients, then the
+// hessian, then (in the low half alone) one more than the place of a row of positive weight.
+struct Sums {
+    uint32* low;
+    uint32* high;
+
+    __device__ __forceinline__ int64 of(int32 k) const
+    {
+        return (int64)((uint64)high[k] << 32 | low[k]);
+    }
+};
+
+// The histogram of one feature; `counts` is null where rows are not counted, `high` for classes.
+struct Cells {
+    uint32* weights;
+    uint32* counts;
+    uint32* low;
+    uint32* high;
+    int32 width;
+
+    __device__ __forceinline__ int64 hessian(int32 code) const { return weights[code]; }
+    __device__ __forceinline__ int64 count(int32 code) const
+    {
+        return counts == nullptr ? 0 : counts[code];
+    }
+    __device__ __forceinline__ int64 gradient(int32 code, int32 k) const
+    {
+        const int32 at = k * width + code;
+        return (int64)((uint64)(high == nullptr ? 0 : high[at]) << 32 | low[at]);
+    }
+    __device__ __forceinline__ int64 plane(int32 code, int32 p) const
+    {
+        return p == 0 ? hessian(code) : p == 1 ? count(code) : gradient(code, p - 2);
+    }
+    __device__ __forceinline__ int32 missing_code() const { return width - 1; }
+};
+
+struct Layout {
+    int64* gradient;  // of the node that is searched
+    uint32* sums;     // of two nodes
+    Cells cells;
+    int32* target;    // columns MOST_ROWS apart
+    int32 n_words;    // of sums and cells together, which lie side by side
+};
+
+__device__ __forceinline__ Layout layout(int64* memory, const Options& options,
+                                         int32 n_codes)
+{
+    const int32 width = SPLIT_THREADS == WARP ? WARP + 1 : n_codes;
+    const int32 n_channels = options.n_channels, sums = 4 * (n_channels + 2);
+    const int32 counts = options.min_samples_leaf > 1 ? width : 0;
+    const int32 high = options.by_class ? 0 : n_channels * width;
+    Layout made;
+    made.gradient = memory;
+    made.sums = (uint32*)(memory + n_channels);
+    uint32* weights = made.sums + sums;
+    uint32* low = weights + width + counts;
+    made.cells = {weights, counts == 0 ? nullptr : weights + width, low,
+                  high == 0 ? nullptr : low + n_channels * width, width};
+    made.n_words = sums + width + counts + n_channels * width + high;
+    made.target = (int32*)(made.sums + made.n_words);
+    return made;
+}
+
+// The sums of every second node.
+__device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, int32 which)
+{
+    uint32* low = shared.sums + which * 2 * (n_channels + 2);
+    return {low, low + n_channels + 2};
+}
+
+// ---- Sums of a node ----------------------------------------------------------------------------
+
+// Add the rows of a node to its sums. Warps that have no rows are done at once.
+__device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared, const Sums& sums,
+                                         const Open& node, const Options& options)
+{
+    const int32 t = threadIdx.x, n_channels = options.n_channels;
+    if (t - t % WARP >= node.count) return;
+    const uint16* order = desk.order + node.start;
+    const bool by_channel = options.by_class && n_channels > 1;
+    int64 hessian = 0;
+    #pragma unroll 1
+    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+        const uint32 weight = desk.weight[order[i]];
+        hessian += weight;
+        if (by_channel) atomicAdd(sums.low + shared.target[order[i]], weight);
+        if (weight != 0) atomicMax(sums.low + n_channels + 1, (uint32)order[i] + 1);
+    }
+    hessian = warp_sum(hessian);
+    if (t % WARP == 0) add_halves(sums.low + n_channels, sums.high + n_channels, hessian);
+    #pragma unroll 1
+    for (int32 k = 0; k < n_channels && !by_channel; ++k) {
+        const int32* values = shared.target + k * MOST_ROWS;
+        int64 gradient = 0;
+        #pragma unroll 1
+        for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+            const int64 value = values[order[i]];
+            gradient += GRADIENTS ? value : desk.weight[order[i]] * value;
+        }
+        gradient = warp_sum(gradient);
+        if (t % WARP == 0) add_halves(sums.low + k, sums.high + k, gradient);
+    }
+}
+
+// Whether a thread knows that the node is not pure; or, for several classes, that it is.
+__device__ __forceinline__ bool knows_purity(const Desk& desk, const Layout& shared,
+                                             const Sums& sums, const Open& node,
+                                             const Options& options)
+{
+    const int32 t = threadIdx.x, n_channels = options.n_channels;
+    const int64 hessian = sums.of(n_channels);
+    if (options.by_class) {
+        if (n_channels == 1) return sums.of(0) != 0 && sums.of(0) != hessian;
+        bool pure = false;
+        #pragma unroll 1
+        for (int32 k = t; k < n_channels; k += SPLIT_THREADS) pure |= sums.of(k) == hessian;
+        return pure;
+    }
+    const uint32 other = sums.low[n_channels + 1] - 1;  // there is one where the hessian is not 0
+    bool differs = false;
+    #pragma unroll 1
+    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+        const int32 own = desk.order[node.start + i];
+        #pragma unroll 1
+        for (int32 k = 0; k < n_channels && desk.weight[own] != 0; ++k) {
+            const int32* values = shared.target + k * MOST_ROWS;
+            differs |= values[own] != values[other];
+        }
+    }
+    return differs;
+}
+
+// Whether the node is large, shallow and impure enough. Every thread of the block takes part.
+__device__ __forceinline__ bool may_split(const Desk& desk, const Layout& shared, const Sums& sums,
+                                          const Open& node, const Limits& limits)
+{
+    const Options& options = limits.options;
+    if (node.levels <= 0 || node.count < limits.smallest) return false;
+    if (sums.of(options.n_channels) < 2 * desk.tree.min_hessian) return false;
+    if (GRADIENTS) return true;
+    const bool some = __syncthreads_or(knows_purity(desk, shared, sums, node, options)) != 0;
+    return some != (options.by_class && options.n_channels > 1);
+}
+
+// ---- Rows --------------------------------------------------------------------------------------
+
+// Rows of the level, and where those of one node begin.
+struct Rows {
+    uint32* row;
+    uint32* weight;
+    int32* target;
+    int64 n_rows;
+    int64 start;
+    int32 n_columns;
+};
+
+// The rows of a node into shared memory, and the node onto the stack.
+__device__ __forceinline__ void load(Desk& desk, const Layout& shared, const Rows& rows,
+                                     const Open& root, const Tree& tree)
+{
+    #pragma unroll 1
+    for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {
+        desk.row[i] = rows.row[rows.start + i];
+        desk.weight[i] = rows.weight[rows.start + i];
+        desk.order[i] = (uint16)i;
+        #pragma unroll 1
+        for (int32 c = 0; c < rows.n_columns; ++c) {
+            shared.target[c * MOST_ROWS + i] = rows.target[c * rows.n_rows + rows.start + i];
+        }
+    }
+    if (threadIdx.x != 0) return;
+    desk.stack[0] = root;
+    desk.tree = tree;
+}
+
+// What is zero before the first node. Every thread of the block takes part.
+__device__ __forceinline__ void clear_all(Desk& desk, const Layout& shared)
+{
+    const int32 t = threadIdx.x;
+    #pragma unroll 1
+    for (int32 i = t; i < shared.n_words; i += SPLIT_THREADS) shared.sums[i] = 0;
+    if (t < CODE_WORDS) desk.present[t] = 0;
+    if (t == 0) desk.codes[SPLIT_THREADS] = NO_CODE;
+}
+
+// The sums of the next node but one.
+__device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
+{
+    #pragma unroll 1
+    for (int32 k = threadIdx.x; k < n_channels + 2; k += SPLIT_THREADS) {
+        sums.low[k] = sums.high[k] = 0;
+    }
+}
+
+#endif  // GPUBOOST_DESK_CUH

@@ -1,0 +1,347 @@
+// Finished trees of the nodes of a store: thresholds, directions, values, impurities and gains, as
+// `gpuboost/engine/growth/tree.py` makes them on the host, by the same operations, in their order.
+//
+//   table, order, category, level_end   the numbers of the nodes, by node_buffer.cu
+//   left, count, ..., sums              the store, where left is a number by now
+//   center, low, high                   float64 (F, width), see thresholds.cuh
+//
+// Output, of node i of tree t at table[NODE_ROW][t] + i, what a `Tree` has, integers as narrow as
+// they can be:
+//
+//   feature int16 or int32              threshold float64      code, missing_left uint8
+//   left, category int32                masks uint32 (., CODE_WORDS)
+//   value float64 (., V)                gain, impurity float64
+//   weight float64, or uint32 where weights are whole          count uint32
+
+#include "common/rounds.cuh"
+#include "growth/node_buffer.cuh"
+#include "growth/thresholds.cuh"
+
+constexpr int32 FINISH_THREADS = 256;
+constexpr int32 FINISH_BLOCKS = 2;  // per multiprocessor; asking for more spills registers
+constexpr int32 ORDER_THREADS = 512;
+constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
+
+// ---- What is said of a node --------------------------------------------------------------------
+
+// Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
+constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
+
+// How sums are to be read: `engine.task.Target`.
+//
+//   exponents    int32 (planes,)   none where the sums of classes are whole weights; of steps
+//                                  those of the round, see scale_round of gradients.cu
+//   mean         float64 (V,)
+//   levels       float64           the targets of each output, those of output k from
+//   first_level  int32 (V,)        first_level[k] on; of medians
+//   given        float64 (3,)      l1, l2 and the largest step; of steps
+//   rate         float64 (1,)      what steps are multiplied by
+struct Reading {
+    const int32* __restrict__ exponents;
+    const double* __restrict__ mean;
+    const double* __restrict__ levels;
+    const int32* __restrict__ first_level;
+    const double* __restrict__ given;
+    const double* __restrict__ rate;
+    int32 kind;
+    int32 score;
+    int32 n_values;
+    int32 n_sums;
+    int32 n_planes;
+    int32 square_unit;
+
+    // A sum in two planes, whose exponents are from `e` on.
+    __device__ __forceinline__ double planes(const int64* sums, int32 e) const
+    {
+        return ldexp((double)sums[0], -exponents[e]) + ldexp((double)sums[1], -exponents[e + 1]);
+    }
+    __device__ __forceinline__ double of_class(const int64* sums, int32 k) const
+    {
+        return n_planes == 0 ? (double)sums[k] : planes(sums + 2 * k, 0);
+    }
+};
+
+struct Says {
+    double impurity;
+    double weight;
+};
+
+__device__ __forceinline__ double at_least_zero(double x) { return x > 0.0 ? x : 0.0; }
+
+// Binary logarithm of a normal positive float64: gpuboost/engine/numerics.py.
+__device__ __forceinline__ double binary_log(double x)
+{
+    const int64 bits = __double_as_longlong(x);
+    const double exponent = (double)((bits >> 52) - 1022);
+    const double mantissa
+        = __longlong_as_double((bits & 0xFFFFFFFFFFFFFll) | 0x3FE0000000000000ll);
+    return exponent + natural_log(mantissa) * 1.44269504088896338700e00;
+}
+
+// Shares of classes, and their gini, entropy or misclassification rate.
+__device__ __forceinline__ Says say_shares(const Reading& reading, const int64* sums, double* value)
+{
+    double weight = 0.0, spread = 0.0;
+    #pragma unroll 1
+    for (int32 k = 0; k < reading.n_values; ++k) weight = weight + reading.of_class(sums, k);
+    #pragma unroll 1
+    for (int32 k = 0; k < reading.n_values; ++k) {
+        const double share = reading.of_class(sums, k) / weight;
+        value[k] = share;
+        if (reading.score == MISCLASSIFICATION) spread = max(spread, share);
+        else if (reading.score != ENTROPY) spread = spread + share * share;
+        else spread = spread + -share * binary_log(share > 0.0 ? share : 1.0);
+    }
+    return {reading.score == ENTROPY ? spread : 1.0 - spread, weight};
+}
+
+// Means, and the mean over outputs of the variance or half Poisson deviance.
+__device__ __forceinline__ Says say_means(const Reading& reading, const int64* sums, int64 hessian,
+                                          double* value)
+{
+    const int32 n = reading.n_values, unit = reading.square_unit;
+    const bool own_weight = reading.n_planes > 2 * (n + 1);
+    const double weight
+        = own_weight ? reading.planes(sums + 2 * (n + 1), 2 * (n + 1)) : (double)hessian;
+    double total = 0.0;
+    #pragma unroll 1
+    for (int32 k = 0; k < n; ++k) {
+        const double centred = reading.planes(sums + 2 * k, 2 * k) / weight;
+        const double scaled = ldexp(centred, -unit);
+        if (reading.kind == POISSON_MEANS) {
+            total = total + scaled * natural_log(scaled > 0.0 ? scaled : 1.0);
+            value[k] = centred;
+        } else {
+            total = total + scaled * scaled;
+            value[k] = reading.mean[k] + centred;
+        }
+    }
+    const double spread = reading.planes(sums + 2 * n, 2 * n) / weight - total;
+    const int32 squared = reading.kind == POISSON_MEANS ? unit : 2 * unit;
+    return {ldexp(at_least_zero(spread) / (double)n, squared), weight};
+}
+
+// Medians, and the mean over outputs of the absolute deviation; without `value` not the medians.
+__device__ __forceinline__ Says say_medians(const Reading& reading, const int64* sums,
+                                            double* value)
+{
+    const int32 n = reading.n_values, last = reading.n_planes - 2;
+    const double weight = reading.planes(sums + reading.n_sums - 2, last);
+    double deviation = 0.0;
+    #pragma unroll 1
+    for (int32 k = 0; k < n; ++k) {
+        const double* levels = reading.levels + reading.first_level[k];
+        const double lower = levels[sums[2 * k]], upper = levels[sums[2 * k + 1]];
+        const double median = (lower == upper ? lower : 0.5 * lower + 0.5 * upper) + 0.0;
+        const int64* own = sums + 2 * n + 4 * k;
+        const double centre = median - reading.mean[k];
+        const double balance = reading.planes(own + 2, last);
+        const double beyond = reading.planes(own, 2 * k) - centre * balance;
+        deviation = deviation + at_least_zero(beyond);
+        if (value != nullptr) value[k] = median;
+    }
+    return {deviation / weight / (double)n, weight};
+}
+
+// Steps, each by a hessian of its own or all by one: `engine.ensembles.boosting.newton_steps`.
+__device__ __forceinline__ Says say_steps(const Reading& reading, const int64* sums, int64 hessian,
+                                          double* value)
+{
+    const int32 n = reading.n_values, n_hessians = reading.n_sums - n;
+    const double l1 = reading.given[0], l2 = reading.given[1], largest = reading.given[2];
+    #pragma unroll 1
+    for (int32 k = 0; k < n; ++k) {
+        const int64 of_hessian = sums[n + (n_hessians == 1 ? 0 : k)];
+        const double g = ldexp((double)sums[k], -reading.exponents[WIDE_GRADIENT]);
+        const double h = ldexp((double)of_hessian, -reading.exponents[WIDE_HESSIAN]);
+        const bool flat = h + l2 <= 0.0;  // hessians so small that they were rounded to zero
+        const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
+        value[k] = bounded(step, -largest, largest) * *reading.rate;
+    }
+    const double weight = ldexp((double)hessian, -reading.exponents[NARROW_HESSIAN]);
+    return {__longlong_as_double(0x7FF8000000000000ll), weight};
+}
+
+__device__ __forceinline__ double weighted_deviation(const Reading& reading, const int64* sums)
+{
+    const Says says = say_medians(reading, sums, nullptr);
+    return says.impurity * says.weight;
+}
+
+// ---- Nodes -------------------------------------------------------------------------------------
+
+struct Masks {
+    const uint32* __restrict__ from;  // (m, MASK_WORDS), of the store
+    uint32* __restrict__ to;
+};
+
+// Codes that go left, those that the node has no rows of where missing values go.
+__device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int64 to, bool to_left)
+{
+    const uint32* own = masks.from + place * MASK_WORDS;
+    for (int32 w = 0; w < CODE_WORDS; ++w) {
+        masks.to[to * CODE_WORDS + w] = to_left ? own[w] | ~own[CODE_WORDS + w] : own[w];
+    }
+}
+
+// `unit`, float64 (1,): what weights are multiplied by, not of steps; `unit_of_gain`, float64 (1,):
+// what a rise is multiplied by, not of medians. `has_draws`, `has_masks`: whether the store has
+// those. `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
+// `number_of`, int32 (places,), written only if `numbers`: the node of all of them at each place.
+//
+// Of a tree whose rows have no weight nobody gets anything but its root, a leaf. Steps are made of
+// it all the same: rows may be told of them before the host hears that there is no tree.
+//
+// Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, and the next
+// one of its after all threads.
+extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
+finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
+             const int64* __restrict__ table, const int32* __restrict__ order,
+             const int32* __restrict__ category, const int32* __restrict__ left,
+             const uint32* __restrict__ count, const int64* __restrict__ hessian,
+             const double* __restrict__ rise, const int32* __restrict__ feature,
+             const int16* __restrict__ bin, const int16* __restrict__ next_bin,
+             const double* __restrict__ draw, const int8* __restrict__ missing,
+             const uint32* __restrict__ mask, const int64* __restrict__ sums, int32 has_draws,
+             int32 has_masks, const double* __restrict__ center, const double* __restrict__ low,
+             const double* __restrict__ high, int32 width, const int32* __restrict__ exponents,
+             const double* __restrict__ mean, const double* __restrict__ levels,
+             const int32* __restrict__ first_level, const double* __restrict__ given,
+             const double* __restrict__ rate, int32 kind, int32 score, int32 n_values,
+             int32 n_sums, int32 n_planes, int32 square_unit, const double* __restrict__ unit,
+             const double* __restrict__ unit_of_gain, int32 is_narrow, int32 is_whole,
+             int16* __restrict__ narrow_feature,
+             int32* __restrict__ wide_feature, double* __restrict__ threshold,
+             uint8* __restrict__ code, uint8* __restrict__ missing_left,
+             int32* __restrict__ left_out, int32* __restrict__ category_out,
+             uint32* __restrict__ masks_out, double* __restrict__ value, double* __restrict__ gain,
+             double* __restrict__ impurity, uint32* __restrict__ whole_weight,
+             double* __restrict__ weight, uint32* __restrict__ count_out, int32 numbers,
+             int32* __restrict__ number_of)
+{
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
+    const Reading reading = {exponents, mean, levels, first_level, given, rate, kind, score,
+                             n_values, n_sums, n_planes, square_unit};
+    const Bins bins = {center, low, high, width};
+    const int64 n_nodes = table[n_trees];
+    for (int64 to = (int64)blockIdx.x * FINISH_THREADS + threadIdx.x; to < n_nodes;
+         to += (int64)gridDim.x * FINISH_THREADS) {
+        const int32 tree = tree_of(table, n_trees, to);
+        if (hessian[tree] == 0 && kind != STEPS) {
+            left_out[to] = 0;
+            continue;
+        }
+        const int64 node = to - table[tree], room = rooms.nodes(tree);
+        const int32* own_order = order + room;
+        const int64 place = own_order[node];
+        const int64* own = sums + place * n_sums;
+        if (numbers != 0) number_of[place] = (int32)to;
+
+        double* values = value + to * n_values;
+        Says says;
+        if (kind == SHARES) says = say_shares(reading, own, values);
+        else if (kind == MEDIANS) says = say_medians(reading, own, values);
+        else if (kind == STEPS) says = say_steps(reading, own, hessian[place], values);
+        else says = say_means(reading, own, hessian[place], values);
+        impurity[to] = says.impurity;
+        const double own_weight = kind == STEPS ? says.weight : says.weight * *unit;
+        if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
+        else weight[to] = own_weight;
+        count_out[to] = count[place];
+
+        const int32 child = left[place], f = feature[place];
+        double own_gain = 0.0, at = __longlong_as_double(0x7FF8000000000000ll);
+        int32 own_code = 0, own_category = -1;
+        bool to_left = false;
+        if (child > 0) {
+            const int64 first_child = own_order[child], second_child = own_order[child + 1];
+            to_left = missing[place] == MISSING_LEFT
+                      || (missing[place] == MISSING_UNSEEN
+                          && count[first_child] > count[second_child]);
+            own_gain = rise[place] * (*unit_of_gain / (double)hessian[tree]);
+            if (kind == MEDIANS) {
+                const double children = weighted_deviation(reading, sums + first_child * n_sums)
+                                        + weighted_deviation(reading, sums + second_child * n_sums);
+                const Says root = say_medians(reading, sums + (int64)tree * n_sums, nullptr);
+                own_gain = at_least_zero(says.impurity * says.weight - children) / root.weight;
+            }
+            if (has_masks != 0) own_category = category[room + node];
+            if (own_category >= 0) {
+                const int64 first_mask = table[MASK_ROW * (n_trees + 1) + tree];
+                write_mask({mask, masks_out}, place, first_mask + own_category, to_left);
+            } else {
+                const double drawn = has_draws != 0 ? draw[place] : at;
+                const Threshold found = threshold_of(bins, f, bin[place], next_bin[place], drawn);
+                at = found.value;
+                own_code = found.code;
+            }
+        }
+        if (is_narrow != 0) narrow_feature[to] = (int16)f;
+        else wide_feature[to] = f;
+        threshold[to] = at;
+        code[to] = (uint8)own_code;
+        missing_left[to] = to_left;
+        left_out[to] = child;
+        if (has_masks != 0) category_out[to] = own_category;
+        gain[to] = own_gain;
+    }
+}
+
+// ---- Values in monotonic order -----------------------------------------------------------------
+
+// Put the values of each tree, or the shares of the second of two classes, within the bounds that
+// monotonic splits above each node put to it: `in_monotonic_order` of engine. Then they are
+// multiplied by the rate.
+//
+//   largest, rate  float64 (1,)
+//   feature        int32 (m,)       of the store
+//   left           int32            of the finished trees
+//   sign           int8 (F,)        the direction of each feature
+//   lower, upper   float64 (.,)     room for bounds, a number for each node
+//
+// Launch: a block of ORDER_THREADS threads for each tree, no shared memory; a level at a time.
+extern "C" __global__ void __launch_bounds__(ORDER_THREADS, ORDER_BLOCKS)
+order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
+             const int64* __restrict__ table, const int32* __restrict__ order,
+             const int32* __restrict__ level_end, const int32* __restrict__ feature,
+             const int32* __restrict__ left,
+             const int8* __restrict__ sign, const double* __restrict__ largest,
+             const double* __restrict__ rate, int32 n_values, double* value, double* lower,
+             double* upper)
+{
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
+    const int32* ends = level_end + rooms.levels(blockIdx.x);
+    const int32* own_order = order + rooms.nodes(blockIdx.x);
+    const int64 base = table[blockIdx.x], n_nodes = table[blockIdx.x + 1] - base;
+    if (table[HESSIAN_ROW * (n_trees + 1) + blockIdx.x] == 0) return;
+    double* last = value + base * n_values + n_values - 1;
+    lower += base;
+    upper += base;
+    if (threadIdx.x == 0) {  // the thread that reads them
+        lower[0] = -*largest;
+        upper[0] = *largest;
+    }
+    int64 first = 0;
+    for (int64 level = 0; first < n_nodes; ++level) {
+        const int64 end = ends[level];
+        for (int64 node = first + threadIdx.x; node < end; node += ORDER_THREADS) {
+            const double low = lower[node], high = upper[node];
+            const double own = bounded(last[node * n_values], low, high) * *rate;
+            last[node * n_values] = own;
+            if (n_values == 2) last[node * n_values - 1] = 1.0 - own;
+            const int64 child = left[base + node];
+            if (child == 0) continue;
+            const int32 direction = sign[feature[own_order[node]]];
+            const double between = middle_of(bounded(last[child * n_values], low, high),
+                                             bounded(last[(child + 1) * n_values], low, high));
+            lower[child] = direction < 0 ? between : low;
+            upper[child] = direction > 0 ? between : high;
+            lower[child + 1] = direction > 0 ? between : low;
+            upper[child + 1] = direction < 0 ? between : high;
+        }
+        first = end;
+        __syncthreads();
+    }
+}

@@ -1,0 +1,222 @@
+// Nodes of a batch of trees put into a store as their levels are done, and numbered at the end.
+//
+// Of a store (arrays of as many nodes as there can be; the root of tree t is node t):
+//
+//   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
+//   count    uint32                                            missing, mask  as select_split.cu
+//   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//
+// draw and mask may have no entries: no threshold is random, no feature categorical.
+
+#include "common/running_sum.cuh"
+#include "growth/node_buffer.cuh"
+
+constexpr int32 STORE_THREADS = 256;
+constexpr int32 STORE_BLOCKS = 4;  // per multiprocessor
+constexpr int32 NUMBER_THREADS = 1024;
+constexpr int32 NUMBER_BLOCKS = 1;  // per multiprocessor
+constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
+
+// How the sums of a leaf follow from what is known of a level: they are there; the weights of two
+// classes, of which `sums` are those of the second; the weights of classes, which `sums` are.
+constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
+
+struct LeafSums {
+    const int64* __restrict__ sums;
+    const int64* __restrict__ hessian;
+    int32 kind;
+    int32 n_sums;
+
+    __device__ __forceinline__ int64 of(int64 node, int32 j) const
+    {
+        if (kind != OF_SECOND_CLASS) return sums[node * n_sums + j];
+        return j == 1 ? sums[node] : hessian[node] - sums[node];
+    }
+};
+
+// Put the nodes of a level into the store: node i at place *first + i, the children of those that
+// are split, by their rank, behind all that are stored. What has at most `small_rows` rows is there
+// already, by small.cu, unless that is 0: then roots without rows come here. `all_sums`: of nodes
+// that are split, too.
+//
+//   size, count, hessian, accepted, rise, ..., mask, rank, next_size: of the level, select_split.cu
+//                                                                       children.cu
+//   first, stored   int32 (1,)     following   int32 (1,), nodes stored with the children
+//
+// Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, and the next
+// one of its after all threads.
+extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
+store_level(const int32* __restrict__ size, const int64* __restrict__ count,
+            const int64* __restrict__ hessian, const uint8* __restrict__ accepted,
+            const double* __restrict__ rise, const int32* __restrict__ feature,
+            const int16* __restrict__ bin, const int16* __restrict__ next_bin,
+            const double* __restrict__ draw, const int8* __restrict__ missing,
+            const uint32* __restrict__ mask, const int32* __restrict__ rank,
+            const int32* __restrict__ next_size, const int64* __restrict__ level_sums, int32 kind,
+            int32 n_sums, int32 all_sums, int64 small_rows, int32 has_draws, int32 has_masks,
+            const int32* __restrict__ first, const int32* __restrict__ stored,
+            int32* __restrict__ following, int32* __restrict__ left,
+            uint32* __restrict__ count_out, int64* __restrict__ hessian_out,
+            double* __restrict__ rise_out, int32* __restrict__ feature_out,
+            int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
+            double* __restrict__ draw_out, int8* __restrict__ missing_out,
+            uint32* __restrict__ mask_out, int64* __restrict__ sums_out)
+{
+    const int64 begin = (int64)blockIdx.x * STORE_THREADS + threadIdx.x;
+    const LeafSums sums = {level_sums, hessian, kind, n_sums};
+    if (begin == 0) *following = *stored + *next_size;
+    for (int64 node = begin; node < *size; node += (int64)gridDim.x * STORE_THREADS) {
+        if (small_rows > 0 && count[node] <= small_rows) continue;
+        const int64 to = *first + node;
+        const bool inner = accepted[node] != 0;
+        count_out[to] = (uint32)count[node];
+        hessian_out[to] = hessian[node];
+        left[to] = inner ? *stored + 2 * rank[node] : 0;
+        rise_out[to] = inner ? rise[node] : -1.0;
+        feature_out[to] = inner ? feature[node] : LEAF;
+        if (!inner || all_sums != 0) {
+            for (int32 j = 0; j < n_sums; ++j) sums_out[to * n_sums + j] = sums.of(node, j);
+        }
+        if (!inner) continue;
+        bin_out[to] = bin[node];
+        next_bin_out[to] = next_bin[node];
+        missing_out[to] = missing[node];
+        if (has_draws != 0) draw_out[to] = draw[node];
+        for (int32 w = 0; has_masks != 0 && w < MASK_WORDS; ++w) {
+            mask_out[to * MASK_WORDS + w] = mask[node * MASK_WORDS + w];
+        }
+    }
+}
+
+// ---- Numbers -----------------------------------------------------------------------------------
+
+// What of the store is read and written while its nodes are numbered.
+struct Stored {
+    int32* left;
+    const int32* __restrict__ feature;
+    int64* sums;
+    const uint8* __restrict__ is_categorical;  // (F,)
+    int32 n_sums;
+    bool has_masks;
+};
+
+// Number the nodes below a root breadth-first: order[i] is the place of node i in the store, left
+// becomes the number of the left child, category[i] which of the tree's categorical splits it is,
+// else -1. Level l ends before node ends[l]. Every thread of the block takes part; returns the
+// levels, nodes and categorical splits there are.
+//
+//   level    a   b   c         d   e   f   g        children of inner nodes side by side, by the
+//   left     >   0   >    ->   a's     c's          inner nodes before each: a running sum
+struct Numbered {
+    int64 levels;
+    int64 nodes;
+    int64 masks;
+};
+
+__device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS],
+                                                 const Stored& stored, int32 root, int32* order,
+                                                 int32* category, int32* ends)
+{
+    Numbered found = {0, 1, 0};
+    int64 first = 0;
+    if (threadIdx.x == 0) order[0] = root;  // the thread that reads it
+    while (first < found.nodes) {
+        const int64 end = found.nodes;
+        for (int64 tile = first; tile < end; tile += NUMBER_THREADS) {
+            const int64 node = tile + threadIdx.x;
+            const int32 place = node < end ? order[node] : 0;
+            const int32 child = node < end ? stored.left[place] : 0;
+            const bool by_mask = child > 0 && stored.has_masks
+                                 && stored.is_categorical[stored.feature[place]] != 0;
+            // Two sums in one: inner nodes, and above them those split by a category.
+            const int64 own = (child > 0 ? 1 : 0) + (by_mask ? 1ll << 32 : 0);
+            const RunningSum sum = running_sum(warp_sums, own);
+            if (child > 0) {
+                const int64 to = found.nodes + 2 * (sum.before & 0xffffffffll);
+                order[to] = child;
+                order[to + 1] = child + 1;
+                stored.left[place] = (int32)to;
+            }
+            if (stored.has_masks && node < end) {
+                category[node] = by_mask ? (int32)(found.masks + (sum.before >> 32)) : -1;
+            }
+            found.nodes += 2 * (sum.all & 0xffffffffll);
+            found.masks += sum.all >> 32;
+        }
+        if (threadIdx.x == 0) ends[found.levels] = (int32)end;
+        ++found.levels;
+        first = end;
+        __syncthreads();
+    }
+    return found;
+}
+
+// Sums of inner nodes, from those of leaves upwards. Every thread of the block takes part.
+__device__ __forceinline__ void sum_children(const Stored& stored, const int32* order,
+                                             const int32* ends, int64 n_levels)
+{
+    const int32 n_sums = stored.n_sums;
+    for (int64 level = n_levels - 2; level >= 0; --level) {
+        const int64 first = level == 0 ? 0 : ends[level - 1], n_nodes = ends[level] - first;
+        for (int64 i = threadIdx.x; i < n_nodes * n_sums; i += NUMBER_THREADS) {
+            const int64 place = order[first + i / n_sums], j = i % n_sums;
+            const int32 child = stored.left[place];
+            if (child == 0) continue;
+            const int64 own = stored.sums[(int64)order[child] * n_sums + j];
+            stored.sums[place * n_sums + j]
+                = own + stored.sums[(int64)order[child + 1] * n_sums + j];
+        }
+        __syncthreads();
+    }
+}
+
+// Number the nodes of each tree. order, category (read and written only with `has_masks`) and
+// level_end have the room for each tree that node_buffer.cuh says; table as there, whose numbers
+// of each tree are written. `adds`: whether inner nodes still need their sums.
+//
+// Launch: a block of NUMBER_THREADS threads for each tree, no dynamic shared memory.
+extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
+number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
+             int32 most_levels, int32 n_trees,
+             const int64* __restrict__ hessian, const int32* __restrict__ feature,
+             const uint8* __restrict__ is_categorical, int32 has_masks, int32 n_sums, int32 adds,
+             int32* left, int64* sums, int32* order, int32* category, int32* level_end,
+             int64* __restrict__ table)
+{
+    __shared__ int64 warp_sums[NUMBER_WARPS];
+    const int32 tree = blockIdx.x;
+    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
+    const Stored stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
+    const int64 room = rooms.nodes(tree);
+    int32* ends = level_end + rooms.levels(tree);
+    int32* own = order + room;
+    const Numbered found = number_below(warp_sums, stored, tree, own, category + room, ends);
+    if (adds != 0) sum_children(stored, own, ends, found.levels);
+    if (threadIdx.x != 0) return;
+    const int64 width = n_trees + 1, to = n_trees == 1 ? 1 : tree;
+    if (n_trees == 1) table[NODE_ROW * width] = table[MASK_ROW * width] = 0;
+    table[NODE_ROW * width + to] = found.nodes;
+    table[MASK_ROW * width + to] = found.masks;
+    table[HESSIAN_ROW * width + tree] = hessian[tree];
+}
+
+// Where each tree is among those of all: the first two rows of the table become running sums. One
+// tree has them already.
+// Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
+extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
+place_trees(int32 n_trees, int64* __restrict__ table)
+{
+    __shared__ int64 warp_sums[NUMBER_WARPS];
+    const int64 width = n_trees + 1;
+    for (int32 row = NODE_ROW; row <= MASK_ROW; ++row) {
+        int64 before = 0;
+        for (int32 tile = 0; tile < n_trees; tile += NUMBER_THREADS) {
+            const int32 tree = tile + threadIdx.x;
+            const int64 own = tree < n_trees ? table[row * width + tree] : 0;
+            const RunningSum sum = running_sum(warp_sums, own);
+            if (tree < n_trees) table[row * width + tree] = before + sum.before;
+            before += sum.all;
+        }
+        if (threadIdx.x == 0) table[row * width + n_trees] = before;
+    }
+}

@@ -1,0 +1,378 @@
+// Subtrees of nodes of few rows, each grown by one block without histograms in global memory: for
+// small.cu and tiny.cu, which say how many threads a block has.
+//
+// Nodes made are appended to a store in global memory, children side by side, in whatever order
+// blocks come:
+//
+//   size     int32 (1,)     nodes of the store, those of the levels so far among them
+//   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
+//   count    uint32                                            missing, mask  as select_split.cu
+//   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//
+// Cost: a node and a feature that it looks at cost a pass over the node's rows, whose codes are in
+// the cache, a scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
+#ifndef GPUBOOST_SUBTREE_CUH
+#define GPUBOOST_SUBTREE_CUH
+
+// ---- The search --------------------------------------------------------------------------------
+
+// The codes of one feature.
+struct Column {
+    const uint8* __restrict__ codes;
+    int64 stride;
+
+    __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row * stride); }
+};
+
+__device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
+{
+    const int64 tile = feature / matrix.tile;
+    return {matrix.tiles + tile * matrix.n_samples * matrix.tile + feature % matrix.tile,
+            matrix.tile};
+}
+
+// The feature whose rank follows that of `last` among those that the tree may look at, the first
+// one where that is -1; -1 if there is none. Every thread of the block takes part, and meets
+// another barrier before the next call.
+__device__ __forceinline__ int32 next_feature(Desk& desk, int32 n_features, uint64 key, int32 last)
+{
+    const uint64 least = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
+    const uint64 rank = next_rank(desk.warp_rank, desk.tree.allowed, n_features, key, least);
+    return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
+}
+
+// Add one row to the histogram.
+__device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
+                                        int32 own, uint32 weight)
+{
+    const Cells& cells = shared.cells;
+    atomicAdd(cells.weights + cell, weight);
+    if (cells.counts != nullptr) atomicAdd(cells.counts + cell, 1u);
+    if (options.by_class && options.n_channels > 1) {
+        atomicAdd(cells.low + shared.target[own] * cells.width + cell, weight);
+        return;
+    }
+    #pragma unroll 1
+    for (int32 k = 0; k < options.n_channels; ++k) {
+        const int32 value = shared.target[k * MOST_ROWS + own], at = k * cells.width + cell;
+        if (cells.high != nullptr) {
+            add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
+        } else if (value != 0) {
+            atomicAdd(cells.low + at, weight);
+        }
+    }
+}
+
+// How many codes of a set are lower.
+__device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
+{
+    int32 below = 0;
+    #pragma unroll 1
+    for (int32 w = 0; w < code / WARP; ++w) below += __popc(words[w]);
+    if (code % WARP != 0) below += __popc(words[code / WARP] & ((1u << (code % WARP)) - 1u));
+    return below;
+}
+
+// Add the rows of a node to the histogram of a feature: a row for each lane, and the codes that the
+// node has as cells, the missing one last. Every thread of the block takes part.
+__device__ __forceinline__ void add_to_few_cells(Desk& desk, const Layout& shared,
+                                                 const Open& node, const Options& options,
+                                                 const Column& column, int32 missing_code)
+{
+    const int32 t = threadIdx.x;
+    const bool inside = t < node.count;
+    const int32 own = inside ? desk.order[node.start + t] : 0;
+    const int32 code = inside ? column.code(desk.row[own]) : missing_code;
+    const uint32 bit = 1u << (code % WARP);
+    const uint32 before = code == missing_code ? bit : atomicOr(desk.present + code / WARP, bit);
+    __syncthreads();
+    if (t >= codes_below(desk.present, CODE_WORDS * WARP)) desk.codes[t] = NO_CODE;
+    if (!inside) return;
+    const int32 cell = code == missing_code ? WARP : codes_below(desk.present, code);
+    if ((before & bit) == 0) desk.codes[cell] = (uint8)code;  // the first row of the code
+    add_row(shared, options, cell, own, desk.weight[own]);
+}
+
+// Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
+__device__ __forceinline__ void add_to_cells(Desk& desk, const Layout& shared, const Open& node,
+                                             const Options& options, const Column& column,
+                                             int32 missing_code)
+{
+    if (SPLIT_THREADS == WARP) {
+        add_to_few_cells(desk, shared, node, options, column, missing_code);
+        return;
+    }
+    #pragma unroll 1
+    for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
+        const int32 own = desk.order[node.start + i];
+        add_row(shared, options, column.code(desk.row[own]), own, desk.weight[own]);
+    }
+}
+
+// Make the histogram zero again.
+__device__ __forceinline__ void clear_cells(Desk& desk, const Cells& cells, int32 n_channels)
+{
+    if (SPLIT_THREADS == WARP && threadIdx.x < CODE_WORDS) desk.present[threadIdx.x] = 0;
+    #pragma unroll 1
+    for (int32 cell = threadIdx.x; cell < cells.width; cell += SPLIT_THREADS) {
+        if (cells.counts != nullptr) cells.counts[cell] = 0;
+        if (cells.weights[cell] == 0) continue;
+        cells.weights[cell] = 0;
+        #pragma unroll 1
+        for (int32 k = 0; k < n_channels; ++k) {
+            cells.low[k * cells.width + cell] = 0;
+            if (cells.high != nullptr) cells.high[k * cells.width + cell] = 0;
+        }
+    }
+}
+
+// The largest gain of the block, as `best_position` left it.
+__device__ __forceinline__ double largest_gain(const Workspace& space)
+{
+    double gain = space.warp_gain[0];
+    for (int32 w = 1; w < SPLIT_WARPS; ++w) gain = max(gain, space.warp_gain[w]);
+    return gain;
+}
+
+struct Found {
+    double gain;  // -1 for none
+    int32 feature;
+    bool could;   // whether a feature could split
+};
+
+// Whether a gain by feature f is better than what was found: of equal ones the smaller rank is.
+__device__ __forceinline__ bool is_better(double gain, int32 f, const Found& found, uint64 key)
+{
+    if (gain < 0.0 || gain < found.gain) return false;
+    return gain > found.gain
+           || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
+}
+
+// Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
+// the block takes part; the histogram is zero before, and after the next barrier.
+__device__ __forceinline__ void look(Desk& desk, const Layout& shared, const Matrix& matrix,
+                                     const Open& node, const Options& options, int32 f,
+                                     Found& found)
+{
+    const Cells& cells = shared.cells;
+    const int32 t = threadIdx.x, missing_code = matrix.width - 1;
+    add_to_cells(desk, shared, node, options, column_of(matrix, f), missing_code);
+    __syncthreads();
+    vote(desk.space.occupied, t < cells.missing_code() && cells.hessian(t) > 0);
+    __syncthreads();
+    const int32 missing = cells.hessian(cells.missing_code()) > 0 ? 1 : 0;
+    if (size_of(desk.space.occupied) + missing >= 2) {
+        found.could = true;
+        const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
+                                 matrix.center + (int64)f * missing_code,
+                                 SPLIT_THREADS == WARP ? desk.codes : nullptr};
+        const Best best = best_split(desk.space, cells, desk.searched, options, feature);
+        const double gain = largest_gain(desk.space);
+        if (is_better(gain, f, found, node.key)) {
+            Kept& kept = desk.kept;
+            found.gain = gain;
+            found.feature = f;
+            write_best(best, desk.space, cells, feature,
+                       {&kept.gain, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
+                        kept.mask}, 0);
+        }
+    }
+    __syncthreads();
+    clear_cells(desk, cells, options.n_channels);
+}
+
+// The best split of a node. Where all features are looked at, their order decides ties only. Every
+// thread of the block takes part.
+__device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const Sums& sums,
+                                        const Task& task, const Open& node)
+{
+    const Options& options = task.limits.options;
+    const int32 n_features = task.matrix.n_features;
+    #pragma unroll 1
+    for (int32 k = threadIdx.x; k < options.n_channels; k += SPLIT_THREADS) {
+        shared.gradient[k] = sums.of(k);
+    }
+    if (threadIdx.x == 0) {
+        const Bounds bounds = {options.regular, nullptr, nullptr};
+        desk.searched = {shared.gradient, sums.of(options.n_channels), node.count,
+                         desk.tree.min_hessian, desk.tree.least_category, node.key,
+                         bounds.below(0), bounds.above(0)};
+    }
+    const bool all = task.limits.max_features >= n_features;
+    Found found = {-1.0, LEAF, false};
+    int32 f = -1;
+    for (int32 looked = 0; looked < task.limits.max_features || !found.could; ++looked) {
+        if (all) {
+            __syncthreads();
+            do ++f;
+            while (f < n_features && desk.tree.allowed[f] == 0);
+            if (f == n_features) break;
+        } else {
+            f = next_feature(desk, n_features, node.key, f);
+            if (f < 0) break;
+        }
+        look(desk, shared, task.matrix, node, options, f, found);
+    }
+    return found;
+}
+
+// What the score rises by, -1 if that is not enough.
+__device__ __forceinline__ double rise_of(const Desk& desk, const Found& found, int64 hessian,
+                                          const Limits& limits)
+{
+    if (found.gain < 0.0) return -1.0;
+    const double gain = found.gain;
+    const double rise = limits.options.score == SQUARES ? gain / (double)hessian : gain;
+    const double decrease = rise * limits.unit / (double)desk.tree.root_hessian + EPSILON;
+    if (limits.needs_gain && rise == 0.0) return -1.0;
+    return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : rise;
+}
+
+// ---- Partition ---------------------------------------------------------------------------------
+
+__device__ __forceinline__ bool goes_left(const Kept& kept, bool categorical, int32 code,
+                                          int32 missing_code)
+{
+    if (code == missing_code) return kept.missing == MISSING_LEFT;
+    return categorical ? (kept.mask[code / WARP] >> (code % WARP) & 1) != 0 : code <= kept.bin;
+}
+
+// Reorder the rows of a node, those that go left first, each side in its order; returns how many go
+// left. Every thread of the block takes part, and meets another barrier before rows are read.
+//
+//   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
+__device__ __forceinline__ int32 partition(Desk& desk, const Matrix& matrix, const Open& node,
+                                           int32 feature)
+{
+    const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
+    const Column column = column_of(matrix, feature);
+    const bool categorical = matrix.is_categorical[feature] != 0;
+    uint16* order = desk.order + node.start;
+    uint16* moved = desk.moved + node.start;
+    const int32 count = node.count;
+    int32 n_left = 0;
+    #pragma unroll 1
+    for (int32 first = 0; first < count; first += SPLIT_THREADS) {
+        const int32 i = first + t;
+        const bool inside = i < count;
+        const uint16 own = inside ? order[i] : 0;
+        const bool left = inside && goes_left(desk.kept, categorical,
+                                              column.code(desk.row[own]), matrix.width - 1);
+        const uint32 votes = __ballot_sync(FULL_MASK, left);
+        if (lane == 0) desk.left_of_warp[warp] = __popc(votes);
+        __syncthreads();
+        int32 before = n_left + __popc(votes & ((1u << lane) - 1u));
+        for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+            before += w < warp ? desk.left_of_warp[w] : 0;
+            n_left += desk.left_of_warp[w];
+        }
+        if (inside) moved[left ? before : count - 1 - (i - before)] = own;
+        __syncthreads();
+    }
+    #pragma unroll 1
+    for (int32 i = t; i < count; i += SPLIT_THREADS) {
+        order[i] = moved[i < n_left ? i : count - 1 - (i - n_left)];
+    }
+    return n_left;
+}
+
+// ---- Results -----------------------------------------------------------------------------------
+
+// Leaf sums: a warp takes a sum, its lanes take rows.
+__device__ __forceinline__ void write_sums(const Desk& desk, const Layout& shared,
+                                           const Sums& sums, const Open& node,
+                                           const Options& options, const Wide& wide, int64* to)
+{
+    const int32 t = threadIdx.x, n_channels = options.n_channels;
+    if (wide.n_columns == 0) {
+        #pragma unroll 1
+        for (int32 c = t; c < wide.n_classes; c += SPLIT_THREADS) {
+            to[c] = n_channels > 1 ? sums.of(c) : c == 1 ? sums.of(0) : sums.of(1) - sums.of(0);
+        }
+        return;
+    }
+    const int32 n_sums = wide.n_classes * wide.n_columns;
+    #pragma unroll 1
+    for (int32 j = t / WARP; j < n_sums; j += SPLIT_WARPS) {
+        const int32 c = j / wide.n_columns, p = j % wide.n_columns;
+        int64 sum = 0;
+        #pragma unroll 1
+        for (int32 i = t % WARP; i < node.count; i += WARP) {
+            const int32 own = desk.order[node.start + i];
+            if (wide.n_classes > 1 && shared.target[own] != c) continue;
+            const int64 value = desk.tree.wide[desk.row[own] * (int64)wide.n_columns + p];
+            sum += wide.draws ? value * desk.weight[own] : value;
+        }
+        sum = warp_sum(sum);
+        if (t % WARP == 0) to[j] = sum;
+    }
+}
+
+// What became of a node, by one thread; masks by several.
+__device__ __forceinline__ void write_node(const Desk& desk, const Store& store, const Open& node,
+                                           int64 hessian, double rise, int32 feature, int32 left,
+                                           const Options& options)
+{
+    const int32 at = node.place;
+    store.left[at] = left;
+    store.count[at] = node.count;
+    store.hessian[at] = hessian;
+    store.rise[at] = rise;
+    store.feature[at] = rise < 0.0 ? LEAF : feature;
+    if (rise < 0.0) return;
+    store.bin[at] = desk.kept.bin;
+    store.next_bin[at] = desk.kept.next_bin;
+    store.missing[at] = desk.kept.missing;
+    if (options.random_thresholds) store.draw[at] = desk.kept.draw;
+}
+
+// Open the children of a node, by one thread: the larger one below the smaller one.
+__device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, int32 place)
+{
+    const Open left = {left_key(node.key), node.start, n_left, node.levels - 1, place};
+    const Open right = {right_key(node.key), node.start + n_left, node.count - n_left,
+                        node.levels - 1, place + 1};
+    const bool left_first = n_left <= node.count - n_left;
+    top[0] = left_first ? right : left;
+    top[1] = left_first ? left : right;
+}
+
+// Grow the node that lies at place `at` of the stack; returns how many nodes are there then, from
+// that place on. `sums` are zero before. Every thread of the block takes part, and meets another
+// barrier before the next node.
+__device__ __forceinline__ int32 grow(Desk& desk, const Layout& shared, const Sums& sums,
+                                      const Task& task, int32 at)
+{
+    const Open& node = desk.stack[at];
+    const Options& options = task.limits.options;
+    const Store& store = task.store;
+    add_rows(desk, shared, sums, node, options);
+    __syncthreads();
+    Found found = {-1.0, LEAF, false};
+    if (may_split(desk, shared, sums, node, task.limits)) {
+        found = search(desk, shared, sums, task, node);
+    }
+    const int64 hessian = sums.of(options.n_channels);
+    const double rise = rise_of(desk, found, hessian, task.limits);
+    if (rise < 0.0) {
+        const int64 n_sums = task.wide.n_classes * max(task.wide.n_columns, 1);
+        write_sums(desk, shared, sums, node, options, task.wide,
+                   store.sums + node.place * n_sums);
+        if (threadIdx.x == 0) write_node(desk, store, node, hessian, rise, LEAF, 0, options);
+        return 0;
+    }
+    if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
+        for (int32 w = threadIdx.x; w < MASK_WORDS; w += SPLIT_THREADS) {
+            store.mask[(int64)node.place * MASK_WORDS + w] = desk.kept.mask[w];
+        }
+    }
+    const int32 n_left = partition(desk, task.matrix, node, found.feature);
+    if (threadIdx.x == 0) {
+        const int32 place = atomicAdd(store.size, 2);
+        write_node(desk, store, node, hessian, rise, found.feature, place, options);
+        push(desk.stack + at, node, n_left, place);
+    }
+    return 2;
+}
+
+#endif  // GPUBOOST_SUBTREE_CUH

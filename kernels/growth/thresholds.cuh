@@ -1,0 +1,49 @@
+// Thresholds of splits by a number, as `engine.growth.tree.find_routes` makes them.
+#ifndef GPUBOOST_THRESHOLDS_CUH
+#define GPUBOOST_THRESHOLDS_CUH
+
+// Bins of features: centres, smallest and largest values, float64 (F, width).
+struct Bins {
+    const double* __restrict__ center;
+    const double* __restrict__ low;
+    const double* __restrict__ high;
+    int32 width;
+};
+
+// Values v with a <= v < b, midway where float64 has one: gpuboost/engine/numerics.py.
+__device__ __forceinline__ double midpoint(double a, double b)
+{
+    const double total = a + b;
+    const bool finite = fabs(total) <= 1.7976931348623157e308;
+    const double middle = finite ? total * 0.5 : a * 0.5 + b * 0.5;
+    return (middle < b ? middle : a) + 0.0;
+}
+
+// Where a split by a number is: the last code that goes left, of all codes and not only of those
+// that the node has, and the threshold. As `engine.growth.tree.find_routes`.
+struct Threshold {
+    int32 code;
+    double value;
+};
+
+__device__ __forceinline__ Threshold threshold_of(const Bins& bins, int32 f, int32 bin,
+                                                  int32 next_bin, double draw)
+{
+    if (next_bin == ONLY_MISSING_RIGHT) {
+        return {bins.width - 1, __longlong_as_double(0x7FF0000000000000ll)};
+    }
+    const int64 first = (int64)f * bins.width;
+    const double between = midpoint(bins.high[first + bin], bins.low[first + next_bin]);
+    const double at = draw == draw ? draw : between;
+    int32 low = bin, high = next_bin - 1;
+    while (low < high) {
+        const int32 middle = (low + high + 1) / 2;
+        if (bins.center[first + middle] <= at) low = middle;
+        else high = max(middle - 1, low);
+    }
+    const double below = bins.high[first + low], above = bins.low[first + low + 1];
+    const double value = max(at, below);
+    return {low, value >= above ? midpoint(below, above) : value};
+}
+
+#endif  // GPUBOOST_THRESHOLDS_CUH

@@ -1,0 +1,301 @@
+// What the next level is: the children of the nodes that were split, and where their rows go. Of
+// the nodes of a level, as in policy.cu:
+//
+//   accepted   uint8 (nodes,)    n_left int64 (nodes,)       rows of accepted nodes that go left
+//   rank       int32 (nodes,)    accepted nodes before each; its children are 2 rank, 2 rank + 1
+//   to         int64 (nodes,)    first row of the left child
+//   gone       int64 (nodes,)    rows of accepted nodes before that go left
+//   cut        int32 (nodes,)    pieces of the children's rows before those of its own
+//
+// rank, to and gone are of accepted nodes alone. Of the pieces of their rows:
+//
+//   piece, first, left   int32, int64, int64 (pieces,)    node, first row and rows that go left
+//   left_at, right_at    int64 (pieces,)    where the rows of each side go, those of a parent side
+//                                           by side, left before right
+//
+// Running sums go over chunks, see chunks.cuh. Launches of a level that has room
+//
+//   for some tiles of pieces                  place_rows
+//   of nodes, and for more pieces             place_nodes, place_pieces
+//   for more nodes                            count_children, place_nodes, place_pieces
+//
+// and make_children after them, always.
+
+#include "common/chunks.cuh"
+
+constexpr int32 CHILD_THREADS = 256;
+constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
+
+// ---- Of nodes ----------------------------------------------------------------------------------
+
+struct Parents {
+    const int64* __restrict__ count;
+    const uint8* __restrict__ accepted;
+    const int64* __restrict__ n_left;
+    int32 piece_rows;
+};
+
+// What is summed over nodes.
+struct Share {
+    int64 numbers;  // accepted nodes packed with pieces of the children's rows
+    int64 rows;
+    int64 left;
+};
+
+__device__ __forceinline__ Share share_of(const Parents& parents, int64 node, bool inside)
+{
+    if (!inside || parents.accepted[node] == 0) return {0, 0, 0};
+    const int64 rows = parents.count[node], left = parents.n_left[node];
+    const int64 pieces =
+        pieces_of(left, parents.piece_rows) + pieces_of(rows - left, parents.piece_rows);
+    return {packed(1, pieces), rows, left};
+}
+
+// totals int64 (3, chunks): the fields of a share, summed. Launch: grid (chunks of nodes),
+// CHUNK_THREADS threads.
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+count_children(const int32* __restrict__ size, const int64* __restrict__ count,
+               const uint8* __restrict__ accepted, const int64* __restrict__ n_left,
+               int32 piece_rows, int64* __restrict__ totals)
+{
+    __shared__ int64 warp_sums[CHUNK_WARPS];
+    const Parents parents = {count, accepted, n_left, piece_rows};
+    const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);
+    Share sum = {0, 0, 0};
+    for (int64 node = chunk.first + threadIdx.x; node < chunk.end; node += CHUNK_THREADS) {
+        const Share own = share_of(parents, node, true);
+        sum = {sum.numbers + own.numbers, sum.rows + own.rows, sum.left + own.left};
+    }
+    int64* total = totals + blockIdx.x;
+    keep_total(warp_sums, total, sum.numbers);
+    keep_total(warp_sums, total + gridDim.x, sum.rows);
+    keep_total(warp_sums, total + 2 * gridDim.x, sum.left);
+}
+
+struct NodePlaces {
+    int32* __restrict__ rank;
+    int64* to;
+    int64* gone;
+    int32* __restrict__ cut;
+    int32* __restrict__ next_size;    // (1,): children
+    int32* __restrict__ next_pieces;  // (1,): pieces of their rows
+};
+
+__device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WARPS],
+                                                     const Parents& parents, int64 n_nodes,
+                                                     const int64* __restrict__ totals,
+                                                     int32 number, int32 n_chunks,
+                                                     const NodePlaces& places)
+{
+    const Chunk chunk = chunk_of(n_nodes, number, n_chunks);
+    const bool last = number == n_chunks - 1;
+    if (chunk.is_empty() && !last) return;
+    Share before = {sum_before(warp_sums, totals, number),
+                    sum_before(warp_sums, totals + n_chunks, number),
+                    sum_before(warp_sums, totals + 2 * n_chunks, number)};
+    for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
+        const int64 node = tile + threadIdx.x;
+        const Share own = share_of(parents, node, node < chunk.end);
+        const RunningSum numbers = running_sum(warp_sums, own.numbers);
+        const RunningSum rows = running_sum(warp_sums, own.rows);
+        const RunningSum left = running_sum(warp_sums, own.left);
+        if (node < chunk.end) places.cut[node] = high_of(before.numbers + numbers.before);
+        if (own.numbers != 0) {
+            places.rank[node] = low_of(before.numbers + numbers.before);
+            places.to[node] = before.rows + rows.before;
+            places.gone[node] = before.left + left.before;
+        }
+        before = {before.numbers + numbers.all, before.rows + rows.all, before.left + left.all};
+    }
+    if (last && threadIdx.x == 0) {
+        *places.next_size = 2 * low_of(before.numbers);
+        *places.next_pieces = high_of(before.numbers);
+    }
+}
+
+// ---- Of pieces ---------------------------------------------------------------------------------
+
+struct Pieces {
+    const int64* __restrict__ start;  // of nodes
+    const uint8* __restrict__ accepted;
+    const int64* __restrict__ n_left;
+    const int32* __restrict__ node;
+    const int64* __restrict__ first;
+    const int64* __restrict__ left;
+
+    // Whether its rows go anywhere.
+    __device__ __forceinline__ bool moves(int64 piece) const { return accepted[node[piece]] != 0; }
+};
+
+__device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
+                                                      const Pieces& pieces, int64 n_pieces,
+                                                      int32 number, int32 n_chunks,
+                                                      int64* __restrict__ totals)
+{
+    const Chunk chunk = chunk_of(n_pieces, number, n_chunks);
+    int64 own = 0;
+    for (int64 piece = chunk.first + threadIdx.x; piece < chunk.end; piece += CHUNK_THREADS) {
+        own += pieces.moves(piece) ? pieces.left[piece] : 0;
+    }
+    keep_total(warp_sums, totals + number, own);
+}
+
+// Rows that go left before a piece of its node: those before it in all, less those of the nodes
+// before.
+__device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
+                                                      const Pieces& pieces, int64 n_pieces,
+                                                      const int64* __restrict__ totals,
+                                                      int32 number, int32 n_chunks,
+                                                      const int64* to, const int64* gone,
+                                                      int64* __restrict__ left_at,
+                                                      int64* __restrict__ right_at)
+{
+    const Chunk chunk = chunk_of(n_pieces, number, n_chunks);
+    if (chunk.is_empty()) return;
+    int64 before = sum_before(warp_sums, totals, number);
+    for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
+        const int64 piece = tile + threadIdx.x;
+        const bool moves = piece < chunk.end && pieces.moves(piece);
+        const RunningSum sum = running_sum(warp_sums, moves ? pieces.left[piece] : 0);
+        if (moves) {
+            const int32 node = pieces.node[piece];
+            const int64 of_node = before + sum.before - gone[node];
+            const int64 rows_before = pieces.first[piece] - pieces.start[node];
+            left_at[piece] = to[node] + of_node;
+            right_at[piece] = to[node] + pieces.n_left[node] + rows_before - of_node;
+        }
+        before += sum.all;
+    }
+}
+
+// ---- Launches ----------------------------------------------------------------------------------
+
+// Places of nodes; and sums over chunks of pieces, totals int64 (chunks of pieces,). Launch: a
+// block of CHUNK_THREADS threads for each chunk of nodes, and then for each chunk of pieces.
+//
+//   node_totals   of count_children; one chunk of nodes needs none
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+place_nodes(const int32* __restrict__ size, const int64* __restrict__ start,
+            const int64* __restrict__ count, const uint8* __restrict__ accepted,
+            const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
+            const int32* __restrict__ piece_node, const int64* __restrict__ first,
+            const int64* __restrict__ left, int32 piece_rows,
+            const int64* __restrict__ node_totals, int32 n_chunks, int32* __restrict__ rank,
+            int64* __restrict__ to, int64* __restrict__ gone, int32* __restrict__ cut,
+            int32* __restrict__ next_size, int32* __restrict__ next_pieces,
+            int64* __restrict__ totals)
+{
+    __shared__ int64 warp_sums[CHUNK_WARPS];
+    const int32 chunk = blockIdx.x;
+    if (chunk < n_chunks) {
+        const Parents parents = {count, accepted, n_left, piece_rows};
+        const NodePlaces places = {rank, to, gone, cut, next_size, next_pieces};
+        place_chunk_of_nodes(warp_sums, parents, *size, node_totals, chunk, n_chunks, places);
+    } else {
+        const Pieces pieces = {start, accepted, n_left, piece_node, first, left};
+        count_chunk_of_pieces(warp_sums, pieces, *n_pieces, chunk - n_chunks,
+                              (int32)gridDim.x - n_chunks, totals);
+    }
+}
+
+// Places of pieces, after place_nodes. Launch: grid (chunks of pieces), CHUNK_THREADS threads.
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+place_pieces(const int64* __restrict__ start, const uint8* __restrict__ accepted,
+             const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
+             const int32* __restrict__ piece_node, const int64* __restrict__ first,
+             const int64* __restrict__ left, const int64* __restrict__ totals,
+             const int64* __restrict__ to, const int64* __restrict__ gone,
+             int64* __restrict__ left_at, int64* __restrict__ right_at)
+{
+    __shared__ int64 warp_sums[CHUNK_WARPS];
+    const Pieces pieces = {start, accepted, n_left, piece_node, first, left};
+    place_chunk_of_pieces(warp_sums, pieces, *n_pieces, totals, blockIdx.x, gridDim.x, to, gone,
+                          left_at, right_at);
+}
+
+// Both, of one chunk. Launch: one block of CHUNK_THREADS threads.
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
+           const int64* __restrict__ count, const uint8* __restrict__ accepted,
+           const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
+           const int32* __restrict__ piece_node, const int64* __restrict__ first,
+           const int64* __restrict__ left, int32 piece_rows, int32* __restrict__ rank, int64* to,
+           int64* gone, int32* __restrict__ cut, int32* __restrict__ next_size,
+           int32* __restrict__ next_pieces, int64* __restrict__ left_at,
+           int64* __restrict__ right_at)
+{
+    __shared__ int64 warp_sums[CHUNK_WARPS];
+    const Parents parents = {count, accepted, n_left, piece_rows};
+    const Pieces pieces = {start, accepted, n_left, piece_node, first, left};
+    const NodePlaces places = {rank, to, gone, cut, next_size, next_pieces};
+    place_chunk_of_nodes(warp_sums, parents, *size, nullptr, 0, 1, places);
+    // What nodes have is read after the first running sum over pieces, for which all threads wait.
+    place_chunk_of_pieces(warp_sums, pieces, *n_pieces, nullptr, 0, 1, to, gone, left_at,
+                          right_at);
+}
+
+// ---- The children ------------------------------------------------------------------------------
+
+// The last of some ascending numbers that is not above a value; the first of them is not.
+__device__ __forceinline__ int64 last_up_to(const int32* __restrict__ numbers, int64 n, int64 value)
+{
+    return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
+}
+
+// The children of accepted nodes, and the pieces of their rows; arrays of children end in `_out`.
+//
+//   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
+//
+// A piece finds the parent whose children's pieces begin last before it. Nodes that are not
+// accepted begin where the next one does, so they are never the last.
+//
+// Launch: blocks of CHILD_THREADS threads, as many as are wanted; a thread takes nodes, and then
+// pieces.
+extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
+make_children(const int32* __restrict__ size, const int32* __restrict__ tree,
+              const uint64* __restrict__ key, const int64* __restrict__ count,
+              const int64* __restrict__ hessian, const int64* __restrict__ gradient,
+              const uint8* __restrict__ accepted, const int64* __restrict__ n_left,
+              const int32* __restrict__ rank, const int64* __restrict__ to,
+              const int32* __restrict__ cut, const int32* __restrict__ next_pieces,
+              const int32* __restrict__ slot, const int64* __restrict__ left_hessian,
+              const int64* __restrict__ left_gradient, int32 n_channels, int32 piece_rows,
+              int32* __restrict__ tree_out, uint64* __restrict__ key_out,
+              int64* __restrict__ start_out, int64* __restrict__ count_out,
+              int64* __restrict__ hessian_out, int64* __restrict__ gradient_out,
+              int32* __restrict__ parent_out, int32* __restrict__ work_slot,
+              int64* __restrict__ work_first, int32* __restrict__ work_rows)
+{
+    const int64 n_nodes = *size, n_pieces = *next_pieces;
+    const int64 begin = (int64)blockIdx.x * CHILD_THREADS + threadIdx.x;
+    const int64 step = (int64)gridDim.x * CHILD_THREADS;
+    for (int64 node = begin; node < n_nodes; node += step) {
+        if (accepted[node] == 0) continue;
+        const int64 child = 2 * (int64)rank[node];
+        tree_out[child] = tree_out[child + 1] = tree[node];
+        key_out[child] = left_key(key[node]);
+        key_out[child + 1] = right_key(key[node]);
+        start_out[child] = to[node];
+        start_out[child + 1] = to[node] + n_left[node];
+        count_out[child] = n_left[node];
+        count_out[child + 1] = count[node] - n_left[node];
+        hessian_out[child] = left_hessian[node];
+        hessian_out[child + 1] = hessian[node] - left_hessian[node];
+        parent_out[child] = parent_out[child + 1] = slot[node];
+        for (int32 k = 0; k < n_channels; ++k) {
+            const int64 own = left_gradient[node * n_channels + k];
+            gradient_out[child * n_channels + k] = own;
+            gradient_out[(child + 1) * n_channels + k] = gradient[node * n_channels + k] - own;
+        }
+    }
+    for (int64 piece = begin; piece < n_pieces; piece += step) {
+        const int64 node = last_up_to(cut, n_nodes, piece);
+        const int64 of_left = pieces_of(n_left[node], piece_rows), own = piece - cut[node];
+        const bool right = own >= of_left;
+        const int64 offset = (right ? own - of_left : own) * piece_rows;
+        const int64 rows = right ? count[node] - n_left[node] : n_left[node];
+        work_slot[piece] = 2 * rank[node] + (right ? 1 : 0);
+        work_first[piece] = to[node] + (right ? n_left[node] : 0) + offset;
+        work_rows[piece] = (int32)min((int64)piece_rows, rows - offset);
+    }
+}

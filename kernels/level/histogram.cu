@@ -1,0 +1,349 @@
+// Histograms of the nodes of a level: per node, feature and code the sums of its rows.
+//
+//   codes      uint8  (tiles, n, tile)        `tile` features of a row side by side
+//   looked     int32  (slots, M) or (1, M)    features whose histograms are built, -1 behind the
+//                                             last; the rows of this list are `stride` apart (0:
+//                                             one for all)
+//   row        uint32 (r,)                    row of the matrix, those of a node side by side
+//   weight     uint32 (r,)                    at most 2**31 - 1
+//   target     int32  (C, r)                  values of each output; [class is 1]; or the class,
+//                                             ascending in each node
+//   n_pieces   int32  (1,)                    the arrays of pieces have room for more
+//   slot, first, rows   int32, int64, int32 (pieces,)    what each block does, by policy.cu
+//   histogram  int64  (slots, M, width, 2 + K)    weight, rows, gradients; zero before the launch
+//
+// Launch: grid (any, M / TILE, K or, of more than two classes, 1), HISTOGRAM_THREADS threads,
+// shared memory below. A block takes a piece, then the next one of its, of those whose slots are
+// among the `n_slots` from `first_slot` on: pieces lie by slot.
+// It adds the rows of a piece, which are of one node (slot), in TILE of its features; of values and
+// of two classes one channel of gradients, of more classes all of them, one after the other.
+// A warp takes 32 / TILE rows, a lane one feature:
+//
+//                lane 0   lane 1   ...  lane 31
+//   row 7        code 3   code 9        code 3
+//   adds to      [3][0]   [9][1]        [3][31]    of a plane [bin][lane]: every lane its own bank
+//
+// Shared memory: uint32 [plane][width][TILE]. Only 32-bit shared atomics are native, so a plane of
+// weights may not wrap (the host bounds the rows of a block by the largest weight) and a gradient
+// is two planes, the low half with a carry into the high one.
+
+#ifndef TILE
+#define TILE 32  // features of a block: fewer where few are looked at or shared memory is small
+#endif
+
+constexpr int32 HISTOGRAM_THREADS = 512;
+constexpr int32 VALUE_PLANES = 4;        // low and high half, weight, rows if they are counted
+constexpr int32 CLASS_PLANES = 3;        // weight of a class, of all, rows if they are counted
+constexpr int32 CLASS_STATIC_BYTES = 16;  // of shared memory, beside the planes
+constexpr int32 HISTOGRAM_BLOCKS = 2;    // per multiprocessor; asking for more spills registers
+constexpr int32 ROWS_AHEAD = 4;          // loads in flight per lane before their additions
+constexpr int32 ROW_STRIDE = HISTOGRAM_THREADS / TILE;  // rows that a block takes at once
+constexpr uint32 NO_CELL = 0xffffffffu;
+
+#include "level/shared_histogram.cuh"
+
+// Regression, and two classes: channel blockIdx.z is the sum of weight * target[blockIdx.z]; of
+// gradients, the sum of target[blockIdx.z].
+// Channel 0 also sums weights and counts rows.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
+histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+                 const uint32* __restrict__ weight, const int32* __restrict__ target,
+                 const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                 const int64* __restrict__ first, const int32* __restrict__ rows,
+                 int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+                 int32 n_looked, int64 n_samples, int32 tile, int64 n_rows, int32 width,
+                 int32 counted, int64* __restrict__ histogram)
+{
+    DYNAMIC_SHARED(uint32, low);
+    const int32 end_slot = first_slot + n_slots;
+    int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
+    if (piece >= *n_pieces || slot[piece] >= end_slot) return;
+    const int32 cells = width * TILE, channel = blockIdx.z;
+    uint32 *high = low + cells, *weights = high + cells, *counts = weights + cells;
+    const bool first_channel = channel == 0, counts_rows = first_channel && counted;
+    const int32 planes = counts_rows ? VALUE_PLANES : first_channel ? VALUE_PLANES - 1 : 2;
+    const int32* values = target + (int64)channel * n_rows;
+
+    // zero
+    zero(low, planes * cells);
+    for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
+        __syncthreads();
+
+        // accumulate
+        const int32 own = slot[piece] - first_slot;
+        const int32* list = looked + (int64)own * stride;
+        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        const int64 begin = first[piece];
+        const int32 end = column.codes == nullptr ? 0 : rows[piece];
+        for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
+            Entry entry[ROWS_AHEAD];
+            #pragma unroll
+            for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+                const int32 local = at + j * ROW_STRIDE;
+                entry[j].cell = NO_CELL;
+                if (local < end) {
+                    entry[j].cell = column.cell(__ldg(row + begin + local));
+                    entry[j].weight = __ldg(weight + begin + local);
+                    const int64 value = __ldg(values + begin + local);
+                    entry[j].value = GRADIENTS ? value : entry[j].weight * value;
+                }
+            }
+            #pragma unroll
+            for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+                const uint32 cell = entry[j].cell;
+                if (cell == NO_CELL) continue;
+                if (entry[j].value != 0) add_halves(low + cell, high + cell, entry[j].value);
+                if (first_channel) atomicAdd(weights + cell, entry[j].weight);
+                if (counts_rows) atomicAdd(counts + cell, 1u);
+            }
+        }
+        __syncthreads();
+
+        // flush
+        const int32 out_planes = 2 + gridDim.z;
+        for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+            int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
+            if (out == nullptr) continue;
+            const uint64 upper = take(high + cell);
+            flush(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
+            if (first_channel) flush(out, take(weights + cell));
+            if (counts_rows) flush(out + 1, take(counts + cell));
+        }
+    }
+}
+
+// ---- More than two classes ---------------------------------------------------------------------
+//
+// The rows of a node are sorted by class, so those of a piece are segments of one class each, and
+// a code is read once whatever the number of classes:
+//
+//   class       0 0 0 0 0 0 0 0   1 1   2   3 3 3 3 3 3 3 3 3
+//   added to    shared, flushed | global  | shared, flushed
+//
+// Where a segment has rows enough, its sums are made in shared memory and flushed. That costs a
+// look at every cell, so the rows of shorter ones are added to global memory at once, which is
+// about as many atomics as their flush would be. Weights of all classes, and rows, are summed in
+// shared memory on the side and flushed once for the piece: making them of the classes' sums later
+// would be exact too, but read K numbers for each cell, however few rows a node has.
+
+// Segments of at least width / SHORT rows are flushed. A 64-bit global atomic is taken to cost as
+// much as SHORT * SHORT * 2 words of shared memory: r rows spread evenly over `width` codes save
+// r * r / (2 * width) atomics of a lane, whose cells are `width` words.
+constexpr int32 SHORT = 5;
+
+// The rows of a piece.
+struct ClassRows {
+    const uint32* __restrict__ row;
+    const uint32* __restrict__ weight;
+    const int32* __restrict__ target;
+    int32 count;
+};
+
+// Planes in shared memory.
+struct ClassPlanes {
+    uint32* weights;  // of one segment
+    uint32* totals;
+    uint32* counts;   // null where rows are not counted
+};
+
+// The histogram of a slot in global memory.
+struct Output {
+    int64* histogram;
+    int32 slot;
+    int32 n_looked;
+    int32 width;
+    int32 planes;
+
+    __device__ __forceinline__ int64* cell(int32 of_block) const
+    {
+        return output_cell(histogram, slot, n_looked, width, planes, of_block);
+    }
+};
+
+// Segments found, of this turn and of the next.
+struct Segment {
+    int32 first[2];
+    int32 end[2];
+};
+static_assert(sizeof(Segment) <= CLASS_STATIC_BYTES, "the host leaves no room for more");
+
+constexpr int32 ANY_CLASS = -1;
+
+struct ClassEntry {
+    uint32 cell;  // NO_CELL where there is no row, or one of another class than is wanted
+    uint32 weight;
+    int32 own;
+};
+
+__device__ __forceinline__ ClassEntry class_entry(const Column& column, const ClassRows& rows,
+                                                  int32 at, int32 end, int32 wanted)
+{
+    ClassEntry entry = {NO_CELL, 0, ANY_CLASS};
+    if (at >= end) return entry;
+    const uint32 row = __ldg(rows.row + at);
+    entry.weight = __ldg(rows.weight + at);
+    entry.own = __ldg(rows.target + at);
+    if (wanted == ANY_CLASS || entry.own == wanted) entry.cell = column.cell(row);
+    return entry;
+}
+
+// The first row from `at` on where a segment of at least `least` rows begins, rows.count if there
+// is none; `at` is where one begins, and *first is rows.count. Every thread of the block takes
+// part, and meets a barrier.
+__device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, int32 least,
+                                              int32* first)
+{
+    const int32 last = rows.count - least;
+    for (int32 start = at;; start += HISTOGRAM_THREADS) {
+        const int32 i = start + (int32)threadIdx.x;
+        const bool begins = i <= last && rows.target[i] == rows.target[i + least - 1];
+        if (begins) atomicMin(first, i);
+        const int32 found = __syncthreads_or(begins);
+        if (found || start + HISTOGRAM_THREADS > last) return *first;
+    }
+}
+
+// Add the rows up to `end` to global memory, whatever their classes.
+__device__ __forceinline__ void add_scattered(const Column& column, const ClassRows& rows,
+                                              int32 first, int32 end, const ClassPlanes& planes,
+                                              const Output& output)
+{
+    for (int32 at = first + (int32)threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
+        ClassEntry entry[ROWS_AHEAD];
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            entry[j] = class_entry(column, rows, at + j * ROW_STRIDE, end, ANY_CLASS);
+        }
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            const uint32 cell = entry[j].cell;
+            if (cell == NO_CELL) continue;
+            if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
+            if (entry[j].weight == 0) continue;
+            atomicAdd(planes.totals + cell, entry[j].weight);
+            flush(output.cell((int32)cell) + 2 + entry[j].own, entry[j].weight);
+        }
+    }
+}
+
+// Add the rows of the segment that begins at `first` to shared memory. *end is rows.count before,
+// and then the end of the segment.
+__device__ __forceinline__ void add_segment(const Column& column, const ClassRows& rows,
+                                            int32 first, const ClassPlanes& planes, int32* end)
+{
+    const int32 wanted = rows.target[first];
+    int32 beyond = rows.count;  // the first of this thread's rows that is of another class
+    for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond; at += ROWS_AHEAD * ROW_STRIDE) {
+        ClassEntry entry[ROWS_AHEAD];
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            entry[j] = class_entry(column, rows, at + j * ROW_STRIDE, rows.count, wanted);
+        }
+        #pragma unroll
+        for (int32 j = 0; j < ROWS_AHEAD; ++j) {
+            const uint32 cell = entry[j].cell;
+            if (cell == NO_CELL) {
+                beyond = min(beyond, at + j * ROW_STRIDE);
+                continue;
+            }
+            atomicAdd(planes.weights + cell, entry[j].weight);
+            if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
+        }
+    }
+    // Some lane has the first row beyond, and the first lane of a row has a feature.
+    if (threadIdx.x % TILE == 0 && beyond < rows.count) atomicMin(end, beyond);
+}
+
+// Move the sums of one class to global memory, and to those of all classes.
+__device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const Output& output,
+                                              int32 cells, int32 own)
+{
+    for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+        const uint32 weight = take(planes.weights + cell);
+        if (weight == 0) continue;
+        planes.totals[cell] += weight;
+        flush(output.cell(cell) + 2 + own, weight);
+    }
+}
+
+// Add the rows of a piece, segment by segment. Every thread of the block takes part, after a
+// barrier, and meets another before the totals are read. A thread without a feature adds nothing.
+__device__ __forceinline__ void add_classes(const Column& column, const ClassRows& rows,
+                                            const ClassPlanes& planes, const Output& output,
+                                            Segment& segment)
+{
+    const int32 cells = output.width * TILE, least = max(1, output.width / SHORT);
+    const bool looks = column.codes != nullptr;
+    for (int32 at = 0, turn = 0; at < rows.count; turn ^= 1) {
+        const int32 first = find_segment(rows, at, least, segment.first + turn);
+        if (threadIdx.x == 0) segment.first[turn ^ 1] = segment.end[turn ^ 1] = rows.count;
+        if (looks) add_scattered(column, rows, at, first, planes, output);
+        if (first == rows.count) break;
+        if (looks) add_segment(column, rows, first, planes, segment.end + turn);
+        __syncthreads();
+        at = segment.end[turn];
+        flush_segment(planes, output, cells, rows.target[first]);
+    }
+}
+
+// Channel k is the weight of class k; the total is that of all classes.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
+histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+                  const uint32* __restrict__ weight, const int32* __restrict__ target,
+                  const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                  const int64* __restrict__ first, const int32* __restrict__ rows,
+                  int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+                  int32 n_looked, int64 n_samples, int32 tile, int32 width, int32 n_channels,
+                  int32 counted, int64* __restrict__ histogram)
+{
+    DYNAMIC_SHARED(uint32, weights);
+    __shared__ Segment segment;
+    const int32 end_slot = first_slot + n_slots;
+    int32 piece = first_piece(slot, *n_pieces, first_slot) + (int32)blockIdx.x;
+    if (piece >= *n_pieces || slot[piece] >= end_slot) return;
+    const int32 cells = width * TILE;
+    uint32 *totals = weights + cells, *counts = totals + cells;
+    const ClassPlanes planes = {weights, totals, counted != 0 ? counts : nullptr};
+
+    // zero
+    zero(weights, (counted ? CLASS_PLANES : CLASS_PLANES - 1) * cells);
+    for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
+        const int32 own = slot[piece] - first_slot;
+        const int32* list = looked + (int64)own * stride;
+        if (list[entry_of(0)] < 0) continue;
+        const Output output = {histogram, own, n_looked, width, 2 + n_channels};
+        const int64 begin = first[piece];
+        const ClassRows own_rows = {row + begin, weight + begin, target + begin, rows[piece]};
+        if (threadIdx.x < 2) {
+            segment.first[threadIdx.x] = segment.end[threadIdx.x] = own_rows.count;
+        }
+        __syncthreads();
+
+        // accumulate
+        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        add_classes(column, own_rows, planes, output, segment);
+        __syncthreads();
+
+        // flush
+        for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
+            int64* out = output.cell(cell);
+            if (out == nullptr) continue;
+            flush(out, take(totals + cell));
+            if (counted) flush(out + 1, take(counts + cell));
+        }
+    }
+}
+
+// Zero the histograms of a level: those of the `n_slots` slots from `first_slot` on that there are,
+// n_cells int64 numbers each. sizes[0] of policy.cu is the number of slots.
+// Launch: any grid of HISTOGRAM_THREADS threads.
+extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
+zero_histograms(const int32* __restrict__ sizes, int32 first_slot, int32 n_slots, int64 n_cells,
+                int64* __restrict__ histogram)
+{
+    const int64 end = (int64)min(sizes[0] - first_slot, n_slots) * n_cells;
+    const int64 step = (int64)gridDim.x * HISTOGRAM_THREADS;
+    for (int64 i = (int64)blockIdx.x * HISTOGRAM_THREADS + threadIdx.x; i < end; i += step) {
+        histogram[i] = 0;
+    }
+}

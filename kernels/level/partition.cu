@@ -1,0 +1,140 @@
+// Stable partition of the rows of the nodes that were split, to the left and right children.
+//
+//   before   node a: l r l l r      node b (a leaf): x x      node c: r l
+//   after    node a: l l l | r r                              node c: l | r
+//
+// Stable, so that rows that lie by class still do. The rows of the level are cut into pieces, and
+// those into words of WARP rows. The first pass looks up which way each row goes, keeps that as a
+// bit, and counts; children.cu turns counts into places; the second pass moves the rows.
+//
+//   codes      uint8 (F, n)        code of each feature and row
+//   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart
+//   n_pieces   int32 (1,)          the arrays have room for more
+//   node, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
+//   accepted, feature, bin, missing   uint8, int32, int16, int8 (nodes,)   of select_split.cu
+//   mask       uint32 (nodes, 16)  of categorical splits
+//   turns      uint32 (pieces, WARP)   a bit for each row of a piece: whether it goes left
+//
+// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, and the next one of its
+// after all blocks. A warp takes a word, and the next one of its. No dynamic shared memory.
+
+constexpr int32 PARTITION_THREADS = 256;
+constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
+constexpr int32 PIECE_WORDS = 32;  // of a piece, at most: a lane has one
+constexpr int32 WARP_WORDS = PIECE_WORDS / PARTITION_WARPS;
+
+struct Split {
+    const uint8* codes;   // of its feature
+    const uint32* mask;   // null for a numeric feature
+    int32 bin;
+    int32 missing_code;
+    bool missing_left;
+};
+
+__device__ __forceinline__ Split split_of(int32 node, const uint8* __restrict__ codes,
+                                          const int32* __restrict__ feature,
+                                          const int16* __restrict__ bin,
+                                          const int8* __restrict__ missing,
+                                          const uint8* __restrict__ is_categorical,
+                                          const uint32* __restrict__ mask, int64 n_samples,
+                                          int32 missing_code)
+{
+    const int32 f = feature[node];
+    return {codes + f * n_samples, is_categorical[f] ? mask + (int64)node * MASK_WORDS : nullptr,
+            bin[node], missing_code, missing[node] == MISSING_LEFT};
+}
+
+__device__ __forceinline__ bool goes_left(const Split& split, uint32 row)
+{
+    const int32 code = __ldg(split.codes + row);
+    if (code == split.missing_code) return split.missing_left;
+    if (split.mask != nullptr) return (__ldg(split.mask + (code >> 5)) >> (code & 31) & 1) != 0;
+    return code <= split.bin;
+}
+
+// left int64 (pieces,): rows of each piece that go left. n_left int64 (nodes,): of each node, zero
+// before the launch.
+extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
+partition_count(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+                const int32* __restrict__ n_pieces, const int32* __restrict__ node,
+                const int64* __restrict__ first, const int32* __restrict__ rows,
+                const uint8* __restrict__ accepted, const int32* __restrict__ feature,
+                const int16* __restrict__ bin, const int8* __restrict__ missing,
+                const uint8* __restrict__ is_categorical, const uint32* __restrict__ mask,
+                int64 n_samples, int32 missing_code, uint32* __restrict__ turns,
+                int64* __restrict__ left, int64* __restrict__ n_left)
+{
+    __shared__ int32 left_of_warp[PARTITION_WARPS];
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    for (int64 piece = blockIdx.x; piece < *n_pieces; piece += gridDim.x) {
+        const int32 own = node[piece];
+        if (accepted[own] == 0) continue;
+        const Split split = split_of(own, codes, feature, bin, missing, is_categorical, mask,
+                                     n_samples, missing_code);
+        const uint32* own_row = row + first[piece];
+        const int32 end = rows[piece];
+        int32 count = 0;
+        #pragma unroll
+        for (int32 k = 0; k < WARP_WORDS; ++k) {
+            const int32 word = k * PARTITION_WARPS + warp, at = word * WARP + lane;
+            const bool goes = at < end && goes_left(split, own_row[at]);
+            const uint32 votes = __ballot_sync(FULL_MASK, goes);
+            if (lane == 0) turns[piece * PIECE_WORDS + word] = votes;
+            count += __popc(votes);
+        }
+        if (lane == 0) left_of_warp[warp] = count;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            int64 sum = 0;
+            for (int32 w = 0; w < PARTITION_WARPS; ++w) sum += left_of_warp[w];
+            left[piece] = sum;
+            if (sum != 0) atomicAdd((uint64*)&n_left[own], (uint64)sum);
+        }
+        __syncthreads();
+    }
+}
+
+// left_at, right_at int64 (pieces,): places in the new order of the piece's first row of each side.
+extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
+partition_move(const uint32* __restrict__ row, const uint32* __restrict__ weight,
+               const int32* __restrict__ target, const int32* __restrict__ n_pieces,
+               const int32* __restrict__ node, const int64* __restrict__ first,
+               const int32* __restrict__ rows, const uint8* __restrict__ accepted,
+               const uint32* __restrict__ turns, const int64* __restrict__ left_at,
+               const int64* __restrict__ right_at, int32 n_columns, int64 n_rows,
+               uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
+               int32* __restrict__ target_out)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    for (int64 piece = blockIdx.x; piece < *n_pieces; piece += gridDim.x) {
+        if (accepted[node[piece]] == 0) continue;
+        const int64 begin = first[piece], left_base = left_at[piece], right_base = right_at[piece];
+        const int32 end = rows[piece];
+
+        // Each lane has a word of the piece, and how many rows before it go left.
+        const uint32 turn = turns[piece * PIECE_WORDS + lane];
+        int32 before = __popc(turn);
+        #pragma unroll
+        for (int32 step = 1; step < WARP; step *= 2) {
+            const int32 other = __shfl_up_sync(FULL_MASK, before, step);
+            before += lane >= step ? other : 0;
+        }
+        before -= __popc(turn);
+
+        #pragma unroll
+        for (int32 k = 0; k < WARP_WORDS; ++k) {
+            const int32 word = k * PARTITION_WARPS + warp, at = word * WARP + lane;
+            const uint32 votes = __shfl_sync(FULL_MASK, turn, word);
+            const int32 rank = __shfl_sync(FULL_MASK, before, word)
+                               + __popc(votes & ((1u << lane) - 1u));
+            if (at >= end) continue;
+            const int64 from = begin + at;
+            const int64 to = (votes >> lane & 1) != 0 ? left_base + rank : right_base + (at - rank);
+            row_out[to] = row[from];
+            weight_out[to] = weight[from];
+            for (int32 c = 0; c < n_columns; ++c) {
+                target_out[c * n_rows + to] = target[c * n_rows + from];
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// Policy of a level on the device: which nodes are searched, and where their histograms lie; what
+// the next level is says children.cu. The host never learns how many nodes there are: it launches
+// for as many as there can be, and every kernel reads the number.
+//
+//   size       int32 (1,)      nodes of the level; arrays of nodes have room for more
+//   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)   gradient int64 (nodes, K)
+//   parent     int32 (nodes,)  slot of the parent's histogram in the level before, -1 if unknown
+//
+// Children come in pairs, left before right: below the roots the sibling of node i is i ^ 1.
+//
+// Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; a
+// thread takes a node. All shares of a chunk go through its nodes; the first writes what nodes
+// have, and each its share of the pieces of their rows. No dynamic shared memory.
+
+#include "common/chunks.cuh"
+
+constexpr int32 FROM_ROWS = -1;  // `source` of a histogram that is summed from rows
+
+struct Workspace {
+    int64 warp_sums[CHUNK_WARPS];
+    int32 end[CHUNK_THREADS];   // pieces up to that of each thread's node, in the tile
+    int32 slot[CHUNK_THREADS];  // what they belong to
+};
+
+// ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
+
+struct Work {
+    int32* __restrict__ slot;   // what a piece belongs to
+    int64* __restrict__ first;  // its first row
+    int32* __restrict__ rows;
+    int32 most;                 // rows of a piece
+};
+
+// Append the rows of a tile of nodes in pieces, after `made` that there are; this thread's node has
+// so many. Returns the pieces there are then. Every thread of the block takes part.
+//
+//   thread        0        1   2
+//   pieces     a a a a           c c       end   4 4 6
+//   written by 0 1 2 3           4 5       each finds its owner: the first thread that ends later
+__device__ __forceinline__ int64 append_work(Workspace& space, const Work& work, int64 made,
+                                             int64 tile, int32 slot, int64 pieces,
+                                             const int64* __restrict__ start,
+                                             const int64* __restrict__ count)
+{
+    const int32 t = threadIdx.x;
+    const RunningSum sum = running_sum(space.warp_sums, pieces);
+    space.end[t] = (int32)(sum.before + pieces);
+    space.slot[t] = slot;
+    __syncthreads();
+    const int64 step = (int64)gridDim.y * CHUNK_THREADS;
+    for (int64 piece = (int64)blockIdx.y * CHUNK_THREADS + t; piece < sum.all; piece += step) {
+        const int32 owner
+            = first_not(0, CHUNK_THREADS - 1, [&](int32 i) { return space.end[i] <= piece; });
+        const int64 offset = (piece - (owner == 0 ? 0 : space.end[owner - 1])) * work.most;
+        work.slot[made + piece] = space.slot[owner];
+        work.first[made + piece] = start[tile + owner] + offset;
+        work.rows[made + piece] = (int32)min((int64)work.most, count[tile + owner] - offset);
+    }
+    return made + sum.all;
+}
+
+// The pieces of the rows of the first level. One chunk: each block goes through all roots.
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+cut_roots(const int32* __restrict__ size, const int64* __restrict__ start,
+          const int64* __restrict__ count, int32 piece_rows, int32* __restrict__ work_slot,
+          int64* __restrict__ work_first, int32* __restrict__ work_rows,
+          int32* __restrict__ n_pieces)
+{
+    __shared__ Workspace space;
+    const Work work = {work_slot, work_first, work_rows, piece_rows};
+    const int64 n_nodes = *size;
+    int64 made = 0;
+    for (int64 tile = 0; tile < n_nodes; tile += CHUNK_THREADS) {
+        const int64 node = tile + threadIdx.x;
+        const int64 pieces = node < n_nodes ? pieces_of(count[node], piece_rows) : 0;
+        made = append_work(space, work, made, tile, (int32)node, pieces, start, count);
+    }
+    if (blockIdx.y == 0 && threadIdx.x == 0) *n_pieces = (int32)made;
+}
+
+// ---- Which nodes are searched ------------------------------------------------------------------
+
+// What a node may not fall below, and what is known of the level.
+struct Limits {
+    const int64* __restrict__ min_hessian;  // (trees,)
+    int64 smallest;                         // rows of a node that may be split
+    int64 small_rows;                       // nodes of so many rows are left to small.cu
+    int32 n_channels;
+    int32 purity;                           // how it is known
+    bool deeper;                            // whether the depth allows children
+};
+
+// `purity`: two classes in one channel; one channel for each class; targets between two bounds;
+// gradients, of which no node is pure.
+constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
+
+struct Nodes {
+    const int32* __restrict__ tree;
+    const int64* __restrict__ start;
+    const int64* __restrict__ count;
+    const int64* __restrict__ hessian;
+    const int64* __restrict__ gradient;
+    const int32* __restrict__ low;   // (nodes, K) of the targets of rows of positive weight
+    const int32* __restrict__ high;
+    const int32* __restrict__ parent;
+};
+
+__device__ __forceinline__ bool is_pure(const Nodes& nodes, const Limits& limits, int64 node)
+{
+    const int64 first = node * limits.n_channels;
+    if (limits.purity == TWO_CLASSES) {
+        return nodes.gradient[first] == 0 || nodes.gradient[first] == nodes.hessian[node];
+    }
+    for (int32 k = 0; k < limits.n_channels; ++k) {
+        if (limits.purity == CLASSES && nodes.gradient[first + k] == nodes.hessian[node]) {
+            return true;
+        }
+        if (limits.purity == RANGES && nodes.low[first + k] < nodes.high[first + k]) return false;
+    }
+    return limits.purity == RANGES;
+}
+
+__device__ __forceinline__ bool may_split(const Nodes& nodes, const Limits& limits, int64 node)
+{
+    return limits.deeper && nodes.count[node] >= limits.smallest
+           && nodes.hessian[node] >= 2 * limits.min_hessian[nodes.tree[node]]
+           && !is_pure(nodes, limits, node);
+}
+
+__device__ __forceinline__ bool is_open(const Nodes& nodes, const Limits& limits, int64 node)
+{
+    return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
+}
+
+// Of two siblings the one that has more rows; of equals the right one.
+__device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
+{
+    const bool left = nodes.count[node & ~1ll] > nodes.count[node | 1ll];
+    return left == ((node & 1) == 0);
+}
+
+// What a node is in its level.
+struct Role {
+    bool opens;       // is searched here
+    bool needs;       // has a histogram
+    bool subtracted;  // which is the parent's, less that of the sibling
+    bool left_over;   // to small.cu
+};
+
+// Every lane of the warp takes part: siblings are side by side.
+__device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
+                                        bool inside)
+{
+    const bool opens = inside && is_open(nodes, limits, node);
+    const bool sibling_opens = __shfl_xor_sync(FULL_MASK, (int32)opens, 1) != 0;
+    const bool known = inside && nodes.parent[node] >= 0;
+    const bool larger = known && is_larger(nodes, node);
+    const bool left_over = inside && !opens && nodes.count[node] <= limits.small_rows;
+    return {opens, opens || (known && !larger && sibling_opens), opens && larger, left_over};
+}
+
+__device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role, int64 node,
+                                           int32 most)
+{
+    return role.needs && !role.subtracted ? pieces_of(nodes.count[node], most) : 0;
+}
+
+// Sums over the chunks, before open_nodes where there are several. Launch: one share.
+//
+//   totals   int64 (2, chunks)    slots packed with small nodes; pieces of work
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
+           const int64* __restrict__ start, const int64* __restrict__ count,
+           const int64* __restrict__ hessian, const int64* __restrict__ gradient,
+           const int32* __restrict__ low, const int32* __restrict__ high,
+           const int32* __restrict__ parent, const int64* __restrict__ min_hessian,
+           int64 smallest, int64 small_rows, int32 n_channels, int32 purity, int32 deeper,
+           int32 rows_per_piece, int64* __restrict__ totals)
+{
+    __shared__ int64 warp_sums[CHUNK_WARPS];
+    const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};
+    const Limits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
+    const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);
+    int64 numbers = 0, pieces = 0;
+    for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
+        const int64 node = tile + threadIdx.x;
+        const Role role = role_of(nodes, limits, node, node < chunk.end);
+        numbers += packed(role.needs, role.left_over);
+        pieces += pieces_in(nodes, role, node, rows_per_piece);
+    }
+    keep_total(warp_sums, totals + blockIdx.x, numbers);
+    keep_total(warp_sums, totals + gridDim.x + blockIdx.x, pieces);
+}
+
+// Histograms of the level, one slot for each node that needs one: the open nodes, and smaller
+// siblings of open nodes whose parent's histogram is known.
+//
+//   totals   of count_open
+//   slot     int32 (nodes,)    the node's, -1 for none
+//   node_of_slot  int32 (nodes,)    whose a slot is
+//   source   int32 (nodes,)    FROM_ROWS, or the parent's slot in the level before, from which
+//                              that of the sibling is subtracted
+//   open     uint8 (nodes,)    whether the node is searched here
+//   small    int32 (nodes,)    the nodes left to small.cu, one after the other
+//   sizes    int32 (3,)        slots, pieces of work, small nodes
+//   work                       the rows that are summed, by slot
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
+open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
+           const int64* __restrict__ start, const int64* __restrict__ count,
+           const int64* __restrict__ hessian, const int64* __restrict__ gradient,
+           const int32* __restrict__ low, const int32* __restrict__ high,
+           const int32* __restrict__ parent, const int64* __restrict__ min_hessian,
+           int64 smallest, int64 small_rows, int32 n_channels, int32 purity, int32 deeper,
+           int32 rows_per_piece, const int64* __restrict__ totals, int32* __restrict__ slot,
+           int32* __restrict__ node_of_slot, int32* __restrict__ source,
+           uint8* __restrict__ open, int32* __restrict__ small, int32* __restrict__ sizes,
+           int32* __restrict__ work_slot, int64* __restrict__ work_first,
+           int32* __restrict__ work_rows)
+{
+    __shared__ Workspace space;
+    const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};
+    const Limits limits = {min_hessian, smallest, small_rows, n_channels, purity, deeper != 0};
+    const Work work = {work_slot, work_first, work_rows, rows_per_piece};
+    const bool last = blockIdx.x == gridDim.x - 1, writes = blockIdx.y == 0;
+    const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);
+    if (chunk.is_empty() && !last) return;
+    int64 numbers = sum_before(space.warp_sums, totals, blockIdx.x);
+    int64 n_work = sum_before(space.warp_sums, totals + gridDim.x, blockIdx.x);
+    for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
+        const int64 node = tile + threadIdx.x;
+        const bool inside = node < chunk.end;
+        const Role role = role_of(nodes, limits, node, inside);
+        const RunningSum sum = running_sum(space.warp_sums, packed(role.needs, role.left_over));
+        const int64 before = numbers + sum.before;
+        const int32 own = role.needs ? low_of(before) : -1;
+        numbers += sum.all;
+        const int64 pieces = pieces_in(nodes, role, node, rows_per_piece);
+        n_work = append_work(space, work, n_work, tile, own, pieces, start, count);
+        if (!inside || !writes) continue;
+        slot[node] = own;
+        if (role.needs) node_of_slot[own] = (int32)node;
+        source[node] = role.subtracted ? parent[node] : FROM_ROWS;
+        open[node] = role.opens;
+        if (role.left_over) small[high_of(before)] = (int32)node;
+    }
+    if (last && writes && threadIdx.x == 0) {
+        sizes[0] = low_of(numbers);
+        sizes[1] = (int32)n_work;
+        sizes[2] = high_of(numbers);
+    }
+}

@@ -1,0 +1,272 @@
+// The best split of every node: which features it looks at, which of them it is split by, what goes
+// left, and whether the split is taken.
+//
+//   gain, could, ...   (slots, M)    what split.cu found
+//   looked      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
+//   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
+//   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
+//   unit        float64 (1,)         from the rise of the score to that of weight times impurity
+//
+// Launch: any grid of (WARP, PICK_WARPS) threads; a warp takes a node, then the next one of its; no
+// shared memory. Nodes whose slots are not among the `n_slots` from `first_slot` on are left out.
+
+#include "level/allowed_features.cuh"
+
+constexpr int32 PICK_WARPS = 4;
+constexpr int32 PICK_BLOCKS = 8;  // per multiprocessor, at least
+
+// The first node of a warp, and from one of its nodes to the next.
+__device__ __forceinline__ int32 first_node() { return blockIdx.x * PICK_WARPS + threadIdx.y; }
+__device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * PICK_WARPS; }
+
+// ---- Which features ----------------------------------------------------------------------------
+
+// The first `max_features` features of every open node, in ascending order: looked int32
+// (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
+// EVERY_RANK if the node has no other features.
+extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
+choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
+                const uint8* __restrict__ open, const uint64* __restrict__ key,
+                const int32* __restrict__ tree, const uint8* __restrict__ allowed,
+                int32 first_slot, int32 n_slots, int32 n_features, int32 max_features,
+                int32* __restrict__ looked, uint64* __restrict__ last)
+{
+    const int32 lane = threadIdx.x;
+    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+        if (open[node] == 0) continue;
+        const int32 own = slot[node] - first_slot;
+        if (own < 0 || own >= n_slots) continue;
+        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                               n_features};
+        const uint64 until = last_rank(choice, max_features);
+        int32* list = looked + (int64)own * max_features;
+        int32 found = 0;
+        for (int32 start = 0; start < n_features; start += WARP) {
+            const uint64 rank = choice.rank(start + lane);
+            const bool taken = rank != EVERY_RANK && rank <= until;
+            const uint32 votes = __ballot_sync(FULL_MASK, taken);
+            if (taken) list[found + __popc(votes & ((1u << lane) - 1u))] = start + lane;
+            found += __popc(votes);
+        }
+        for (int32 j = found + lane; j < max_features; j += WARP) list[j] = -1;
+        if (lane == 0) last[own] = until;
+    }
+}
+
+// What split.cu found, by slot and entry of its list.
+struct Found {
+    const double* __restrict__ gain;
+    const uint8* __restrict__ could;
+    const int16* __restrict__ bin;
+    const int16* __restrict__ next_bin;
+    const double* __restrict__ draw;
+    const int8* __restrict__ missing;
+    const uint32* __restrict__ mask;
+};
+
+// The entries of one node: those of `Found` from `first` on.
+struct Entries {
+    const int32* __restrict__ looked;
+    int64 first;
+    int32 n_looked;
+};
+
+// The smallest rank of a feature that could split the node. Every lane takes part.
+__device__ __forceinline__ uint64 first_that_could(const Choice& choice, const Found& found,
+                                                   const Entries& entries)
+{
+    uint64 rank = EVERY_RANK;
+    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
+        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.looked[j]));
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
+    }
+    return rank;
+}
+
+struct Picked {
+    uint64 rank;  // EVERY_RANK if there is no split
+    int32 entry;
+};
+
+// The best feature up to rank `last`. Every lane takes part.
+__device__ __forceinline__ Picked best_entry(const Choice& choice, const Found& found,
+                                             const Entries& entries, uint64 last)
+{
+    double gain = -1.0;
+    Picked best = {EVERY_RANK, 0};
+    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
+        const double own = found.gain[entries.first + j];
+        if (own < 0.0) continue;
+        const uint64 rank = choice.rank(entries.looked[j]);
+        if (rank <= last && (own > gain || (own == gain && rank < best.rank))) {
+            gain = own;
+            best = {rank, j};
+        }
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
+        const uint64 rank = __shfl_xor_sync(FULL_MASK, best.rank, step);
+        const int32 entry = __shfl_xor_sync(FULL_MASK, best.entry, step);
+        if (other > gain || (other == gain && rank < best.rank)) {
+            gain = other;
+            best = {rank, entry};
+        }
+    }
+    return best;
+}
+
+// ---- The split that was chosen -----------------------------------------------------------------
+
+// The splits of the level, by node, as `engine.growth.frontier.Splits`.
+struct Splits {
+    double* __restrict__ rise;
+    int32* __restrict__ feature;
+    int16* __restrict__ bin;
+    int16* __restrict__ next_bin;
+    double* __restrict__ draw;
+    int8* __restrict__ missing;
+    uint8* __restrict__ categorical;
+    uint32* __restrict__ mask;  // (nodes, 0) where no feature is categorical
+    int64* __restrict__ left_hessian;
+    int64* __restrict__ left_gradient;
+    uint8* __restrict__ accepted;
+    bool masks;                 // whether there are any
+};
+
+__device__ __forceinline__ void write_none(const Splits& splits, int64 node, int32 n_channels)
+{
+    splits.rise[node] = -1.0;
+    splits.feature[node] = LEAF;
+    splits.bin[node] = splits.next_bin[node] = 0;
+    splits.draw[node] = __longlong_as_double(0x7ff8000000000000ll);
+    splits.missing[node] = 0;
+    splits.categorical[node] = splits.accepted[node] = 0;
+    splits.left_hessian[node] = 0;
+    for (int32 k = 0; k < n_channels; ++k) splits.left_gradient[node * n_channels + k] = 0;
+    if (!splits.masks) return;
+    for (int32 w = 0; w < MASK_WORDS; ++w) splits.mask[node * MASK_WORDS + w] = 0;
+}
+
+// Sum of one plane of a histogram over the codes that go left: bit j of `left_codes` is set when
+// code lane + 32 j does. Every lane takes part and gets the sum.
+__device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes, int32 planes,
+                                          int32 plane)
+{
+    int64 sum = 0;
+    for (int32 j = 0; j < CODE_WORDS; ++j) {
+        if ((left_codes >> j & 1) == 0) continue;
+        sum += cells[(int64)((int32)threadIdx.x + j * WARP) * planes + plane];
+    }
+    return warp_sum(sum);
+}
+
+// The codes that go left, for `sum_left`. Every lane takes part.
+__device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
+                                             int32 width)
+{
+    const int32 lane = threadIdx.x;
+    uint32 left_codes = 0;
+    for (int32 code = lane; code < width; code += WARP) {
+        const bool left =
+            code == width - 1 ? found.missing[at] == MISSING_LEFT
+            : categorical     ? (found.mask[at * MASK_WORDS + code / WARP] >> lane & 1) != 0
+                              : code <= found.bin[at];
+        left_codes |= (left ? 1u : 0u) << (code / WARP);
+    }
+    return left_codes;
+}
+
+// The best split of every node and whether it is taken: `rise` is -1 where it is not. With
+// `fill`, nodes that are not open get none. undecided uint8 (nodes,), zero before the launch: nodes
+// none of whose features in the list could split, and that have more than these; `last_looked` is
+// the `last` of choose_features.
+extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
+decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
+              const uint8* __restrict__ open, const uint64* __restrict__ key,
+              const int32* __restrict__ tree, const int64* __restrict__ hessian,
+              const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+              const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
+              int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
+              int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
+              int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 score,
+              const double* __restrict__ unit, double min_decrease, int32 needs_gain,
+              int32 masks,
+              const double* __restrict__ gain,
+              const uint8* __restrict__ could, const int16* __restrict__ bin,
+              const int16* __restrict__ next_bin, const double* __restrict__ draw,
+              const int8* __restrict__ missing, const uint32* __restrict__ mask,
+              double* __restrict__ rise_out, int32* __restrict__ feature_out,
+              int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
+              double* __restrict__ draw_out, int8* __restrict__ missing_out,
+              uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
+              int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
+              uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
+{
+    const int32 lane = threadIdx.x;
+    const Splits splits = {rise_out,         feature_out,       bin_out,         next_bin_out,
+                           draw_out,         missing_out,       categorical_out, mask_out,
+                           left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
+    const Found found = {gain, could, bin, next_bin, draw, missing, mask};
+    for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
+        if (open[node] == 0) {
+            if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
+            continue;
+        }
+        const int32 own = slot[node] - first_slot;
+        if (own < 0 || own >= n_slots) continue;
+
+        // Which feature. Where none of the first ones could split, next_feature.cu goes on.
+        const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
+        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+                               n_features};
+        const bool all = stride == 0;  // the list is of all features
+        const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
+        const uint64 could_first = first_that_could(choice, found, entries);
+        const bool none_could = could_first == EVERY_RANK;
+        const uint64 until = none_could ? last : max(last, could_first);
+        const Picked best = best_entry(choice, found, entries, until);
+        if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
+        const int64 at = entries.first + best.entry;
+        double rise = -1.0;
+        if (best.rank != EVERY_RANK) {
+            rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
+            const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
+            if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
+            if (needs_gain != 0 && rise == 0.0) rise = -1.0;
+        }
+        if (rise < 0.0) {
+            if (lane == 0) write_none(splits, node, n_channels);
+            continue;
+        }
+
+        // What it is.
+        const int32 f = entries.looked[best.entry];
+        const bool categorical = is_categorical[f] != 0;
+        const uint32 left_codes = codes_left(found, at, categorical, width);
+        const int32 planes = 2 + n_channels;
+        const int64* cells = histogram + at * width * planes;
+        const int64 left_hessian = sum_left(cells, left_codes, planes, 0);
+        for (int32 k = 0; k < n_channels; ++k) {
+            const int64 sum = sum_left(cells, left_codes, planes, 2 + k);
+            if (lane == 0) splits.left_gradient[(int64)node * n_channels + k] = sum;
+        }
+        if (splits.masks && lane < MASK_WORDS) {
+            splits.mask[(int64)node * MASK_WORDS + lane] =
+                categorical ? found.mask[at * MASK_WORDS + lane] : 0;
+        }
+        if (lane != 0) continue;
+        splits.rise[node] = rise;
+        splits.feature[node] = f;
+        splits.bin[node] = found.bin[at];
+        splits.next_bin[node] = found.next_bin[at];
+        splits.draw[node] = found.draw[at];
+        splits.missing[node] = found.missing[at];
+        splits.categorical[node] = categorical;
+        splits.left_hessian[node] = left_hessian;
+        splits.accepted[node] = 1;
+    }
+}

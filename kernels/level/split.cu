@@ -1,0 +1,103 @@
+// The best split of every open node by each feature; select_split.cu takes the best feature.
+//
+//   histogram   int64 (slots, M, width, 2 + K)    weight, rows, gradients; last code = missing
+//   previous    the same of the level before
+//   sizes       int32 (3,)            the first is how many slots there are
+//   node        int32 (slots,)        slot, source int32 (nodes,)   open uint8 (nodes,)
+//                                     see policy.cu
+//   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
+//   key uint64 (nodes,)               tree int32 (nodes,)
+//   min_hessian, least_category   int64 (trees,)
+//                                     allowed uint8 (trees, F)      features that nodes may look
+//                                     at; (nodes, F) where kernels are compiled for that
+//   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
+//   lower, upper   float64 (nodes,)   bounds of values; read where features are monotonic
+//   looked      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
+//   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
+//
+// A block of SPLIT_THREADS threads takes one slot and one feature its node looks at, then the same
+// feature of another slot, as long as there are any. Where the histogram is that of the parent less
+// that of the sibling, the block writes the difference first.
+//
+// Launch: grid (any, features), from entry `first_entry` of the lists on, because a grid has no
+// more than 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
+
+#include "level/histogram_view.cuh"
+#include "level/split.cuh"
+
+// Per slot and feature: gain float64, could uint8, bin and next_bin int16, draw float64,
+// missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. Where gain
+// is -1 there is no valid split, and nothing else but `could` is defined.
+extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
+split_features(int64* histogram, const int64* __restrict__ previous,
+               const int32* __restrict__ sizes, const int32* __restrict__ node_of_slot,
+               const int32* __restrict__ slot, const int32* __restrict__ source,
+               const uint8* __restrict__ open, const int64* __restrict__ hessian,
+               const int64* __restrict__ count, const int64* __restrict__ gradient,
+               const uint64* __restrict__ key, const int32* __restrict__ tree,
+               const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+               const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
+               const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+               const double* __restrict__ regular, const int8* __restrict__ monotonic,
+               const double* __restrict__ lower, const double* __restrict__ upper,
+               int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
+               int32 n_looked, int32 first_entry, int32 n_features, int32 width, int32 n_channels,
+               int32 score, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
+               double* __restrict__ gain, uint8* __restrict__ could, int16* __restrict__ bin,
+               int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
+               uint32* __restrict__ mask)
+{
+    __shared__ Workspace space;
+    const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
+    const int32 end = min(n_slots, sizes[0] - first_slot);
+    for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
+        const int32 n = node_of_slot[first_slot + own];
+        if (open[n] == 0) continue;  // its sibling's histogram is found from its own
+        const int64 out = (int64)own * n_looked + entry;
+        const int32 f = looked[(int64)own * stride + entry];
+        const bool may_look = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
+        if (!may_look) {
+            if (t == 0) {
+                could[out] = 0;
+                gain[out] = -1.0;
+            }
+            if (!ALLOWED_BY_LEVEL) continue;
+        }
+
+        // The histogram, by subtraction where it was not summed.
+        const int64 n_cells = (int64)width * (2 + n_channels);
+        int64* cells_of_node = histogram + out * n_cells;
+        if (source[n] >= 0) {
+            const int64* parent = previous + ((int64)source[n] * n_looked + entry) * n_cells;
+            const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_looked + entry) * n_cells;
+            for (int64 i = t; i < n_cells; i += SPLIT_THREADS) {
+                cells_of_node[i] = parent[i] - sibling[i];
+            }
+            __syncthreads();
+        }
+        if (ALLOWED_BY_LEVEL && !may_look) continue;  // the histogram is for the levels below
+
+        // Which codes are occupied. The whole block goes on if there is no choice.
+        const GlobalCells<int64> cells = {cells_of_node, width, n_channels};
+        const bool occupied = t < width && cells.hessian(t) > 0;
+        const bool looks = __syncthreads_count(occupied) >= 2;  // the missing bin among them
+        if (t == 0) {
+            could[out] = looks;
+            gain[out] = -1.0;
+        }
+        if (!looks) continue;
+        vote(space.occupied, occupied && t < cells.missing_code());
+        __syncthreads();
+
+        const Bounds bounds = {regular, lower, upper};
+        const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
+                           min_hessian[tree[n]],             least_category[tree[n]],
+                           key[n],                           bounds.below(n), bounds.above(n)};
+        const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
+                                 random_thresholds != 0, regular};
+        const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
+                                 center + (int64)f * (width - 1)};
+        write_best(best_split(space, cells, node, options, feature), space, cells, feature,
+                   {gain, bin, next_bin, draw, missing, mask}, out);
+    }
+}

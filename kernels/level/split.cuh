@@ -1,0 +1,308 @@
+// The best split of one node by one feature, found by one block: sums and gains of the candidates
+// that candidates.cuh makes.
+#ifndef GPUBOOST_SPLIT_CUH
+#define GPUBOOST_SPLIT_CUH
+
+#include "level/candidates.cuh"
+
+// ---- Features in order -------------------------------------------------------------------------
+
+// The smallest rank, `least` or more, of a feature that may be looked at, else EVERY_RANK.
+// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
+// another barrier before the next call.
+__device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
+                                            int32 n_features, uint64 key, uint64 least)
+{
+    uint64 rank = EVERY_RANK;
+    #pragma unroll 1
+    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
+        if (allowed[f] == 0) continue;
+        const uint64 own = order_rank(key, (uint64)f);
+        if (own >= least) rank = min(rank, own);
+    }
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
+    }
+    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
+    __syncthreads();
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
+    return rank;
+}
+
+// ---- Sums of the left side ---------------------------------------------------------------------
+
+struct Sum {
+    int64 left;
+    int64 all;  // of all items taken; not where left is one item alone
+};
+
+// Sums over the threads up to this one, and over all. Every thread of the block takes part.
+__device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    #pragma unroll
+    for (int32 step = 1; step < WARP; step *= 2) {
+        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
+        if (lane >= step) value += below;
+    }
+    if (SPLIT_WARPS == 1) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
+    if (lane == WARP - 1) space.warp_sums[warp] = value;
+    __syncthreads();
+    int64 all = 0;
+    for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+        if (w == warp) value += all;
+        all += space.warp_sums[w];
+    }
+    __syncthreads();
+    return {value, all};
+}
+
+// Sum of one plane over the left side of this thread's candidate, without missing values.
+template <class Cells>
+__device__ __forceinline__ Sum left_sum(Workspace& space, const Cells& cells, const Item& item,
+                                        int32 plane)
+{
+    const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
+    return item.alone ? Sum{own, 0} : running_sum(space, own);
+}
+
+// ---- Scores ------------------------------------------------------------------------------------
+
+// What NEWTON holds the values of the children of a node to.
+__device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
+{
+    if (!NEWTON_SCORE) return {0.0, 0.0, 0.0, 0.0, 0};
+    return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
+}
+
+// Two classes have one channel, the second class, of which squares need no more.
+__device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
+                                          const Regular& regular, int64 left, int64 node,
+                                          double hl, double h)
+{
+    const double gl = (double)left, g = (double)node;
+    if (NEWTON_SCORE) {
+        add_newton(terms, regular, gl, g, hl, h);
+        return;
+    }
+    if (POISSON_SCORE) {
+        terms.left = terms.left + poisson_term(gl, g, hl, h);
+        return;
+    }
+    if (options.by_class && options.n_channels == 1 && options.score != SQUARES) {
+        add_channel(terms, options.score, hl - gl, h - g, hl, h);
+    }
+    add_channel(terms, options.score, gl, g, hl, h);
+}
+
+__device__ __forceinline__ bool is_valid(const Node& node, const Options& options, int64 hessian,
+                                         int64 count)
+{
+    const bool heavy = hessian >= node.min_hessian && node.hessian - hessian >= node.min_hessian;
+    return heavy && (options.min_samples_leaf <= 1
+                     || (count >= options.min_samples_leaf
+                         && node.count - count >= options.min_samples_leaf));
+}
+
+struct Gains {
+    double missing_right;
+    double missing_left;
+    bool seen;  // whether anything is missing, or rare
+};
+
+// Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
+template <class Cells>
+__device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, const Item& item,
+                                          const Node& node, const Options& options,
+                                          const Regular& regular, int32 directions)
+{
+    const int32 at_missing = cells.missing_code();
+    const bool rest = RARE_CATEGORIES && item.leaves_rare;  // all that is not taken
+    const Sum hessians = left_sum(space, cells, item, 0);
+    const Sum counts = options.min_samples_leaf > 1 ? left_sum(space, cells, item, 1) : Sum{0, 0};
+    const int64 hessian = hessians.left, count = counts.left;
+    const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
+    const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
+    // What is missing, alone on the right, may be rare itself.
+    const bool few = rest && hessian == hessians.all && missing_hessian < node.least_category;
+    const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
+                       && !few && is_valid(node, options, hessian, count);
+    const bool left = item.candidate && missing_hessian > 0 && directions != ONLY_RIGHT
+                      && is_valid(node, options, hessian + missing_hessian, count + missing_count);
+    const double h = (double)node.hessian;
+    const double hl_right = right ? (double)hessian : 1.0;
+    const double hl_left = left ? (double)(hessian + missing_hessian) : 1.0;
+    Terms right_terms = {0.0, 0.0, 0.0, true}, left_terms = {0.0, 0.0, 0.0, true};
+    for (int32 k = 0; k < options.n_channels; ++k) {
+        const Sum gradient = left_sum(space, cells, item, 2 + k);
+        const int64 all = node.gradient[k];
+        if (right) add_terms(right_terms, options, regular, gradient.left, all, hl_right, h);
+        if (left) {
+            const int64 missing = rest ? all - gradient.all : cells.gradient(at_missing, k);
+            add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
+        }
+    }
+    return {right ? gain_of(right_terms, options.score, hl_right, h) : -1.0,
+            left ? gain_of(left_terms, options.score, hl_left, h) : -1.0, missing_hessian > 0};
+}
+
+// Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
+// values go left there. Every thread takes part.
+__device__ __forceinline__ int32 best_position(Workspace& space, double gain, bool missing_left)
+{
+    int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
+        const int32 at = __shfl_xor_sync(FULL_MASK, position, step);
+        if (other > gain || (other == gain && at < position)) {
+            gain = other;
+            position = at;
+        }
+    }
+    if (threadIdx.x % WARP == 0) {
+        space.warp_gain[threadIdx.x / WARP] = gain;
+        space.warp_position[threadIdx.x / WARP] = position;
+    }
+    __syncthreads();
+    int32 best = 0;
+    for (int32 w = 1; w < SPLIT_WARPS; ++w) {
+        if (space.warp_gain[w] > space.warp_gain[best]) best = w;
+    }
+    return space.warp_position[best];
+}
+
+// ---- The search --------------------------------------------------------------------------------
+
+// Bounds of a node's values: its own (nodes,), or the largest value alone.
+struct Bounds {
+    const double* __restrict__ regular;
+    const double* __restrict__ lower;
+    const double* __restrict__ upper;
+
+    __device__ __forceinline__ double below(int64 node) const
+    {
+        return MONOTONIC ? lower[node] : NEWTON_SCORE ? -regular[2] : 0.0;
+    }
+    __device__ __forceinline__ double above(int64 node) const
+    {
+        return MONOTONIC ? upper[node] : NEWTON_SCORE ? regular[2] : 0.0;
+    }
+};
+
+// What the block found, as one thread knows it.
+struct Best {
+    int32 position;      // of the best candidate; the thread there holds its item and gain
+    double gain;         // of this thread's candidate
+    bool missing_left;   // which of its directions
+    bool seen;           // whether anything is missing, or rare
+    bool rare_left;      // whether rare categories go left, in the best split
+    Item item;
+};
+
+// Whether the thread holds the best split, and there is one.
+__device__ __forceinline__ bool tells(const Best& best)
+{
+    return (int32)threadIdx.x == best.position && best.gain >= 0.0;
+}
+
+// Where the best split sends missing values, as the thread knows that tells it.
+__device__ __forceinline__ int8 direction(const Best& best)
+{
+    if (!best.seen) return MISSING_UNSEEN;
+    return best.missing_left ? MISSING_LEFT : MISSING_RIGHT;
+}
+
+// Whether this thread's cell goes left in the best split, a categorical one.
+__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace& space)
+{
+    if (best.rare_left && best.item.place == NOWHERE) {
+        return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
+    }
+    return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
+}
+
+template <class Cells>
+__device__ __forceinline__ Item item_of(Workspace& space, const Cells& cells, const Node& node,
+                                        const Options& options, const Feature& feature)
+{
+    if (feature.categorical) {
+        if (options.random_thresholds) return random_category_item(space, node, feature);
+        if (feature.n_bins <= ONE_HOT_LEVELS) return single_category_item(space);
+        return sorted_category_item(space, cells, node, options);
+    }
+    if (!options.random_thresholds) return numeric_item(space, cells.missing_code(), feature);
+    return random_numeric_item(space, cells.missing_code(), node, feature);
+}
+
+// The best split, `space.occupied` being set. Every thread of the block takes part.
+template <class Cells>
+__device__ __forceinline__ Best best_split(Workspace& space, const Cells& cells, const Node& node,
+                                           const Options& options, const Feature& feature)
+{
+    Best best;
+    best.item = item_of(space, cells, node, options, feature);
+    int32 directions = BOTH;
+    if (options.random_thresholds) {
+        directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
+    }
+    const Regular regular = regular_of(node, options, feature.sign);
+    const Gains gains = gains_of(space, cells, best.item, node, options, regular, directions);
+    best.gain = max(gains.missing_right, gains.missing_left);
+    best.missing_left = gains.missing_left > gains.missing_right;
+    best.seen = gains.seen;
+    const int32 found = best_position(space, best.gain, best.missing_left);
+    best.position = found / 2;
+    best.rare_left = best.item.leaves_rare && found % 2 != 0;
+    return best;
+}
+
+// Where splits are written; `mask` only for categorical features.
+struct Written {
+    double* __restrict__ gain;
+    int16* __restrict__ bin;
+    int16* __restrict__ next_bin;
+    double* __restrict__ draw;
+    int8* __restrict__ missing;
+    uint32* __restrict__ mask;
+};
+
+// Word `word` of a set of codes, made of one of cells; a block is a warp.
+__device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 cells, int32 word)
+{
+    uint32 bits = 0;
+    for (; cells != 0; cells &= cells - 1) {
+        const int32 code = feature.code(__ffs((int32)cells) - 1);
+        if (code / WARP == word) bits |= 1u << (code % WARP);
+    }
+    return bits;
+}
+
+// The thread of the best position tells, if it is valid; the bits of a mask come from all.
+template <class Cells>
+__device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
+                                           const Cells& cells, const Feature& feature,
+                                           const Written& to, int64 at)
+{
+    const int32 t = threadIdx.x;
+    if (tells(best)) {
+        to.gain[at] = best.gain;
+        to.bin[at] = best.item.bin;
+        to.next_bin[at] = best.item.next_bin;
+        to.draw[at] = best.item.draw;
+        to.missing[at] = direction(best);
+    }
+    if (!feature.categorical) return;
+    const uint32 votes = __ballot_sync(FULL_MASK, cell_goes_left(best, space));
+    uint32* words = to.mask + at * MASK_WORDS;
+    if (feature.codes != nullptr) {
+        const uint32 cells = t < CODE_WORDS ? votes : space.occupied[0];
+        if (t < MASK_WORDS) words[t] = word_of_codes(feature, cells, t % CODE_WORDS);
+    } else if (t % WARP == 0) {
+        words[t / WARP] = votes;
+        words[CODE_WORDS + t / WARP] = space.occupied[t / WARP];
+    }
+}
+
+#endif  // GPUBOOST_SPLIT_CUH

@@ -1,0 +1,71 @@
+// Predictions of raw predictions: gpuboost/engine/losses/links.py, the same operations in the same
+// order.
+//
+//   raw float64 (n, K)
+//
+// Launch: one block of LINK_THREADS threads for so many rows (of means: numbers); no shared memory.
+
+#include "boosting/losses.cuh"
+
+constexpr int32 LINK_THREADS = 256;
+constexpr double SMALL_SHARE = 9.332636185032189e-302;  // 2**-1000
+constexpr double LARGER = 18446744073709551616.0;       // 2**64
+constexpr double LOG_OF_LARGER = 44.3614195558365;
+constexpr int32 LINK_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+
+__device__ __forceinline__ int64 own_place()
+{
+    return (int64)blockIdx.x * LINK_THREADS + threadIdx.x;
+}
+
+// mean float64 (n,): of n numbers, whatever their rows.
+extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
+means_of_logs(const double* __restrict__ raw, int64 n, double* __restrict__ mean)
+{
+    const int64 at = own_place();
+    if (at < n) mean[at] = natural_exp(inside(raw[at]));
+}
+
+// share float64 (n, 2): of both classes, K = 1. factor: 2 where raw is half the log-odds, else 1.
+extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
+shares_of_odds(const double* __restrict__ raw, int64 n, double factor, double* __restrict__ share)
+{
+    const int64 row = own_place();
+    if (row >= n) return;
+    const double second = sigmoid(factor * raw[row]);
+    share[2 * row] = 1.0 - second;
+    share[2 * row + 1] = second;
+}
+
+// share float64 (n, K).
+extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
+shares_of_logs(const double* __restrict__ raw, int64 n, int32 n_columns,
+               double* __restrict__ share)
+{
+    const int64 row = own_place();
+    if (row >= n) return;
+    const double* own = raw + row * n_columns;
+    double* to = share + row * n_columns;
+    double largest = own[0];
+    for (int32 k = 1; k < n_columns; ++k) largest = own[k] > largest ? own[k] : largest;
+    double total = softmax_weight(own[0], largest);
+    to[0] = total;
+    for (int32 k = 1; k < n_columns; ++k) {
+        to[k] = softmax_weight(own[k], largest);
+        total = total + to[k];
+    }
+    for (int32 k = 0; k < n_columns; ++k) to[k] = to[k] / total;
+}
+
+// logs float64 (n,): of n probabilities, minus infinity of 0.
+extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
+logs_of_shares(const double* __restrict__ share, int64 n, double* __restrict__ logs)
+{
+    const int64 at = own_place();
+    if (at >= n) return;
+    const double own = share[at];
+    const bool small = own < SMALL_SHARE;  // which may be denormal
+    const double found = natural_log(small ? own * LARGER : own) - (small ? LOG_OF_LARGER : 0.0);
+    const double of_none = own == own ? __longlong_as_double(0xFFF0000000000000ll) : own;
+    logs[at] = own > 0.0 ? found : of_none;
+}

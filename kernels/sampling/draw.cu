@@ -1,0 +1,374 @@
+// The rows of trees: how often each is drawn, what it weighs, and the list of those in a tree. The
+// same numbers as gpuboost/engine/sampling.py, for a batch of trees at once.
+//
+//   seed        uint64 (1,)     with `trees`, what randomness is keyed with
+//   trees       uint64 (T,)     numbers of the trees
+//   drawn       uint32 (T, n)   how often each row is drawn; `stride` n, or 0: one for all trees
+//   kept        int64 (T, parts)    rows of each part that are in the tree
+//   order       uint32 (n,)     the order in which rows are listed, where they are `ordered`
+//
+// Launch unless said otherwise: one block of DRAW_THREADS threads for each part of each tree, the
+// parts of a tree side by side; a part is PART of its rows (or draws). No dynamic shared memory.
+
+#include "sampling/row_list.cuh"
+#include "common/float_exponent.cuh"
+
+constexpr int32 DRAW_THREADS = 256;
+constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
+constexpr int32 DRAW_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
+constexpr int32 PART = 4096;
+constexpr int32 DIGIT_PART = 16384;  // of passes that end with a flush of DIGITS counts
+
+struct Part {
+    int64 tree;
+    int64 first;
+    int64 end;
+};
+
+__device__ __forceinline__ Part part_of(int64 n_items, int64 size)
+{
+    const int64 parts = (n_items + size - 1) / size;
+    const int64 tree = blockIdx.x / parts, first = (blockIdx.x - tree * parts) * size;
+    return {tree, first, min(n_items, first + size)};
+}
+
+// ---- With replacement --------------------------------------------------------------------------
+
+// The first of entries low, ..., high - 1 of a running sum that lies above a value; high if none.
+__device__ __forceinline__ int64 first_above(const uint64* __restrict__ sum, int64 low, int64 high,
+                                             uint64 value)
+{
+    return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
+}
+
+// Every row with the same probability. drawn: zero before the launch; parts are of draws.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+draw_uniform(const uint64* __restrict__ trees, const uint64* __restrict__ seed, int64 n_samples,
+             int64 n_draws, uint32* __restrict__ drawn)
+{
+    const Part part = part_of(n_draws, PART);
+    const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
+    for (int64 draw = part.first + threadIdx.x; draw < part.end; draw += DRAW_THREADS) {
+        const uint64 row = __umul64hi(hash_index(key, draw), n_samples);
+        atomicAdd(drawn + part.tree * n_samples + row, 1u);
+    }
+}
+
+// Where a search in the running sum may begin: guide[j] is the row that the smallest random word
+// with leading bits j draws, guide[last] the last row.
+//
+//   cumulative uint64 (n,)    running sum of fixed-point weights
+//   guide uint32 (last + 1,)  last a power of two, 2**(64 - shift); one thread an entry
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+make_guide(const uint64* __restrict__ cumulative, int64 n_samples, int32 shift, int64 last,
+           uint32* __restrict__ guide)
+{
+    const int64 j = (int64)blockIdx.x * DRAW_THREADS + threadIdx.x;
+    if (j > last) return;
+    const uint64 total = cumulative[n_samples - 1];
+    const uint64 smallest = __umul64hi((uint64)j << shift, total);
+    const bool inside = j < last;
+    guide[j] = (uint32)(inside ? first_above(cumulative, 0, n_samples, smallest) : n_samples - 1);
+}
+
+// Every row in proportion to its weight. drawn: zero before the launch; parts are of draws.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+draw_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const uint64* __restrict__ cumulative, const uint32* __restrict__ guide,
+              int32 shift, int64 n_samples, int64 n_draws, uint32* __restrict__ drawn)
+{
+    const Part part = part_of(n_draws, PART);
+    const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
+    const uint64 total = cumulative[n_samples - 1];
+    for (int64 draw = part.first + threadIdx.x; draw < part.end; draw += DRAW_THREADS) {
+        const uint64 word = hash_index(key, draw), j = word >> shift;
+        const int64 low = __ldg(guide + j), high = __ldg(guide + j + 1);
+        const int64 row = first_above(cumulative, low, high, __umul64hi(word, total));
+        atomicAdd(drawn + part.tree * n_samples + row, 1u);
+    }
+}
+
+// ---- Without replacement: the rows of the smallest keys ----------------------------------------
+//
+// A row's place in the order is its key followed by its number, so no two rows tie. The last row
+// that is drawn is found digit by digit, leading digit first:
+//
+//   last     uint64 (T, 2)    key and number of the last row drawn, as far as they are settled
+//   wanted   int64 (T,)       rows still to be found among those that begin as `last`; 0: `last` is
+//                             settled to the end
+//   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
+//   digits   uint32 (T, DIGITS)    rows by their next digit; zero before the first launch
+
+constexpr int32 DIGITS = 2048;
+constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: lifts a uniform number off 0
+
+// Sort key of a row: a random word, or where rows have weights an exponential with that rate.
+__device__ __forceinline__ uint64 order_key(uint64 key, int64 row,
+                                            const double* __restrict__ weights, bool weighted)
+{
+    const uint64 word = hash_index(key, row);
+    if (!weighted) return word;
+    const double weight = weights[row];
+    if (!(weight > 0.0)) return 0x7FF0000000000000ull;
+    const double order = -natural_log(uniform(word) + HALF_STEP) / weight;
+    return (uint64)__double_as_longlong(order + 0.0);  // no -0.0: as bits it would come last
+}
+
+// Parts are of DIGIT_PART rows.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+             const double* __restrict__ weights, int32 weighted, int64 n_samples,
+             const uint64* __restrict__ last, const int64* __restrict__ wanted, uint64 settled,
+             int32 shift, int32 of_row, uint32* __restrict__ digits)
+{
+    __shared__ uint32 count[DIGITS];
+    const Part part = part_of(n_samples, DIGIT_PART);
+    if (wanted[part.tree] == 0) return;
+    for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) count[d] = 0;
+    __syncthreads();
+    const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
+    const uint64 last_key = last[2 * part.tree], last_row = last[2 * part.tree + 1];
+    for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
+        const uint64 order = order_key(key, row, weights, weighted != 0);
+        const uint64 number = of_row ? (uint64)row : order;
+        const uint64 begin = of_row ? last_row : last_key;
+        const bool candidate = ((number ^ begin) & settled) == 0 && (!of_row || order == last_key);
+        if (candidate) atomicAdd(&count[number >> shift & (DIGITS - 1)], 1u);
+    }
+    __syncthreads();
+    for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) {
+        if (count[d] != 0) atomicAdd(digits + part.tree * DIGITS + d, count[d]);
+    }
+}
+
+// Launch: a block of one warp for each tree. Leaves `digits` zero.
+extern "C" __global__ void __launch_bounds__(WARP)
+choose_digit(uint32* __restrict__ digits, uint64* __restrict__ last, int64* __restrict__ wanted,
+             int32 shift, int32 of_row)
+{
+    const int64 tree = blockIdx.x;
+    const int32 lane = threadIdx.x;
+    const int64 goal = wanted[tree];
+    if (goal == 0) return;
+    __syncwarp();  // one lane will write what all have read
+    int64 before = 0;
+    for (int32 start = 0; start < DIGITS; start += WARP) {
+        const int64 count = digits[tree * DIGITS + start + lane];
+        digits[tree * DIGITS + start + lane] = 0;
+        int64 sum = count;
+        #pragma unroll
+        for (int32 step = 1; step < WARP; step *= 2) {
+            const int64 below = __shfl_up_sync(FULL_MASK, sum, step);
+            if (lane >= step) sum += below;
+        }
+        const int64 rest = goal - (before + sum - count);
+        before += __shfl_sync(FULL_MASK, sum, WARP - 1);
+        if (rest < 1 || rest > count) continue;  // the digit of the last row is not this lane's
+        const bool all = rest == count;
+        uint64* number = last + 2 * tree + (of_row ? 1 : 0);
+        *number |= (uint64)(start + lane) << shift | (all ? (1ull << shift) - 1 : 0);
+        if (all && !of_row) last[2 * tree + 1] = ~0ull;
+        wanted[tree] = all ? 0 : rest;
+    }
+}
+
+// Parts are of rows.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+mark_smallest(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const double* __restrict__ weights, int32 weighted, int64 n_samples,
+              const uint64* __restrict__ last, uint32* __restrict__ drawn)
+{
+    const Part part = part_of(n_samples, PART);
+    const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
+    const uint64 last_key = last[2 * part.tree], last_row = last[2 * part.tree + 1];
+    for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
+        const uint64 order = order_key(key, row, weights, weighted != 0);
+        const bool in_tree = order < last_key || (order == last_key && (uint64)row <= last_row);
+        drawn[part.tree * n_samples + row] = in_tree;
+    }
+}
+
+// ---- Real weights ------------------------------------------------------------------------------
+//
+//   factor         float64 (n,)             weights of the rows
+//   code           int32 (n,)               classes to balance; not read if there is one
+//   class_weight   float64 (T, n_classes)   weights of the classes in each tree
+
+constexpr int32 CLASS_COUNTS = 1024;
+
+struct Weights {
+    const uint32* __restrict__ drawn;
+    int64 stride;
+    const double* __restrict__ factor;
+    const int32* __restrict__ code;
+    const double* __restrict__ class_weight;
+    int32 n_classes;
+};
+
+__device__ __forceinline__ double weight_of(const Weights& weights, int64 tree, int64 row)
+{
+    const int32 code = weights.n_classes == 1 ? 0 : weights.code[row];
+    return (double)weights.drawn[tree * weights.stride + row] * weights.factor[row]
+           * weights.class_weight[tree * weights.n_classes + code];
+}
+
+// in_class int64 (T, n_classes): draws of each class; zero before the launch. blockIdx.y: which
+// CLASS_COUNTS of the classes.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+count_classes(const uint32* __restrict__ drawn, const int32* __restrict__ code, int64 n_samples,
+              int32 n_classes, int64* __restrict__ in_class)
+{
+    __shared__ uint32 count[CLASS_COUNTS];
+    for (int32 c = threadIdx.x; c < CLASS_COUNTS; c += DRAW_THREADS) count[c] = 0;
+    __syncthreads();
+    const Part part = part_of(n_samples, PART);
+    const int32 first_class = blockIdx.y * CLASS_COUNTS;
+    for (int64 row = part.first + threadIdx.x; row < part.end; row += DRAW_THREADS) {
+        const uint32 c = (uint32)(code[row] - first_class);
+        const uint32 draws = drawn[part.tree * n_samples + row];
+        if (c < (uint32)CLASS_COUNTS && draws != 0) atomicAdd(&count[c], draws);
+    }
+    __syncthreads();
+    const int32 end = min(CLASS_COUNTS, n_classes - first_class);
+    for (int32 c = threadIdx.x; c < end; c += DRAW_THREADS) {
+        uint64* sum = (uint64*)in_class + part.tree * n_classes + first_class + c;
+        if (count[c] != 0) atomicAdd(sum, (uint64)count[c]);
+    }
+}
+
+// ---- The list of a tree's rows -----------------------------------------------------------------
+
+// How many threads of the block before this one keep their row, and how many do at all. Every
+// thread takes part.
+struct Rank {
+    int32 before;
+    int32 all;
+};
+
+__device__ __forceinline__ Rank rank_of(bool keeps, int32* kept_of_warp)
+{
+    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32 votes = __ballot_sync(FULL_MASK, keeps);
+    if (lane == 0) kept_of_warp[warp] = __popc(votes);
+    __syncthreads();
+    Rank rank = {__popc(votes & ((1u << lane) - 1u)), 0};
+    for (int32 w = 0; w < DRAW_WARPS; ++w) {
+        rank.before += w < warp ? kept_of_warp[w] : 0;
+        rank.all += kept_of_warp[w];
+    }
+    __syncthreads();
+    return rank;
+}
+
+// kept: zero before the launch.
+__device__ __forceinline__ void add_kept(int64* __restrict__ kept, int32 own)
+{
+    const int64 of_warp = warp_sum(own);
+    if (threadIdx.x % WARP == 0 && of_warp != 0) atomicAdd((uint64*)kept + blockIdx.x, of_warp);
+}
+
+// Rows that are drawn.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __restrict__ order,
+            int32 ordered, int64 n_samples, int64* __restrict__ kept)
+{
+    const Order listed = {order, ordered != 0};
+    const Part part = part_of(n_samples, PART);
+    int32 own = 0;
+    for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
+        own += drawn[part.tree * stride + listed.row(place)] != 0;
+    }
+    add_kept(kept, own);
+}
+
+// Rows of positive weight. largest uint64 (T,): bits of each tree's largest weight, as floating
+// point; zero before the launch.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __restrict__ factor,
+               const int32* __restrict__ code, const double* __restrict__ class_weight,
+               int32 n_classes, const uint32* __restrict__ order, int32 ordered, int64 n_samples,
+               int64* __restrict__ kept, uint64* __restrict__ largest)
+{
+    const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
+    const Order listed = {order, ordered != 0};
+    const Part part = part_of(n_samples, PART);
+    int32 own = 0;
+    double most = 0.0;
+    for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
+        const double weight = weight_of(weights, part.tree, listed.row(place));
+        own += weight > 0.0;
+        most = max(most, weight);
+    }
+    add_kept(kept, own);
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        most = max(most, __shfl_xor_sync(FULL_MASK, most, step));
+    }
+    if (threadIdx.x % WARP == 0) {
+        atomicMax(largest + part.tree, (uint64)__double_as_longlong(most));
+    }
+}
+
+// first int64 (T, parts): place of each part's first row.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restrict__ first,
+           const uint32* __restrict__ order, int32 ordered, const int32* __restrict__ target,
+           int64 n_samples, int32 n_columns, int64 room, uint32* __restrict__ row_out,
+           uint32* __restrict__ weight_out, int32* __restrict__ target_out)
+{
+    __shared__ int32 kept_of_warp[DRAW_WARPS];
+    const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const Order listed = {order, ordered != 0};
+    const Part part = part_of(n_samples, PART);
+    int64 to = first[blockIdx.x];
+    for (int64 start = part.first; start < part.end; start += DRAW_THREADS) {
+        const int64 place = start + threadIdx.x;
+        const int64 row = place < part.end ? listed.row(place) : 0;
+        const uint32 weight = place < part.end ? drawn[part.tree * stride + row] : 0;
+        const Rank rank = rank_of(weight != 0, kept_of_warp);
+        if (weight != 0) put(rows, to + rank.before, row, weight);
+        to += rank.all;
+    }
+}
+
+// Weights are rounded up or down by a hash of the row after scaling by 2**exponent[tree].
+// Where trees have leaf sums of their own (own_sums): wide int64 (T, n, 2), planes of the weights
+// at 2**high and 2**(high + low), of rows in the tree.
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
+list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
+              const uint32* __restrict__ drawn,
+              int64 stride, const double* __restrict__ factor, const int32* __restrict__ code,
+              const double* __restrict__ class_weight, int32 n_classes,
+              const int32* __restrict__ exponent, const int64* __restrict__ first,
+              const uint32* __restrict__ order, int32 ordered,
+              const int32* __restrict__ target, int64 n_samples, int32 n_columns, int64 room,
+              int32 own_sums, int32 high, int32 low, int64* __restrict__ wide,
+              uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
+              int32* __restrict__ target_out)
+{
+    __shared__ int32 kept_of_warp[DRAW_WARPS];
+    const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
+    const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
+    const Order listed = {order, ordered != 0};
+    const Part part = part_of(n_samples, PART);
+    const uint64 key = stream_key(*seed, ROUND_WEIGHT, trees[part.tree]);
+    int64 to = first[blockIdx.x];
+    for (int64 start = part.first; start < part.end; start += DRAW_THREADS) {
+        const int64 place = start + threadIdx.x;
+        const int64 row = place < part.end ? listed.row(place) : 0;
+        const double weight = place < part.end ? weight_of(weights, part.tree, row) : 0.0;
+        const Rank rank = rank_of(weight > 0.0, kept_of_warp);
+        if (weight > 0.0) {
+            const double lifted =
+                scaled(weight, exponent[part.tree]) + uniform(hash_index(key, row));
+            put(rows, to + rank.before, row, (uint32)floor(lifted));
+            if (own_sums) {
+                const double fixed = scaled(weight, high), leading = rint(fixed);
+                int64* planes = wide + 2 * (part.tree * n_samples + row);
+                planes[0] = (int64)leading;
+                planes[1] = (int64)rint(scaled(fixed - leading, low));
+            }
+        }
+        to += rank.all;
+    }
+}

@@ -1,0 +1,119 @@
+// The roots of a batch of trees: what draw.cu and sums.cu leave to be worked out of a few numbers
+// for each tree. T trees, n_parts parts of the rows of each.
+//
+// Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part), and
+// what is left after all threads in turn. No dynamic shared memory.
+
+#include "common/float_exponent.cuh"
+#include "common/running_sum.cuh"
+
+constexpr int32 ROOTS_THREADS = 1024;
+constexpr int32 ROOTS_BLOCKS = 1;  // in all; more on a multiprocessor would cost registers
+constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
+
+// Where the rows of each part of each tree begin, and how many each tree has.
+//
+//   kept    int64 (T, n_parts)    rows of the parts
+//   first   int64 (T, n_parts)    rows of the parts before, of all trees
+//   count   int64 (T,)
+//
+// A thread takes n_each parts side by side: those that it adds up are the ones it writes.
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64* first,
+            int64* __restrict__ count)
+{
+    __shared__ int64 warp_sums[ROOTS_WARPS];
+    const int64 n = n_trees * n_parts, n_each = (n + ROOTS_THREADS - 1) / ROOTS_THREADS;
+    const int64 begin = min(n, threadIdx.x * n_each), end = min(n, begin + n_each);
+    int64 own = 0;
+    for (int64 part = begin; part < end; ++part) own += kept[part];
+    const RunningSum sum = running_sum(warp_sums, own);
+    int64 at = sum.before;
+    for (int64 part = begin; part < end; ++part) {
+        first[part] = at;
+        at += kept[part];
+    }
+    __syncthreads();
+    for (int64 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        const bool last = tree == n_trees - 1;
+        count[tree] = (last ? sum.all : first[(tree + 1) * n_parts]) - first[tree * n_parts];
+    }
+}
+
+// The nodes of the first level, in order of the trees; arrays of nodes end in `_out`.
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int32 n_trees,
+           int32* __restrict__ size_out, int32* __restrict__ tree_out, uint64* __restrict__ key_out,
+           int64* __restrict__ start_out, int64* __restrict__ count_out,
+           int32* __restrict__ parent_out)
+{
+    __shared__ int64 warp_sums[ROOTS_WARPS];
+    int64 n_rows = 0;
+    for (int32 tile = 0; tile < n_trees; tile += ROOTS_THREADS) {
+        const int32 tree = tile + threadIdx.x;
+        const int64 own = tree < n_trees ? count[tree] : 0;
+        const RunningSum sum = running_sum(warp_sums, own);
+        if (tree < n_trees) {
+            tree_out[tree] = tree;
+            key_out[tree] = key[tree];
+            start_out[tree] = n_rows + sum.before;
+            count_out[tree] = own;
+            parent_out[tree] = -1;
+        }
+        n_rows += sum.all;
+    }
+    if (threadIdx.x == 0) *size_out = n_trees;
+}
+
+// Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
+// and at least `least`, int64 (1,); and that of a category that is not rare, another share.
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
+              double category_share, const int64* __restrict__ least,
+              int64* __restrict__ smallest, int64* __restrict__ least_category)
+{
+    for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *least);
+        least_category[tree] = (int64)ceil(category_share * (double)hessian[tree]);
+    }
+}
+
+// ---- Real weights ------------------------------------------------------------------------------
+
+// The power of two that brings the largest weight of each tree just below 2**bits, `most` at most.
+//
+//   largest   uint64 (T,)    bits of it, as floating point
+//   unit      float64 (T,)   what is to be multiplied by it to become 1
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 most,
+            int32* __restrict__ exponent, double* __restrict__ unit)
+{
+    for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
+        exponent[tree] = min(bits - exponent_above(largest[tree]), most);
+        unit[tree] = scaled(1.0, -exponent[tree]);
+    }
+}
+
+// Weights that give the classes of each tree's draws equal weight.
+//
+//   in_class       int64 (T, n_classes)      draws of each class
+//   class_weight   float64 (T, n_classes)    of a class that was not drawn, as if it were once
+extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
+balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_classes,
+                int64 n_draws, double* __restrict__ class_weight)
+{
+    const int32 lane = threadIdx.x % WARP;
+    for (int32 tree = threadIdx.x / WARP; tree < n_trees; tree += ROOTS_WARPS) {
+        const int64* draws = in_class + (int64)tree * n_classes;
+        int64 present = 0;
+        for (int32 c = lane; c < n_classes; c += WARP) present += draws[c] > 0;
+        #pragma unroll
+        for (int32 step = WARP / 2; step > 0; step /= 2) {
+            present += __shfl_xor_sync(FULL_MASK, present, step);
+        }
+        for (int32 c = lane; c < n_classes; c += WARP) {
+            class_weight[(int64)tree * n_classes + c] =
+                (double)n_draws / (double)(present * max(draws[c], (int64)1));
+        }
+    }
+}
