@@ -49,7 +49,7 @@ BOOSTING_SPEED = (
         _rounds(CLASSIFICATION),
         _of_fastest(1.0),
         peers=_AND_EXACT,
-        least_repeat=7,
+        min_repeat=7,
     ),
     Case(
         "GradientBoostingClassifier 500 x 10, 100 trees of depth 6",
@@ -59,7 +59,7 @@ BOOSTING_SPEED = (
         _rounds(CLASSIFICATION),
         (Bound(1.0, (HIST,)),),
         peers=_AND_EXACT,
-        least_repeat=15,
+        min_repeat=15,
     ),
     Case(
         "GradientBoostingClassifier 7 classes, 100k x 54, 100 rounds of depth 6",

@@ -20,7 +20,7 @@ from benchmarks.tables import MAKERS, RATE_SOURCES, SOURCES, Table, split, with_
 NAME = "quality_boosting"
 DEVIANCE = "D2 Poisson"
 BOUNDS = {"AUC": 0.004, "accuracy": 0.004, "R2": 0.006, DEVIANCE: 0.006}  # below any peer
-MOST_LEVELS = 255  # that everyone takes as categories; columns of more are codes for everyone
+MAX_LEVELS = 255  # that everyone takes as categories; columns of more are codes for everyone
 
 Scores = dict[str, dict[str, list[float]]]  # by metric and peer, one for each split
 
@@ -157,7 +157,7 @@ def with_shared_categories(table: Table) -> Table:
     """The table with those categories as categories that every peer takes as such."""
     if table.frame is None:
         return table
-    frame = with_levels_up_to(table.frame, MOST_LEVELS)
+    frame = with_levels_up_to(table.frame, MAX_LEVELS)
     return Table(table.name, table.X, table.y, table.task, frame, table.exposure)
 
 

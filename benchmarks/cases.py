@@ -81,7 +81,7 @@ class Case:
     device : str or None
         Device of gpuboost in place of the one asked for.
     peers : tuple of str
-    least_repeat : int
+    min_repeat : int
         Runs of each peer at least: more where a run takes milliseconds.
     """
 
@@ -94,7 +94,7 @@ class Case:
     predict_rows: int = 0
     device: str | None = None
     peers: tuple[str, ...] = FOREST_PEERS
-    least_repeat: int = 1
+    min_repeat: int = 1
 
     @property
     def is_synthetic(self) -> bool:
@@ -114,7 +114,7 @@ class Case:
             predict_rows=self.predict_rows // by_rows,
             setting=replace(self.setting, n_estimators=trees),
             bounds=(),
-            least_repeat=1,
+            min_repeat=1,
         )
 
     def tables(self, folder: Path | None, seed: int) -> tuple[Table, Table]:

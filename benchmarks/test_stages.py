@@ -21,7 +21,7 @@ from gpuboost.backends.numpy.histogram_search import HistogramSearch
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.data.binning import fit_bin_mapper
 from gpuboost.engine.bins import BinnedMatrix
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.policy import smallest_hessian
@@ -53,7 +53,7 @@ def work() -> Work:
     matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
     sampler = RowSampler(WITH_REPLACEMENT, N_ROWS, N_ROWS, seed=0)
     target = class_target(table.y.astype(np.int32), 2, sampler.weight_facts)
-    options = TreeOptions(score=SQUARES, max_depth=TREE_DEPTH)
+    options = TreeOptions(score=VARIANCE, max_depth=TREE_DEPTH)
     task = GrowTask(
         matrix, target, options, sampler.rows, range(N_TREES), seed=0, n_threads=N_THREADS
     )
@@ -116,7 +116,7 @@ def _found(ops: NumpyLevelOps, rows: Any, frontier: Frontier, depth: int) -> Spl
 def forest() -> Ensemble:
     """`N_TREES` trees to purity."""
     task = work().task
-    task = replace(task, options=TreeOptions(score=SQUARES, max_features=5))
+    task = replace(task, options=TreeOptions(score=VARIANCE, max_features=5))
     grown = backend("numba").grow(task) if has_numba() else NumpyBackend().grow(task)
     trees = [
         finish_tree(tree, task.matrix.mapper, task.target, task.rows_of(t), task.options)

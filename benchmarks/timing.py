@@ -85,7 +85,7 @@ def measure_case(
     for runs in everyone:
         _warm_up(runs, case, tables, resources, plan)
         say(f"  warm-up  {runs.peer.name:22s} {runs.left_out or ''}")
-    for turn in range(max(plan.repeat, case.least_repeat)):
+    for turn in range(max(plan.repeat, case.min_repeat)):
         for runs in everyone:
             if runs.left_out or _spent(runs, case) > plan.budget:
                 continue
@@ -109,14 +109,14 @@ def _warm_up(
     try:
         with fallbacks_noted(runs):
             seconds = _few_trees(peer, case, tables, resources, trees)
-            foretold = seconds * setting.n_estimators / trees
-            if few and foretold > plan.budget:  # imports and binning are not done once a tree
-                foretold = _foretold(peer, case, tables, resources)
+            estimated = seconds * setting.n_estimators / trees
+            if few and estimated > plan.budget:  # imports and binning are not done once a tree
+                estimated = _estimated(peer, case, tables, resources)
     except Exception as error:  # one peer's failure is a result, not the end of the run
         runs.left_out = f"failed: {type(error).__name__}: {error}"[:300]
         return
-    if foretold > plan.budget and not peer.warms_up_whole:
-        runs.left_out = f"would take about {foretold:.0f} s, more than the budget of a case"
+    if estimated > plan.budget and not peer.warms_up_whole:
+        runs.left_out = f"would take about {estimated:.0f} s, more than the budget of a case"
 
 
 def _few_trees(
@@ -134,7 +134,7 @@ def _few_trees(
     return _seconds(fit_and_predict)
 
 
-def _foretold(peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources) -> float:
+def _estimated(peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources) -> float:
     """Seconds of all trees, from two warm fits of few of them."""
     few, more = WARM_UP_TREES, 2 * WARM_UP_TREES
     seconds = [_few_trees(peer, case, tables, resources, trees) for trees in (few, more)]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import gpuboost
-from benchmarks.gpu.peak import WITHIN, is_foretold, peak_memory
+from benchmarks.gpu.peak import WITHIN, is_estimated, peak_memory
 from tests.device_cases import table
 from tests.estimator_cases import make
 from tests.gpu_runs import rows
 
-FORETOLD = {
+ESTIMATED = {
     "forest of depth 8": ("RandomForestClassifier", {"max_depth": 8}),
     "forest of depth 16": ("RandomForestRegressor", {"max_depth": 16}),
     "boosting": ("GradientBoostingRegressor", {"max_depth": 6}),
@@ -28,10 +28,10 @@ def full_table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, X.sum(axis=1)  # the middle of a node is its best split
 
 
-def assert_foretold(what: str, n_rows: int) -> None:
+def assert_estimated(what: str, n_rows: int) -> None:
     """The peak of a fit on the device is within 15 percent of `gpuboost.estimate_memory`."""
     cupy: Any = sys.modules["cupy"]
-    name, words = FORETOLD[what]
+    name, words = ESTIMATED[what]
     X, y = full_table(n_rows) if words.get("max_depth") == 16 else table(name, n_rows)
     X = X.astype(np.float32)
     model = make(name, device="cuda", **words)
@@ -44,4 +44,4 @@ def assert_foretold(what: str, n_rows: int) -> None:
         model.fit(X, y)
     share = peak[0] / estimate
     told = f"{what}: {peak[0]:,} bytes are {share:.3f} of what was foretold, 1 ± {WITHIN} allowed"
-    assert is_foretold(peak[0], estimate), told
+    assert is_estimated(peak[0], estimate), told

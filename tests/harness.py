@@ -143,14 +143,14 @@ class Problem:
         mapper: BinMapper,
         sampler: RowSampler,
         target: Target,
-        router: Any = None,
+        threshold_finder: Any = None,
     ) -> Any:
         """The tree of a grown one."""
         if not self.boosting:
-            return finish_tree(grown, mapper, target, sampler.brief, self.options, router)
+            return finish_tree(grown, mapper, target, sampler.brief, self.options, threshold_finder)
         scale = self.scale(sampler)
         rule = LeafRule(self.options.regularisation, 0.5)
-        return finish_boosted(grown, mapper, scale, target.n_outputs, rule, router)
+        return finish_boosted(grown, mapper, scale, target.n_outputs, rule, threshold_finder)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""
@@ -161,7 +161,7 @@ def grow(problem: Problem, backend: Any, n_threads: int = 1, **task: Any) -> tup
     """The ensemble that ``backend`` grows, and its fingerprint."""
     mapper, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target, n_threads=n_threads, **task)
-    known = mapper, sampler, target, getattr(backend, "router", None)
+    known = mapper, sampler, target, getattr(backend, "threshold_finder", None)
     trees = [problem.finish(grown, *known) for _, grown in backend.grow(asked)]
     ensemble = Ensemble.of(trees)
     return ensemble, ensemble.fingerprint(mapper)

@@ -179,6 +179,6 @@ class LockStepBackend:
         ops = LockStep(self.runtime, task)
         grown = grow_levels(ops, task, task.trees)
         ops.device.end_batch()
-        for found, expected in zip(ops.device.keeper().trees(1), grown, strict=True):
+        for found, expected in zip(ops.device.tree_builder().trees(1), grown, strict=True):
             assert_same_fields(found, expected, "tree")
         yield from zip(task.trees, grown, strict=True)

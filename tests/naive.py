@@ -79,7 +79,7 @@ class NaiveTree:
         share = int(np.ceil(np.float64(fraction) * np.float64(self.h_root)))
         self.min_hessian = max(self.options.min_hessian, share)
         share = np.float64(self.options.min_category_fraction) * np.float64(self.h_root)
-        self.least_category = int(np.ceil(share))
+        self.min_category = int(np.ceil(share))
         largest = self.options.regularisation.max_value
         self.root.bounds = (-largest, largest)
 
@@ -161,11 +161,11 @@ class NaiveTree:
             return self.newton_gain(left, of, f)
         fhl, fh = word(0).astype(float) + hl, word(0).astype(float) + h
         pairs = [(np.array([float(a)]), np.array([float(b)])) for a, b in zip(gl, g, strict=True)]
-        if self.options.score == scores.SQUARES:
+        if self.options.score == scores.VARIANCE:
             terms = np.zeros(1)
             for a, b in pairs:
-                terms = terms + scores.squares_term(a, b, fhl, fh)
-            return float(scores.squares_gain(terms, fhl, fh - fhl)[0])
+                terms = terms + scores.variance_term(a, b, fhl, fh)
+            return float(scores.variance_gain(terms, fhl, fh - fhl)[0])
         if self.options.score == scores.POISSON:
             terms = np.zeros(1)
             for a, b in pairs:
@@ -224,7 +224,7 @@ class NaiveTree:
         if best is None:
             return
         h = np.float64(node.sums[0])
-        rise = best.gain / h if self.options.score == scores.SQUARES else best.gain
+        rise = best.gain / h if self.options.score == scores.VARIANCE else best.gain
         decrease = rise * gain_unit(self.options.score, self.task.target) / np.float64(self.h_root)
         if self.options.needs_gain and rise == 0:
             return
@@ -260,7 +260,7 @@ class NaiveTree:
             other = any(c not in split.left_codes for c in set(occupied) - rare)
             if missing and other:
                 options.append((MISSING_LEFT, rows + missing))
-            few = self.sum(missing)[0] < self.least_category
+            few = self.sum(missing)[0] < self.min_category
             if self.sorts(f) and not set(occupied) - rare - split.left_codes and few:
                 options = []
             if missing and self.options.random_thresholds:
@@ -285,7 +285,7 @@ class NaiveTree:
         if not self.sorts(f):
             return frozenset()
         codes = set(heavy) - {self.missing_code}
-        return frozenset(c for c in codes if self.sum(heavy[c])[0] < self.least_category)
+        return frozenset(c for c in codes if self.sum(heavy[c])[0] < self.min_category)
 
     def candidates(self, node: Node, f: int, occupied: list[int], bins: dict) -> list[Split]:
         """Left parts in the order in which ties are broken."""

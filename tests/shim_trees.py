@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, POISSON, VARIANCE
 from gpuboost.engine.task import GrownTree, GrowTask
 from tests.exact import assert_same_fields
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
@@ -21,15 +21,15 @@ PROPERTY = settings(
 )
 N = 200
 TARGETS_AND_SCORES = [
-    ("two classes", SQUARES),
+    ("two classes", VARIANCE),
     ("two classes", ENTROPY),
     ("two classes", MISCLASSIFICATION),
-    ("five classes", SQUARES),
+    ("five classes", VARIANCE),
     ("five classes", ENTROPY),
     ("five classes", MISCLASSIFICATION),
-    ("values", SQUARES),
-    ("heavy values", SQUARES),
-    ("outputs", SQUARES),
+    ("values", VARIANCE),
+    ("heavy values", VARIANCE),
+    ("outputs", VARIANCE),
     ("counts", POISSON),
     ("amounts", POISSON),
 ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.task import NO_LIMIT, Regularisation, TreeOptions
 from tests.harness import (
     COLUMN_KINDS,
@@ -24,9 +24,9 @@ LEVELS = (2, 4, 7, 40)  # of categorical columns: both sides of ONE_HOT_LEVELS
 @st.composite
 def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> TreeOptions:
     """Limits of every kind, most often few of them."""
-    scores = (SQUARES, ENTROPY, MISCLASSIFICATION) if classification else (SQUARES,)
+    scores = (VARIANCE, ENTROPY, MISCLASSIFICATION) if classification else (VARIANCE,)
     if target_kind in ("counts", "amounts"):
-        scores = (POISSON, POISSON, SQUARES)
+        scores = (POISSON, POISSON, VARIANCE)
     return TreeOptions(
         score=draw(st.sampled_from(scores)),
         random_thresholds=draw(st.booleans()),
@@ -86,7 +86,7 @@ def median_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     y = base.y.astype(np.float64)
     if draw(st.booleans()):
         y = np.rint(np.clip(y, -50.0, 50.0) * draw(st.sampled_from((0.5, 3.0))))
-    options = replace(base.options, score=SQUARES, needs_gain=draw(st.sampled_from((False, True))))
+    options = replace(base.options, score=VARIANCE, needs_gain=draw(st.sampled_from((False, True))))
     return replace(
         base,
         y=y,
@@ -119,7 +119,7 @@ def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     )
     options = replace(
         base.options,
-        score=NEWTON if newton else SQUARES,
+        score=NEWTON if newton else VARIANCE,
         random_thresholds=draw(st.sampled_from((False, False, False, True))),
         min_hessian=draw(st.sampled_from((1, 1, 2**15))),
         level_features=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2))),

@@ -139,12 +139,12 @@ def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
 
 
 def test_cheap_cases_are_repeated_more_often():
-    log, case = [], replace(SPEED[0], rows=40, least_repeat=4)
+    log, case = [], replace(SPEED[0], rows=40, min_repeat=4)
     record = timing.measure_case(
         case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=2), lambda text: None
     )
     assert len(record["peers"]["a"]["runs"]) == 4
-    assert case.sized("small", None).least_repeat == 1
+    assert case.sized("small", None).min_repeat == 1
 
 
 def test_what_a_fit_does_once_is_not_foretold_for_every_tree(monkeypatch):

@@ -103,10 +103,10 @@ def test_memory_of_a_gpu_is_followed(cupy_device: CudaDevice) -> None:
 def test_room_is_made_where_little_is_free(cupy_device: CudaDevice, machine: Any) -> None:
     freed = machine.freed
     machine.free = machine.total // 2
-    cupy_device.make_room()
+    cupy_device.free_memory()
     assert machine.freed == freed
     machine.free -= 1
-    cupy_device.make_room()
+    cupy_device.free_memory()
     assert machine.freed == freed + 1
 
 

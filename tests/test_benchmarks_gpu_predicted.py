@@ -59,12 +59,12 @@ def test_the_document_has_the_table_of_the_file() -> None:
 def test_earlier_predictions_stand_beside() -> None:
     earlier = json.loads(predicted.EARLIER.read_text())["seconds"]
     records = json.loads(predicted.RESULT.read_text())["records"]
-    beside: dict[str, dict[str, float]] = {}
+    to_module_of: dict[str, dict[str, float]] = {}
     for record in records:
         for name, stage in record["stages"].items():
             if stage["earlier_seconds"] is not None:
-                beside.setdefault(record["case"], {})[name] = stage["earlier_seconds"]
-    assert beside == earlier
+                to_module_of.setdefault(record["case"], {})[name] = stage["earlier_seconds"]
+    assert to_module_of == earlier
     higgs = next(record for record in records if "HIGGS" in record["case"])
     assert higgs["earlier_seconds"] == pytest.approx(sum(earlier[higgs["case"]].values()))
 

@@ -290,7 +290,7 @@ def test_bucket_coder_equals_binary_search(monkeypatch, dtype):
         X[:, 2] = np.sign(X[:, 0]) * 10.0 ** np.linspace(-320, 308, len(X))
     mapper = fit_bin_mapper(X, categorical)
     by_buckets = bin_columns(X, mapper)
-    monkeypatch.setattr(binning, "_LEAST_ROWS", len(X) + 1)
+    monkeypatch.setattr(binning, "_MIN_ROWS", len(X) + 1)
     assert np.array_equal(by_buckets.codes, bin_columns(X, mapper).codes)
     for feature in range(7):
         column = X[:, feature].astype(np.float64)

@@ -159,7 +159,7 @@ def test_trees_are_chosen_for_the_time_there_is():
     assert demo.trees_for(10.0, 1.0) == 10
     assert demo.trees_for(10.0, 100.0) == demo.FEWEST_TREES
     assert demo.trees_for(-5.0, 1.0) == demo.FEWEST_TREES
-    assert demo.trees_for(10.0, 0.0) == demo.MOST_TREES
+    assert demo.trees_for(10.0, 0.0) == demo.MAX_TREES
     jobs = [job for job in demo.small_jobs(demo.make_tables(400, 0)) if job.is_ensemble]
     few = demo.sized(jobs, tree_seconds=1.0, core_seconds=24.0)
     many = demo.sized(jobs[:2], tree_seconds=1.0, core_seconds=24.0)

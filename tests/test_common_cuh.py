@@ -43,8 +43,8 @@ extern "C" __global__ void functions(const double* gl, const double* g, const do
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     out[0 * (int64)n + i] = natural_log(x[i]);
-    out[1 * (int64)n + i] = squares_term(gl[i], g[i], hl[i], h[i]);
-    out[2 * (int64)n + i] = squares_gain(x[i], hl[i], h[i] - hl[i]);
+    out[1 * (int64)n + i] = variance_term(gl[i], g[i], hl[i], h[i]);
+    out[2 * (int64)n + i] = variance_gain(x[i], hl[i], h[i] - hl[i]);
     out[3 * (int64)n + i] = entropy_term(hl[i]);
     out[4 * (int64)n + i] = entropy_node(x[i], h[i]);
     out[5 * (int64)n + i] = entropy_gain(x[i], g[i], gl[i], hl[i], h[i] - hl[i]);
@@ -167,8 +167,8 @@ def test_logarithm_and_scores() -> None:
     with np.errstate(over="ignore"):
         expected = (
             numerics.log(x),
-            scores.squares_term(gl, g, hl, h),
-            scores.squares_gain(x, hl, h - hl),
+            scores.variance_term(gl, g, hl, h),
+            scores.variance_gain(x, hl, h - hl),
             scores.entropy_term(hl),
             scores.entropy_node(x, h),
             scores.entropy_gain(x, g, gl, hl, h - hl),
@@ -288,7 +288,7 @@ def test_warp_sum() -> None:
         ("KEEP_FEATURES", randomness),
         ("ROUND_WEIGHT", randomness),
         ("ROUND_GRADIENT", randomness),
-        ("SQUARES", scores),
+        ("VARIANCE", scores),
         ("ENTROPY", scores),
         ("MISCLASSIFICATION", scores),
         ("NEWTON", scores),

@@ -30,8 +30,8 @@ from gpuboost.backends.cost_model import (
 )
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
-from gpuboost.backends.cuda.growth.memory_plan import foretell, nodes_at
-from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.backends.cuda.growth.memory_plan import dry_run, nodes_at
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.select import Growth, Work, choose_backend, growth_work
 from gpuboost.cli import calibration
 from gpuboost.cli.calibration import (
@@ -47,7 +47,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
-from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
 FOREST = Growth(1_000_000, 28, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
 BOOSTING = Growth(
@@ -60,7 +60,7 @@ BOOSTING = Growth(
     n_rounds=100,
     replayed=True,
 )
-TABLE = ForetoldTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
+TABLE = ShapeOnlyTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 1 << 34  # bytes: room for all
 KINDS = {
     "forest": replace(FOREST, n_trees=100, max_depth=NO_LIMIT),
@@ -145,11 +145,11 @@ ROUNDS: list[dict[str, Any]] = [
 ]
 
 
-def booster_over_phantoms(task: BoostTask) -> CudaBooster:
+def booster_over_shapes(task: BoostTask) -> CudaBooster:
     """What launches the rounds of a task where there is room for all."""
     shape, rows = DeviceShape(), task.matrix.n_samples
     sizes = shape.shared_memory, shape.n_multiprocessors
-    runtime = PhantomRuntime(*sizes, lambda depth: task.trees_per_round * nodes_at(depth, rows))
+    runtime = ShapeRuntime(*sizes, lambda depth: task.trees_per_round * nodes_at(depth, rows))
     return CudaBooster(runtime, replace(task, memory_budget=BUDGET))
 
 
@@ -157,7 +157,7 @@ def booster_over_phantoms(task: BoostTask) -> CudaBooster:
 def test_rounds_are_replayed_that_the_host_code_records(limits):
     """All of a round: its values are added on the device, and no size of a level is asked for."""
     task = boost_task(GradientBoostingRegressor(random_state=0, **limits), TABLE)
-    booster = booster_over_phantoms(task)
+    booster = booster_over_shapes(task)
     booster.begin(0, 0.1)
     booster.launch(0)
     is_replayed = booster._grower.recorded is not None and booster.rounds.leaves is not None
@@ -201,13 +201,13 @@ def test_what_estimators_foretell(monkeypatch):
 def launches(monkeypatch):
     """Kernels that the host code of a fit launches, over phantoms."""
     found = []
-    kernel = PhantomRuntime.kernel
+    kernel = ShapeRuntime.kernel
 
     def counting(self, *names):
         launch = kernel(self, *names)
         return lambda *args, **more: (found.append(names), launch(*args, **more))
 
-    monkeypatch.setattr(PhantomRuntime, "kernel", counting)
+    monkeypatch.setattr(ShapeRuntime, "kernel", counting)
     return found
 
 
@@ -220,24 +220,24 @@ def launches(monkeypatch):
     ],
 )
 def test_launches_of_a_batch_are_those_of_the_host_code(make, n_trees, said, depth, launches):
-    task = ForetoldTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
-    foretell(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
+    task = ShapeOnlyTrees(make(max_depth=depth, random_state=0), TABLE).grow_task()
+    dry_run(replace(task, memory_budget=BUDGET), n_trees, DeviceShape())
     assert said.of(depth) == pytest.approx(len(launches), rel=0.15)
 
 
 @pytest.mark.parametrize("depth", [1, 6])
 def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     """The first round is launched and foretold, so each of its launches is made twice."""
-    runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
+    runtime = ShapeRuntime(DeviceShape().shared_memory, 132, lambda depth: 2**depth)
     task = boost_task(GradientBoostingClassifier(max_depth=depth, random_state=0), TABLE)
-    booster = booster_over_phantoms(task)
+    booster = booster_over_shapes(task)
     launches.clear()
     booster.begin(0, 0.1)
     booster.launch(0)
     assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 
     trees = DecisionTreeClassifier(max_depth=depth)
-    task = ForetoldTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
+    task = ShapeOnlyTrees(AdaBoostClassifier(trees, random_state=0), TABLE).reweight_task()
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)
     launches.clear()

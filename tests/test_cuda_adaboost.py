@@ -184,11 +184,11 @@ def test_votes_without_measure(fit_on: Fit) -> None:
 def test_rounds_that_end_a_fit(fit_on: Fit) -> None:
     deep, X = regressor(max_depth=12, boosting="reweighting"), np.arange(40.0)[:, None]
     perfect = assert_same_fit(fit_on, deep, X, np.arange(40.0) % 8)
-    assert perfect.launches.count("judge_values") == 1
+    assert perfect.launches.count("evaluate_values") == 1
     nothing = np.zeros((40, 1))
     assert_same_fit(fit_on, regressor(boosting="reweighting"), nothing, np.arange(40) % 2.0)
     one_class = assert_same_fit(fit_on, classifier(), nothing, np.ones(40, dtype=int))
-    assert one_class.launches.count("judge_classes") == 1
+    assert one_class.launches.count("evaluate_classes") == 1
     with pytest.raises(ValueError, match=r"error of 0\.5 and must be below 0\.5"):
         fit_on(CudaBackend(ShimRuntime()), classifier()(), nothing, np.arange(40) % 2)
 
@@ -207,7 +207,7 @@ def test_a_hundred_rounds(n_classes: int, boosting: str, fit_on: Fit) -> None:
 
 def test_kernels_have_the_numbers_of_the_host() -> None:
     text = file_text("adaboost/adaboost.cu")
-    for name in ("FIXED_POINT", "LEAST_WEIGHT", "LARGEST_VOTE", "LARGEST_STEP"):
+    for name in ("FIXED_POINT", "MIN_WEIGHT", "LARGEST_VOTE", "LARGEST_STEP"):
         (found,) = re.findall(rf"\b{name} = ([^\s,;]+)[,;]", text)
         assert float(found) == getattr(adaboost, name)
 

@@ -15,9 +15,9 @@ from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.level import slices
 from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.best_first_frontier import KnownNodes
+from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.level_history import children_by_level
 from gpuboost.engine.task import LEAF, TreeOptions
 from tests import cuda_shim
@@ -56,11 +56,11 @@ def grow_both(
     runtime: ShimRuntime, rng: np.random.Generator, n_trees: int, max_leaf_nodes: int
 ) -> Grown:
     """Grow them, equal at every level. Few rises are different, so that keys decide."""
-    options = TreeOptions(SQUARES, max_leaf_nodes=max_leaf_nodes)
+    options = TreeOptions(VARIANCE, max_leaf_nodes=max_leaf_nodes)
     room = [n_trees + SPARE]
     for depth in range(max_leaf_nodes - 1):
-        room.append(2 * n_trees * min(2**depth, options.most_splits(depth)) + SPARE)
-    known = KnownNodes(n_trees, max_leaf_nodes)
+        room.append(2 * n_trees * min(2**depth, options.max_splits(depth)) + SPARE)
+    known = BestFirstFrontier(n_trees, max_leaf_nodes)
     queue = SplitQueue(runtime, options, n_trees, 10**6, sum(room))
     tree, first = np.arange(n_trees, dtype=np.int32), 0
     levels: list[dict[str, np.ndarray]] = []
@@ -214,7 +214,7 @@ def test_categories_and_watched_rows(n_classes: int, fit_on: Fit) -> None:
 
 @pytest.mark.parametrize(("empty_launches", "asks"), [(0, True), (slices.EMPTY_LAUNCHES, False)])
 def test_little_memory(
-    empty_launches: int, asks: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
+    empty_launches: int, needs_size_readback: bool, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Histograms of no level fit: it is made in slices, or where these are many asked for."""
     monkeypatch.setattr(slices, "EMPTY_LAUNCHES", empty_launches)
@@ -222,7 +222,7 @@ def test_little_memory(
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=3, budget=budget)
     asked = regressor(max_depth=None, max_leaf_nodes=20, subsample=0.8)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime)
-    assert (made[0]._grower.recorded is None) == asks
+    assert (made[0]._grower.recorded is None) == needs_size_readback
 
 
 def test_many_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

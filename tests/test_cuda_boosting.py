@@ -10,10 +10,10 @@ from hypothesis import given, settings
 
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.level.constraints import group_words
-from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, Variant
+from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, CompileFlags
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import Regularisation
 from tests import cuda_shim, nvrtc
 from tests.harness import Problem, grow, make_columns, make_target, make_weights
@@ -63,12 +63,12 @@ CONSTRAINTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CONSTRAINTS, ids=lambda options: "-".join(options) or "none")
-@pytest.mark.parametrize("score", [SQUARES, NEWTON], ids=["squares", "newton"])
+@pytest.mark.parametrize("score", [VARIANCE, NEWTON], ids=["squares", "newton"])
 @pytest.mark.parametrize("boosting", ["whole", "real"])
 def test_every_step_equals_the_reference(
     boosting: str, score: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_ROWS", 0)
     for target in ("values", "outputs"):
         asked = problem(boosting, target).with_options(score=score, regularisation=REGULAR)
         asked = asked.with_options(**options)
@@ -115,7 +115,7 @@ def test_many_rounds_equal_the_reference(problem: Problem) -> None:
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(small, "MOST_ROWS", 0)  # the reference has no such nodes to compare
+        patched.setattr(small, "MAX_ROWS", 0)  # the reference has no such nodes to compare
         expected = grow(problem, LockStepBackend(ShimRuntime()))[1]
     assert grow(problem, ShimBackend(ShimRuntime()))[1] == expected
 
@@ -146,35 +146,35 @@ def test_groups_beyond_one_word() -> None:
 # What kernels are compiled for --------------------------------------------------------------
 
 VARIANTS = {
-    "newton": Variant(gradients=True, newton=True, by_number=True),
-    "held": Variant(True, True, True, True, True, True, rare_categories=True),
-    "poisson": Variant(poisson=True),
+    "newton": CompileFlags(gradients=True, newton=True, by_number=True),
+    "held": CompileFlags(True, True, True, True, True, True, rare_categories=True),
+    "poisson": CompileFlags(poisson=True),
 }
 COMPILED = [
-    (name, variant)
+    (name, flags)
     for name in CONSTANTS_OF
-    for variant, own in VARIANTS.items()
+    for flags, own in VARIANTS.items()
     if own.constants(name)  # others are what forests have
 ]
 
 
 def test_forests_ask_for_no_constants() -> None:
-    assert all(Variant().constants(name) == {} for name in CONSTANTS_OF)
+    assert all(CompileFlags().constants(name) == {} for name in CONSTANTS_OF)
 
 
 def test_constants_are_those_of_the_prelude() -> None:
     prelude = file_text("common/common.cuh")
     for name, constants in CONSTANTS_OF.items():
         assert all(f"#ifndef {constant}\n" in prelude for constant in constants), name
-        found = [variant.constants(name) for variant in VARIANTS.values()]
+        found = [flags.constants(name) for flags in VARIANTS.values()]
         assert set().union(*found) == set(constants), name
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[2]])
 @pytest.mark.parametrize(("name", "variant"), COMPILED)
-def test_variants_compile_to_lean_code(name: str, variant: str, architecture: str) -> None:
-    text = kernel_source(name, VARIANTS[variant].constants(name))
+def test_variants_compile_to_lean_code(name: str, flags: str, architecture: str) -> None:
+    text = kernel_source(name, VARIANTS[flags].constants(name))
     assert not complaints(nvrtc.compile_source(text, architecture, file_name=name))
 
 
@@ -182,10 +182,8 @@ def test_variants_compile_to_lean_code(name: str, variant: str, architecture: st
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("name", "variant"), COMPILED)
-def test_variants_compile_for_every_architecture(
-    name: str, variant: str, architecture: str
-) -> None:
-    test_variants_compile_to_lean_code(name, variant, architecture)
+def test_variants_compile_for_every_architecture(name: str, flags: str, architecture: str) -> None:
+    test_variants_compile_to_lean_code(name, flags, architecture)
 
 
 @needs_nvrtc

@@ -36,7 +36,7 @@ POLICY_KERNELS = {
 }
 
 
-def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, most_chunks: int = 3) -> None:
+def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, max_chunks: int = 3) -> None:
     """Tiles of two warps, so that small levels have many; and nodes of one row get that far."""
 
     def text(name: str) -> str:
@@ -47,9 +47,9 @@ def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, most_chunks
     monkeypatch.setattr(chunks, "threads_of_chunks", lambda: THREADS)
     monkeypatch.setattr(policy, "threads_of_chunks", lambda: THREADS)
     monkeypatch.setattr(chunks, "FEW_TILES", few_tiles)
-    monkeypatch.setattr(chunks, "MOST_CHUNKS", most_chunks)
-    monkeypatch.setattr(chunks, "MOST_BLOCKS", 2 * most_chunks)
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(chunks, "MAX_CHUNKS", max_chunks)
+    monkeypatch.setattr(chunks, "MAX_BLOCKS", 2 * max_chunks)
+    monkeypatch.setattr(small, "MAX_ROWS", 0)
 
 
 # A level, and what is to become of it -------------------------------------------------------
@@ -105,7 +105,7 @@ def random_level(
     )
     owner, first, rows = cut(start, count, piece_rows)
     most = n_nodes + spare
-    pieces = made.room_for_pieces(np.array([len(owner)], np.int32), most)
+    pieces = made.empty_pieces(np.array([len(owner)], np.int32), most)
     for array, values in ((pieces.slot, owner), (pieces.first, first), (pieces.rows, rows)):
         put(array, values)
     size = np.array([n_nodes], np.int32)
@@ -309,16 +309,16 @@ def test_grids_are_bounded() -> None:
     tile = chunks.threads_of_chunks()
     assert tile == 1024
     assert [chunks.chunks_for(n) for n in (1, 4 * tile, 4 * tile + 1)] == [1, 1, 5]
-    assert chunks.chunks_for(10**9) == chunks.MOST_CHUNKS
+    assert chunks.chunks_for(10**9) == chunks.MAX_CHUNKS
     assert [chunks.shares_for(n, 1) for n in (0, 1, 5 * tile)] == [1, 1, 5]
-    for n_chunks in (1, 7, chunks.MOST_CHUNKS):
-        assert chunks.shares_for(10**9, n_chunks) == chunks.MOST_BLOCKS // n_chunks
+    for n_chunks in (1, 7, chunks.MAX_CHUNKS):
+        assert chunks.shares_for(10**9, n_chunks) == chunks.MAX_BLOCKS // n_chunks
     assert chunks.blocks_for(513, 256) == 3 and chunks.blocks_for(10**9, 256) == 1024
 
 
 @pytest.mark.slow
 def test_trees_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    few_threads(monkeypatch, most_chunks=40)
+    few_threads(monkeypatch, max_chunks=40)
     monkeypatch.setattr(policy, "PIECE_ROWS", 2)
     asked = problem("values", "real", n=290, max_bins=12, n_trees=2)
     assert_equal_trees(asked, ShimRuntime("race", order_seed=9))

@@ -16,17 +16,17 @@ from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.level import policy, split_search
 from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.level.split_search import (
+    FeatureLists,
     HistogramBuilder,
-    Looked,
+    capacity_for_planes,
     choose_tile,
     plane_count,
-    room_for_planes,
 )
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.criteria import ENTROPY, SQUARES
+from gpuboost.engine.criteria import ENTROPY, VARIANCE
 from gpuboost.engine.task import GrowTask
 from tests import cuda_shim
 from tests.harness import Problem, grow
@@ -73,7 +73,7 @@ class Sums:
         shape = (n_nodes, count, device.width, 2 + self.n_classes)
         histogram = np.full(shape, -7, dtype=np.int64)
         stride = count if lists > 1 else 0
-        lists = Looked(self.looked.astype(np.int32), stride, count, np.zeros(1, np.uint64))
+        lists = FeatureLists(self.looked.astype(np.int32), stride, count, np.zeros(1, np.uint64))
         builder.build(self.rows, search, range(n_nodes), lists, histogram)
         return histogram
 
@@ -222,9 +222,9 @@ def test_a_row_is_read_once_whatever_the_number_of_classes() -> None:
 def test_the_oldest_gpus_have_room_for_all_of_a_block() -> None:
     planes = plane_count(5, True, False)
     assert 4 * planes * 256 * 32 == TURING  # with nothing beside them
-    assert choose_tile(room_for_planes(TURING, True), 256, planes) == 16
-    assert choose_tile(room_for_planes(TURING, False), 256, planes) == 32
-    assert choose_tile(room_for_planes(TURING, True), 256, plane_count(5, True, True)) == 16
+    assert choose_tile(capacity_for_planes(TURING, True), 256, planes) == 16
+    assert choose_tile(capacity_for_planes(TURING, False), 256, planes) == 32
+    assert choose_tile(capacity_for_planes(TURING, True), 256, plane_count(5, True, True)) == 16
 
 
 # Whole trees ------------------------------------------------------------------------------------
@@ -249,11 +249,11 @@ def problem(n_classes: int, n: int = 700, **given: Any) -> Problem:
 @pytest.fixture
 def no_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes go through the level loop."""
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_ROWS", 0)
 
 
 @pytest.mark.usefixtures("no_small_nodes")
-@pytest.mark.parametrize("score", [SQUARES, ENTROPY])
+@pytest.mark.parametrize("score", [VARIANCE, ENTROPY])
 @pytest.mark.parametrize("n_classes", [3, 7, 30, 100])
 def test_every_step_equals_the_reference(n_classes: int, score: int) -> None:
     asked = problem(n_classes).with_options(score=score)
@@ -277,7 +277,7 @@ def test_every_option_equals_the_reference(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "PIECE_ROWS", 64)
-    monkeypatch.setattr(split_search, "LEAST_ROWS", 90)
+    monkeypatch.setattr(split_search, "MIN_ROWS", 90)
     weights = np.random.default_rng(0).uniform(0.1, 1, 700)
     for given_weights in (None, weights):
         asked = problem(9, weights=given_weights).with_options(**changes)

@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuboost
-from gpuboost.backends.cost_model import UNASKED_DEPTH
+from gpuboost.backends.cost_model import SYNC_FREE_DEPTH
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth import grow as cuda
 from gpuboost.backends.cuda.growth import memory_plan as memory
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.growth.grower import TreeGrower
-from gpuboost.backends.cuda.growth.memory_plan import foretell, trees_at_once
-from gpuboost.backends.cuda.growth.node_buffer import TreeRoom, most_stored
+from gpuboost.backends.cuda.growth.memory_plan import dry_run, trees_at_once
+from gpuboost.backends.cuda.growth.node_buffer import NodeCapacity, max_stored_nodes
 from gpuboost.backends.cuda.level import policy, slices
 from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.slices import Slices
 from gpuboost.backends.cuda.runtime import grid as chunks
-from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import GrowTask, TreeOptions
-from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 from tests import cuda_shim
 from tests.device_cases import assert_same_model, table
 from tests.fake_cupy import UPLOAD, WAIT
@@ -72,7 +72,7 @@ def is_waited_for(events: list[str]) -> bool:
 
 BOUNDED: list[tuple[str, dict[str, Any]]] = [
     ("RandomForestClassifier", {"max_depth": 16}),
-    ("RandomForestRegressor", {"max_depth": UNASKED_DEPTH, "min_samples_leaf": 2}),
+    ("RandomForestRegressor", {"max_depth": SYNC_FREE_DEPTH, "min_samples_leaf": 2}),
     ("ExtraTreesClassifier", {"max_depth": 30}),
 ]
 
@@ -89,7 +89,7 @@ def test_a_forest_of_bounded_depth_is_not_waited_for(name, words, batches, machi
 
 
 @needs_compiler
-@pytest.mark.parametrize("depth", [20, None, UNASKED_DEPTH + 1])
+@pytest.mark.parametrize("depth", [20, None, SYNC_FREE_DEPTH + 1])
 def test_a_single_tree_of_other_depth_is_waited_for(depth, batches, machine):
     name = "DecisionTreeRegressor"
     assert_same_model(name, *table(name), "cuda", max_depth=depth)
@@ -101,13 +101,13 @@ def test_a_single_tree_of_other_depth_is_waited_for(depth, batches, machine):
 
 
 @needs_compiler
-@pytest.mark.parametrize("most_small_rows", [0, 512])
+@pytest.mark.parametrize("max_small_rows", [0, 512])
 @pytest.mark.parametrize("changes", [{"max_features": 2}, {"min_samples_split": 5}])
 def test_levels_in_slices_are_replayed(
-    changes: dict[str, Any], most_small_rows: int, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where slices are few; else the host asks how many nodes there are."""
-    monkeypatch.setattr(small, "MOST_ROWS", most_small_rows)
+    monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
     asked = problem("five classes", n=90, n_trees=6, method="bootstrap")
     task = task_of(asked.with_options(max_depth=4, **changes), 1 << 14)
     for n_empty, is_recorded in ((1 << 20, True), (0, False)):
@@ -123,7 +123,7 @@ def test_levels_in_slices_are_replayed(
 
 
 def policy_of(n_rows: int, small_rows: int = 0, **limits: Any) -> Policy:
-    options = TreeOptions(SQUARES, **limits)
+    options = TreeOptions(VARIANCE, **limits)
     nothing: Any = None
     return Policy(ShimRuntime(), options, nothing, 1, n_rows, 1, 0, small_rows)
 
@@ -136,10 +136,10 @@ def test_slots_of_a_level() -> None:
         ({"min_samples_split": 9}, 9, 10),
     ):
         own = policy_of(100, small_rows, max_depth=7, **limits)
-        assert own.most_slots(1000, 3, by_parents=False) == large
-        assert own.most_slots(1000, 3, by_parents=True) == 2 * large
-        assert own.most_slots(7, 6, by_parents=True) == 7
-        assert own.most_slots(7, 7, by_parents=True) == 0
+        assert own.max_slots(1000, 3, by_parents=False) == large
+        assert own.max_slots(1000, 3, by_parents=True) == 2 * large
+        assert own.max_slots(7, 6, by_parents=True) == 7
+        assert own.max_slots(7, 7, by_parents=True) == 0
 
 
 def test_slices_are_few_beside_a_question_and_the_rows() -> None:
@@ -164,9 +164,9 @@ def test_slices_are_few_beside_a_question_and_the_rows() -> None:
 def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, recorded):
     """A million rows are fewer than 2**20, and there are no small nodes."""
     model = gpuboost.GradientBoostingRegressor(random_state=0, **words)
-    table = ForetoldTable(10**6, n_features, 2, 1, 0, False, np.dtype(np.float32))
+    table = ShapeOnlyTable(10**6, n_features, 2, 1, 0, False, np.dtype(np.float32))
     task = replace(boost_task(model, table), memory_budget=int(gib * GIB))
-    runtime = PhantomRuntime(DeviceShape().shared_memory, 132, lambda depth: 2 ** min(depth, 12))
+    runtime = ShapeRuntime(DeviceShape().shared_memory, 132, lambda depth: 2 ** min(depth, 12))
     booster = CudaBooster(runtime, task)
     booster.begin(0, 0.1)
     booster.launch(0)
@@ -177,21 +177,21 @@ def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, r
 def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
     """Those of a level whose histograms are made in slices, over those of one that is not."""
     names: list[str] = []
-    kernel = PhantomRuntime.kernel
+    kernel = ShapeRuntime.kernel
 
     def counting(self, *of_kernel):
         launch = kernel(self, *of_kernel)
         return lambda *args, **more: (names.append(of_kernel[1]), launch(*args, **more))
 
-    monkeypatch.setattr(PhantomRuntime, "kernel", counting)
+    monkeypatch.setattr(ShapeRuntime, "kernel", counting)
     words = {"max_features": 3 if by_lists else None, "max_depth": 6, "random_state": 0}
-    table = ForetoldTable(10**6, 28, 2, 1, 0, False, np.dtype(np.float32))
-    task = ForetoldTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    table = ShapeOnlyTable(10**6, 28, 2, 1, 0, False, np.dtype(np.float32))
+    task = ShapeOnlyTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
     counts = []
     for n_slots in (16, 8):  # of 32 nodes on the last level, in fewer slices or more
         names.clear()
         n_looked = 3 if by_lists else 28
-        foretell(replace(task, memory_budget=n_slots * n_looked * 256 * 24), 1, DeviceShape())
+        dry_run(replace(task, memory_budget=n_slots * n_looked * 256 * 24), 1, DeviceShape())
         n_others = names.count("fill_words")  # of levels whose parents' histograms are not kept
         counts.append((len(names) - n_others, names.count("zero_histograms")))
     (few, few_slices), (many, many_slices) = counts
@@ -213,13 +213,13 @@ def test_levels_that_are_as_full_as_can_be() -> None:
 
 
 @cache
-def most_nodes(rows: int, depth: int, split: int, leaf: int) -> int:
+def max_nodes(rows: int, depth: int, split: int, leaf: int) -> int:
     """Nodes of the largest tree within these limits."""
     if depth == 0 or rows < max(split, 2 * leaf):
         return 1
     lefts = range(leaf, rows // 2 + 1)
-    below = ((most_nodes(n, depth - 1, split, leaf), rows - n) for n in lefts)
-    return 1 + max(left + most_nodes(n, depth - 1, split, leaf) for left, n in below)
+    below = ((max_nodes(n, depth - 1, split, leaf), rows - n) for n in lefts)
+    return 1 + max(left + max_nodes(n, depth - 1, split, leaf) for left, n in below)
 
 
 @settings(PROPERTY)
@@ -230,12 +230,12 @@ def test_room_for_all_nodes(
     """Of trees whose rows are many or few, each in its place."""
     rows = data.draw(st.lists(st.integers(0, 40), min_size=n_trees, max_size=n_trees))
     limits = {"min_samples_split": split, "min_samples_leaf": leaf}
-    options = TreeOptions(SQUARES, max_depth=max_depth, **limits)
-    room, first = TreeRoom.of(options, 40), [0, *np.cumsum(rows).tolist()]
+    options = TreeOptions(VARIANCE, max_depth=max_depth, **limits)
+    room, first = NodeCapacity.of(options, 40), [0, *np.cumsum(rows).tolist()]
     for tree, n in enumerate(rows):
         own = room.nodes(tree + 1, first[tree + 1]) - room.nodes(tree, first[tree])
-        assert own >= most_nodes(n, min(max_depth, 40), split, leaf)
-    assert most_stored(n_trees, first[-1], options, 40) == room.nodes(n_trees, first[-1])
+        assert own >= max_nodes(n, min(max_depth, 40), split, leaf)
+    assert max_stored_nodes(n_trees, first[-1], options, 40) == room.nodes(n_trees, first[-1])
 
 
 def test_room_of_deep_trees() -> None:
@@ -246,8 +246,8 @@ def test_room_of_deep_trees() -> None:
         ({"max_depth": 5}, 63),
         ({"max_depth": 33, "min_samples_split": 100}, 2001),
     ):
-        options = TreeOptions(SQUARES, **{"max_depth": 20, **limits})
-        assert most_stored(1, 1000, options, 1000) == most
+        options = TreeOptions(VARIANCE, **{"max_depth": 20, **limits})
+        assert max_stored_nodes(1, 1000, options, 1000) == most
 
 
 # Trees at once ------------------------------------------------------------------------------
@@ -255,39 +255,39 @@ def test_room_of_deep_trees() -> None:
 
 def forest_of(n_rows: int, gib: float, **words: Any) -> tuple[GrowTask, int]:
     forest = gpuboost.RandomForestRegressor(100, max_depth=16, random_state=0, **words)
-    asked = ForetoldTable(n_rows, 28, 2, 1, 0, False, np.dtype(np.float32))
+    asked = ShapeOnlyTable(n_rows, 28, 2, 1, 0, False, np.dtype(np.float32))
     budget = int(gib * GIB)
     share = int(memory.HISTOGRAM_SHARE * budget)
-    return replace(ForetoldTrees(forest, asked).grow_task(), memory_budget=share), budget
+    return replace(ShapeOnlyTrees(forest, asked).grow_task(), memory_budget=share), budget
 
 
-@pytest.mark.parametrize(("gib", "n_foretold"), [(120, 1), (30, 2), (8, 4)])
-def test_batches_are_foretold_a_few_times(gib, n_foretold, monkeypatch):
+@pytest.mark.parametrize(("gib", "n_estimated"), [(120, 1), (30, 2), (8, 4)])
+def test_batches_are_foretold_a_few_times(gib, n_estimated, monkeypatch):
     """Each takes some 10 ms of the host, while the device has nothing to do."""
     sizes = []
-    foretold = memory.foretell
+    estimated = memory.dry_run
 
     def counted(task, n_trees, shape):
         sizes.append(n_trees)
-        return foretold(task, n_trees, shape)
+        return estimated(task, n_trees, shape)
 
-    monkeypatch.setattr(memory, "foretell", counted)
+    monkeypatch.setattr(memory, "dry_run", counted)
     task, budget = forest_of(10**6, gib)
     n_trees = trees_at_once(task, budget, DeviceShape())
-    assert len(sizes) == len(set(sizes)) <= n_foretold
+    assert len(sizes) == len(set(sizes)) <= n_estimated
     one_batch_less = -(-100 // (-(-100 // n_trees) - 1)) if n_trees < 100 else None
     if one_batch_less:
-        found = foretold(task, one_batch_less, DeviceShape())
+        found = estimated(task, one_batch_less, DeviceShape())
         assert found.peak - found.lasting > budget
 
 
 def test_fewer_trees_grow_at_once_where_nothing_is_asked_then():
     """Of absolute errors no node is small, so levels of many rows take too many slices."""
     task, budget = forest_of(10**5, 6.4, criterion="absolute_error")
-    assert foretell(task, 100, DeviceShape()).peak < budget
-    assert foretell(task, 100, DeviceShape()).asks
+    assert dry_run(task, 100, DeviceShape()).peak < budget
+    assert dry_run(task, 100, DeviceShape()).needs_size_readback
     n_trees = trees_at_once(task, budget, DeviceShape())
-    assert 1 < n_trees < 100 and not foretell(task, n_trees, DeviceShape()).asks
+    assert 1 < n_trees < 100 and not dry_run(task, n_trees, DeviceShape()).needs_size_readback
 
 
 # Blocks -------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_blocks_that_take_several_nodes_and_pieces(
     """One block of each launch takes all there is; in slices too."""
     monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
     monkeypatch.setattr(policy, "PIECE_ROWS", 16)
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(small, "MAX_ROWS", 0)
     words: dict[str, Any] = {"n": 70, "max_bins": 9, "n_trees": 1}
     if target == "medians":
         asked = problem("outputs", by_median=True, **words)

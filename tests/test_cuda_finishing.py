@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.growth.grow import grow_finished
 from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, SQUARES
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import GrowTask, Regularisation
 from tests import cuda_shim
@@ -37,14 +37,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 TARGETS = [
-    ("two classes", SQUARES),
+    ("two classes", VARIANCE),
     ("two classes", ENTROPY),
-    ("five classes", SQUARES),
+    ("five classes", VARIANCE),
     ("five classes", MISCLASSIFICATION),
     ("rare classes", ENTROPY),
-    ("values", SQUARES),
-    ("heavy values", SQUARES),
-    ("outputs", SQUARES),
+    ("values", VARIANCE),
+    ("heavy values", VARIANCE),
+    ("outputs", VARIANCE),
     ("counts", POISSON),
     ("amounts", POISSON),
 ]
@@ -171,7 +171,7 @@ def test_monotonic_values(target: str, weights: str) -> None:
     for depth in (6, 40):
         held_asked = asked.with_options(**limits, max_depth=depth)
         assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
-        free = asked.with_options(score=SQUARES, max_depth=depth)
+        free = asked.with_options(score=VARIANCE, max_depth=depth)
         assert assert_finished(free, ShimRuntime()) > 20
         few = held_asked.with_options(max_leaf_nodes=9)
         assert assert_finished(few, ShimRuntime()) == 3 * 17

@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.data.matrix import in_tiles, upload_matrix
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.level import policy, split_search
 from gpuboost.backends.cuda.level.records import Search
-from gpuboost.backends.cuda.level.split_search import HistogramBuilder, Looked, choose_tile
+from gpuboost.backends.cuda.level.split_search import FeatureLists, HistogramBuilder, choose_tile
 from gpuboost.backends.cuda.runtime import grid as chunks
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
@@ -67,7 +67,7 @@ def no_small_nodes() -> Iterator[None]:
     Blocks are few, and take nodes and pieces of rows in turn.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(small, "MOST_ROWS", 0)
+        monkeypatch.setattr(small, "MAX_ROWS", 0)
         monkeypatch.setattr(chunks, "STRIDING_BLOCKS", 1)
         yield
 
@@ -213,7 +213,7 @@ def test_many_features_bins_and_blocks(
     target: str, shared_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several tiles, the last one not full; several blocks per node; 256 codes; equal columns."""
-    monkeypatch.setattr(split_search, "LEAST_ROWS", 50)
+    monkeypatch.setattr(split_search, "MIN_ROWS", 50)
     rng = np.random.default_rng(5)
     X = make_columns(rng, 1200, ["normal"] * 35, np.float64)
     X[rng.random(X.shape) < 0.02] = np.nan
@@ -313,7 +313,7 @@ def test_heavy_weights_do_not_wrap_around() -> None:
     search.work.rows[:] = per_piece
     histogram = np.empty((1, matrix.n_features, matrix.width, 4), dtype=np.int64)
     every = np.arange(n_features, dtype=np.int32)
-    looked = Looked(every, 0, n_features, np.zeros(1, np.uint64))
+    looked = FeatureLists(every, 0, n_features, np.zeros(1, np.uint64))
     builder.build(rows, search, range(1), looked, histogram)
     found = histogram[0]
     expected = histogram_of(rows, matrix.codes, matrix.width, 2)

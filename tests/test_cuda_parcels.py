@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.boosting.pending_round import CopiedTrees, LateRound
-from gpuboost.backends.cuda.runtime.readback import HostParcel, Parcel
+from gpuboost.backends.cuda.boosting.pending_round import CopiedTrees, PendingRound
+from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import TREE_TYPES, Tree
@@ -55,12 +55,12 @@ class Pinned(ShimRuntime):
 @pytest.mark.parametrize("xp", [np, Apart])
 def test_arrays_are_copied_as_they_were(xp: Any) -> None:
     runtime, rng = Counting(), np.random.default_rng(0)
-    parcel = Parcel(xp, COLUMNS)
-    for array in parcel.arrays.values():
+    readback = Readback(xp, COLUMNS)
+    for array in readback.arrays.values():
         array[...] = rng.integers(0, 100, array.shape)
-    before = {name: array.copy() for name, array in parcel.arrays.items()}
-    read = parcel.read_later(runtime)
-    for array in parcel.arrays.values():
+    before = {name: array.copy() for name, array in readback.arrays.items()}
+    read = readback.read_later(runtime)
+    for array in readback.arrays.values():
         array[...] = 0
     found = read()
     assert runtime.reads == (1 if xp is np else len(COLUMNS))
@@ -103,11 +103,11 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
         own = np.concatenate([own, np.zeros((room, *own.shape[1:]), kind)])
         arrays[name], columns[name] = own, (kind, own.shape)
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [7, 9, 0]])
-    parcel, used = Parcel(np, {"table": (np.int64, (3, 3)), **columns}), 0
-    for name, array in parcel.arrays.items():
+    readback, used = Readback(np, {"table": (np.int64, (3, 3)), **columns}), 0
+    for name, array in readback.arrays.items():
         array[...] = arrays[name]
     runtime = Pinned()
-    found = CopiedTrees(parcel.read_later(runtime)())
+    found = CopiedTrees(readback.read_later(runtime)())
     runtime.memory.fill(0xA5)  # others have it now
     for name in kinds:
         n_bytes = getattr(whole, name).astype(kinds[name]).nbytes
@@ -119,7 +119,7 @@ def test_trees_are_cut_when_they_are_asked_for(categorical: bool, room: int) -> 
         held: Any = asked.value
         while getattr(held, "base", None) is not None:
             held = held.base
-        assert len(held) == (used if room == 1000 else parcel.n_bytes)
+        assert len(held) == (used if room == 1000 else readback.n_bytes)
 
 
 def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,16 +127,16 @@ def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     whole = Ensemble.of(stumps(np.random.default_rng(2), categorical=True))
 
-    part = HostParcel.part
+    part = HostCopy.part
 
-    def told(self: HostParcel, name: str, first: int, end: int) -> np.ndarray:
+    def told(self: HostCopy, name: str, first: int, end: int) -> np.ndarray:
         calls.append(name)
         return part(self, name, first, end)
 
-    monkeypatch.setattr(HostParcel, "part", told)
+    monkeypatch.setattr(HostCopy, "part", told)
     arrays = {name: getattr(whole, name) for name in TREE_TYPES}
     arrays["table"] = np.array([whole.offset, whole.mask_offset, [1, 1, 0]])
-    found = CopiedTrees(HostParcel.of(arrays))
+    found = CopiedTrees(HostCopy.of(arrays))
     assert calls == ["table"]
     found.tree(0)
     assert sorted(calls[1:]) == sorted(TREE_TYPES)
@@ -145,7 +145,7 @@ def test_a_cut_is_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_round_without_rows_stays_one() -> None:
     arrays = {"losses": np.zeros((1, 2), np.int64), "table": np.zeros((3, 2), np.int64)}
     losses = RoundLosses(0.0, None, ())
-    late = LateRound(1, lambda: HostParcel.of(arrays), losses, lambda: ValueError("no weight"))
+    late = PendingRound(1, lambda: HostCopy.of(arrays), losses, lambda: ValueError("no weight"))
     for _ in range(2):
         with pytest.raises(ValueError, match="no weight"):
             late.copied()

@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.data import features
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.predict import packed_forest as forests
 from gpuboost.backends.cuda.predict import predict as prediction
-from gpuboost.backends.cuda.predict.out_of_bag import sum_left_out
+from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.backends.host import binned as coded
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -72,8 +72,8 @@ def at_thresholds(ensemble: Ensemble, X: np.ndarray, seed: int) -> np.ndarray:
             value = round_down_to_float32(np.array([value])) if X.itemsize == 4 else value
             value = X.dtype.type(value if np.ndim(value) == 0 else value[0])
             with np.errstate(over="ignore"):
-                beside = np.nextafter(value, X.dtype.type(rng.choice([-np.inf, np.inf])))
-            chosen = rng.choice(np.array([value, beside]))
+                to_module_of = np.nextafter(value, X.dtype.type(rng.choice([-np.inf, np.inf])))
+            chosen = rng.choice(np.array([value, to_module_of]))
             X[row, ensemble.feature[node]] = chosen if np.isfinite(chosen) else np.nan
     return X
 
@@ -217,7 +217,7 @@ def test_trees_that_are_leaves() -> None:
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_values_shared_out_among_blocks(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "FULL_ROWS", 0)
-    monkeypatch.setattr(prediction, "MOST_VALUES", most)
+    monkeypatch.setattr(prediction, "MAX_VALUES", most)
     X = matrix(np.random.default_rng(3), 70)
     assert_equal_predictions(ShimRuntime(order_seed=2), grown("five classes"), X)
 
@@ -352,8 +352,8 @@ def test_rows_left_out(
     other = replace(asked, seed=1).prepare()[2]
     draws = [(sampler, 0), (sampler, 1), (sampler, 2), (other, 3), (other, 4)]
     runtime = ShimRuntime(flavour=flavour, order_seed=2, budget=budget)
-    total, count = sum_left_out(runtime, ensemble, binned, draws)
-    expected_total, expected_count = REFERENCE.sum_left_out(ensemble, binned, draws, 1)
+    total, count = sum_out_of_bag(runtime, ensemble, binned, draws)
+    expected_total, expected_count = REFERENCE.sum_out_of_bag(ensemble, binned, draws, 1)
     np.testing.assert_array_equal(total, expected_total)
     np.testing.assert_array_equal(count, expected_count)
     assert count.any()

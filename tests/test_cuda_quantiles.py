@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.boosting import quantiles as cuda_quantiles
-from gpuboost.backends.cuda.boosting.leaf_quantiles import RefitRound
+from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantileRound
 from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, SizesQuantile, pieces_of
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
 from gpuboost.backends.cuda.runtime import grid as chunks
@@ -141,7 +141,7 @@ def test_leaves_of_finished_trees(name: str, weighted: bool, subset: bool) -> No
     y, raw = rows.given.y, rows.given.raw
     seen = Predicted(y, raw, weights)
     parameter = loss.round_parameter(seen)
-    refit = RefitRound(loss, rows, whole, parameter, np.array([0.5]), inside)
+    refit = LeafQuantileRound(loss, rows, whole, parameter, np.array([0.5]), inside)
     trees: Any = [Stump()] * loss.columns
     found = refit.values(runtime, trees, leaf)
     place = np.array([-1, 0, -1, 1, 2])

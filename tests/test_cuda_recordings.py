@@ -18,7 +18,7 @@ import gpuboost
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.growth import subtrees as small
 from gpuboost.backends.cuda.growth.grower import TreeGrower
-from gpuboost.backends.cuda.growth.memory_plan import fit_peak, foretell_recorded, trees_at_once
+from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded, fit_peak, trees_at_once
 from gpuboost.backends.cuda.level import slices
 from gpuboost.backends.cuda.runtime.graph import RecordingRuntime
 from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, DeviceShape
@@ -107,13 +107,13 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @needs_compiler
-@pytest.mark.parametrize("most_small_rows", [0, 512])
+@pytest.mark.parametrize("max_small_rows", [0, 512])
 @pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: "-".join(changes))
 def test_every_option(
-    changes: dict[str, Any], most_small_rows: int, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], max_small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all nodes in the level loop, and with small ones grown outside of it."""
-    monkeypatch.setattr(small, "MOST_ROWS", most_small_rows)
+    monkeypatch.setattr(small, "MAX_ROWS", max_small_rows)
     assert_replayed(problem("five classes").with_options(**changes), order_seed=3)
 
 
@@ -161,8 +161,8 @@ NOT_REPLAYED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", NOT_REPLAYED)
 def test_what_cannot_be_replayed_is_launched(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = NOT_REPLAYED[case]
-    most_empty = given.get("empty_launches", slices.EMPTY_LAUNCHES)
-    monkeypatch.setattr(slices, "EMPTY_LAUNCHES", most_empty)
+    max_empty = given.get("empty_launches", slices.EMPTY_LAUNCHES)
+    monkeypatch.setattr(slices, "EMPTY_LAUNCHES", max_empty)
     asked = problem("two classes").with_options(**given.get("options", {}))
     task = task_of(asked, given.get("budget", BUDGET))
     if "sampler" in given:
@@ -192,7 +192,7 @@ def test_a_batch_of_another_kind_takes_the_place_of_the_recording() -> None:
 def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
     task = task_of(problem("two classes"))
     host = HostInputs.of(task, range(AT_ONCE))
-    recorded = foretell_recorded(task, host, DeviceShape.of(ShimRuntime()))
+    recorded = dry_run_recorded(task, host, DeviceShape.of(ShimRuntime()))
     assert recorded is not None
     for budget in (recorded.total, recorded.total - 1):
         grower = TreeGrower(ShimRuntime(), task, budget)
@@ -206,7 +206,7 @@ def test_a_batch_that_does_not_fit_is_not_recorded() -> None:
 def test_what_would_not_be_replayed_is_an_error_while_recording() -> None:
     runtime = RecordingRuntime(ShimRuntime())
     task = task_of(problem("two classes"))
-    recorded = foretell_recorded(task, HostInputs.of(task, range(2)), DeviceShape.of(runtime))
+    recorded = dry_run_recorded(task, HostInputs.of(task, range(2)), DeviceShape.of(runtime))
     assert recorded is not None
     there = runtime.asarray(np.arange(3))
     with runtime.recording(recorded.plan):
@@ -240,7 +240,7 @@ def test_the_memory_of_recordings_is_foretold(target, n, depth, meter):
     runtime = TrackedRuntime()
     shape = DeviceShape.of(runtime)
     host = HostInputs.of(task, range(AT_ONCE))
-    recorded = foretell_recorded(task, host, shape)
+    recorded = dry_run_recorded(task, host, shape)
     grower = TreeGrower(runtime, task, BUDGET)
     lasting = meter.now
     for first in range(0, 6, AT_ONCE):
@@ -265,8 +265,8 @@ def test_an_estimate_counts_the_recording(meter, monkeypatch):
     monkeypatch.setattr(template, "choose_backend", lambda device, work: CudaBackend(runtime))
     forest.fit(X, y)
     assert runtime.launches.count("make_roots") > 2
-    foretold = gpuboost.estimate_memory(forest, 1500, 6, n_classes=3, memory_budget=budget)
-    assert abs(foretold / meter.peak - 1) < 0.15
+    estimated = gpuboost.estimate_memory(forest, 1500, 6, n_classes=3, memory_budget=budget)
+    assert abs(estimated / meter.peak - 1) < 0.15
 
 
 def test_fewer_trees_grow_at_once_where_an_arena_is_larger() -> None:
@@ -274,6 +274,6 @@ def test_fewer_trees_grow_at_once_where_an_arena_is_larger() -> None:
     for budget in (1 << 20, 3 << 20, 1 << 22):
         shape = DeviceShape()
         n_trees = trees_at_once(task, budget, shape)
-        recorded = foretell_recorded(task, HostInputs.of(task, range(n_trees)), shape)
+        recorded = dry_run_recorded(task, HostInputs.of(task, range(n_trees)), shape)
         assert recorded is not None and 1 < n_trees <= 20 and recorded.total <= budget
         assert fit_peak(task, budget, shape) >= recorded.total

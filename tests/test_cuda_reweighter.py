@@ -15,11 +15,11 @@ from gpuboost import DecisionTreeClassifier, DecisionTreeRegressor
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.runtime import readback as readbacks
 from gpuboost.backends.cuda.sampling.batch_inputs import ROUNDS_AT_ONCE, InputsOfRounds
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.fixed_point import WeightFacts
 from gpuboost.engine.growth.medians import regression_target
@@ -64,7 +64,7 @@ def test_rounds_of_bounded_depth_are_replayed(
     name = "classes" if n_classes else "values"
     counts = [runtime.launches.count(f"{verb}_{name}") for verb in ("judge", "reweigh")]
     assert counts == [5, 4]
-    assert runtime.launches.count("tell_nodes") == runtime.launches.count("end_round") == 5
+    assert runtime.launches.count("pack_tree") == runtime.launches.count("end_round") == 5
     assert runtime.launches.count("draw_weighted") == 5 * (boosting == "resampling")
 
 
@@ -91,7 +91,7 @@ def test_rounds_of_all_trees_of_bounded_size_are_replayed(
     )
     runtime = assert_same_fit(fit_on, asked, *table(n_classes=n_classes))
     assert is_replayed(made[0])
-    judged = "judge_classes" if n_classes else "judge_values"
+    judged = "evaluate_classes" if n_classes else "evaluate_values"
     best_first = "max_leaf_nodes" in LIMITS[limits]
     assert runtime.launches.count(judged) == runtime.launches.count("end_round") == 4
     assert runtime.launches.count("cut_nodes") == 4 * best_first
@@ -112,7 +112,7 @@ def test_a_tree_is_judged_once(kind: str, fit_on: Fit, made: list[CudaReweighter
         base.set_params(min_impurity_decrease=0.05)
     asked = regressor(estimator=base, n_estimators=3)
     runtime = assert_same_fit(fit_on, asked, *table(n_classes=0))
-    assert runtime.launches.count("finish_nodes") == runtime.launches.count("judge_values") == 3
+    assert runtime.launches.count("finish_nodes") == runtime.launches.count("evaluate_values") == 3
     assert is_replayed(made[0]) == ("deep" not in kind)
 
 
@@ -201,7 +201,7 @@ def test_of_large_rounds_only_the_nodes_are_copied(
     n_classes: int, fit_on: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a round comes to is read first; then its tree, while the next one runs."""
-    monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+    monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     device, events = Watched(), []
     device.events = events
     X, y = table(n_classes=n_classes)
@@ -254,12 +254,12 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
     """Also of features drawn for each tree, and beyond those that are made together."""
     X, y = np.random.default_rng(0).normal(size=(30, 9)), np.zeros(30)
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(9, dtype=bool)))
-    target = regression_target(y[:, None], WeightFacts(30.0, 1.0), SQUARES)
+    target = regression_target(y[:, None], WeightFacts(30.0, 1.0), VARIANCE)
 
     def features(tree: int) -> np.ndarray:
         return np.arange(tree % 4, 9, 2, dtype=np.int32)
 
-    task = GrowTask(matrix, target, TreeOptions(SQUARES), lambda tree: None, range(2), seed=7)  # type: ignore[arg-type, return-value]
+    task = GrowTask(matrix, target, TreeOptions(VARIANCE), lambda tree: None, range(2), seed=7)  # type: ignore[arg-type, return-value]
     for asked in (task, replace(task, features_of=features)):
         inputs = InputsOfRounds(asked, 2)
         for number in (0, 1, ROUNDS_AT_ONCE, ROUNDS_AT_ONCE + 3, 2):
@@ -270,9 +270,9 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
             assert on_device.key.tolist() == [root_key(7, tree) for tree in trees]
             drawn = [np.flatnonzero(row).tolist() for row in on_device.allowed]
             assert drawn == [asked.tree_features(tree).tolist() for tree in trees]
-            assert found.most_allowed == max(map(len, drawn))
-            assert on_device.unit[0] == gain_unit(SQUARES, target)
-            assert on_device.least_hessian[0] == asked.options.min_hessian
+            assert found.max_allowed == max(map(len, drawn))
+            assert on_device.unit[0] == gain_unit(VARIANCE, target)
+            assert on_device.min_hessian[0] == asked.options.min_hessian
 
 
 # ---- what a round comes to -----------------------------------------------------------------------

@@ -23,14 +23,14 @@ from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.boosting import booster as cuda_booster
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
-from gpuboost.backends.cuda.boosting.pending_round import LateRound
+from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.level import policy, slices
-from gpuboost.backends.cuda.runtime import readback as parcels
-from gpuboost.backends.cuda.runtime.readback import HostParcel
+from gpuboost.backends.cuda.runtime import readback as readbacks
+from gpuboost.backends.cuda.runtime.readback import HostCopy
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import boosting
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.growth import tree
@@ -87,18 +87,18 @@ class Copies:
         arrays = {name: np.zeros(1, kind) for name, kind in kinds.items()}
         arrays |= {"table": np.array([[0, 1], [0, 0], [weight, 0]]), "value": np.array([[1.5]])}
         arrays["losses"] = np.full((1, 12), 7)
-        self._parcel, self.waits = HostParcel.of(arrays), 0
+        self._readback, self.waits = HostCopy.of(arrays), 0
 
-    def __call__(self) -> HostParcel:
+    def __call__(self) -> HostCopy:
         self.waits += 1
-        return self._parcel
+        return self._readback
 
 
 def test_late_rounds_are_read_once() -> None:
     read, losses = Copies(weight=3), RoundLosses(1.5, None, ())
     summed: list[np.ndarray] = []
     made: Any = SimpleNamespace(of_sums=lambda sums: summed.append(sums) or losses)
-    late = LateRound(1, read, made, ValueError)
+    late = PendingRound(1, read, made, ValueError)
     (found,) = late.trees
     assert read.waits == 0
     assert found.node_count == 1 and found.value.tolist() == [[1.5]] and read.waits == 1
@@ -110,7 +110,7 @@ def test_late_rounds_are_read_once() -> None:
 
 
 def test_late_rounds_without_rows() -> None:
-    late = LateRound(1, Copies(weight=0), RoundLosses(1.5, None, ()), KeyError)
+    late = PendingRound(1, Copies(weight=0), RoundLosses(1.5, None, ()), KeyError)
     with pytest.raises(KeyError):
         late.copied()
 
@@ -153,7 +153,7 @@ def test_rounds_of_bounded_depth_are_replayed(
     # Rows are followed by the partition, and trees are finished where they grow.
     used = set(runtime.launches)
     assert {"keep_leaves", "finish_nodes", "add_leaves"} <= used
-    assert ("refit_leaves" in used) == ("loss" in options)
+    assert ("set_leaf_quantiles" in used) == ("loss" in options)
     assert ("order_values" in used) == ("monotonic_cst" in options)
 
 
@@ -164,7 +164,7 @@ def test_levels_that_are_as_full_as_can_be(fit_on: Fit) -> None:
     found = assert_same_fit(fit_on, asked, y[:, None], y, runtime=runtime)
     assert (found._model.ensemble.left == 0).sum() == 8
     for limit in ({"min_samples_split": 16}, {"min_samples_leaf": 8}):
-        assert policy.most_children(4, 64, TreeOptions(SQUARES, **limit)) == 8
+        assert policy.max_children(4, 64, TreeOptions(VARIANCE, **limit)) == 8
 
 
 def test_levels_that_take_too_much_memory_are_asked_for(
@@ -187,7 +187,7 @@ def test_trees_of_a_round_without_places_together_grow_apart(
     made, runtime = boosters(monkeypatch), ShimRuntime(order_seed=1)
     asked, most = classifier(max_depth=2, n_estimators=2), 7  # nodes of a tree
     for places in (3 * most, 3 * most - 1):
-        monkeypatch.setattr(stored, "MOST_PLACES", places)
+        monkeypatch.setattr(stored, "MAX_PLACES", places)
         assert_same_fit(fit_on, asked, *table(n_classes=3), runtime=runtime)
     assert [booster.rounds.leaves is None for booster in made] == [False, True]
 
@@ -198,7 +198,7 @@ def test_trees_that_could_have_no_places_are_refused(
 ) -> None:
     """Before anything of them is launched."""
     runtime, (X, y) = ShimRuntime(), table(60, n_classes=2)
-    monkeypatch.setattr(stored, "MOST_PLACES", 20)
+    monkeypatch.setattr(stored, "MAX_PLACES", 20)
     with pytest.raises(ValueError, match=r"^a tree of 60 rows .* Give max_depth, a larger min"):
         fit_on(CudaBackend(runtime), clone(make), X, y)
     assert not {"make_roots", "draw_rows", "differentiate"} & set(runtime.launches)
@@ -222,7 +222,7 @@ def test_rounds_of_deep_trees(
     """Nodes of few rows leave the levels, where that can be, and all rows walk."""
     made, runtime, (X, y) = boosters(monkeypatch), ShimRuntime(order_seed=3), table(120)
     if "subsample" in options:  # trees are read by the length that their table says
-        monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+        monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     asked = regressor(n_estimators=2, **options)
     assert_same_fit(fit_on, asked, X, y, runtime=runtime, eval_set=[(X[:30], y[:30])])
     (booster,), used = made, set(runtime.launches)
@@ -250,7 +250,7 @@ def test_which_rounds_are_waited_for(
         return read
 
     monkeypatch.setattr(RoundLeaves, "read_later", counted)
-    monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+    monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     asked = regressor(max_depth=depth, n_estimators=2, categorical_features=[1])
     X, y = table(120)
     X[:, 1] = np.arange(120) % 7
@@ -282,7 +282,7 @@ def test_leaves_of_trees_that_are_finished_on_the_host(
     words = {"sample_weight": weights}
     asked = regressor(loss=loss, subsample=0.6, n_estimators=2, ccp_alpha=1e-3, **deep)
     assert_same_fit(fit_on, asked, *table(), runtime=runtime, **words)
-    assert {"find_leaves", "refit_leaves"} <= set(runtime.launches)
+    assert {"find_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
 
 
 def test_trees_of_a_round_in_batches(fit_on: Fit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,15 @@ from gpuboost.backends.cuda.adaboost.rows import ClassFactors, Resampling
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.cuda.sampling.launch import DrawLauncher
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost import WeightBits
-from gpuboost.engine.ensembles.adaboost_task import RESAMPLING, ClassJudge, ReweightTask, ValueJudge
+from gpuboost.engine.ensembles.adaboost_task import (
+    RESAMPLING,
+    ClassObjective,
+    ReweightTask,
+    ValueObjective,
+)
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.task import TreeOptions
 from tests import cuda_shim
@@ -33,11 +38,11 @@ def judged(weights: np.ndarray, device: ShimRuntime, by_class: bool) -> tuple[Ro
     n = len(weights)
     X = np.zeros((n, 1))
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(1, dtype=bool)))
-    judge: Any = ClassJudge.of(np.zeros(n, dtype=np.int32), 1, 1.0, may_reverse=False)
+    objective: Any = ClassObjective.of(np.zeros(n, dtype=np.int32), 1, 1.0, may_reverse=False)
     if not by_class:
-        judge = ValueJudge.of(np.arange(n, dtype=np.float64), "linear", 1.0, None, SQUARES)
+        objective = ValueObjective.of(np.arange(n, dtype=np.float64), "linear", 1.0, None, VARIANCE)
     sampler = RowSampler(ALL_ROWS, n, n, 5)
-    task = ReweightTask(matrix, judge, TreeOptions(SQUARES), sampler, RESAMPLING, 1)
+    task = ReweightTask(matrix, objective, TreeOptions(VARIANCE), sampler, RESAMPLING, 1)
     return RowWeights(device, task, matrix.codes, weights.copy()), task
 
 
@@ -46,7 +51,7 @@ def test_weights_that_follow(by_class: bool) -> None:
     """Those of rows that are always right stay above a least one; rows without weight have none."""
     rng = np.random.default_rng(1)
     weights = adaboost.normalised(10.0 ** rng.uniform(-60, 0, 700) * (rng.random(700) < 0.9))
-    least = np.where(weights > 0.0, adaboost.LEAST_WEIGHT, 0.0)
+    least = np.where(weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
     wrong, losses = rng.random(700) < 0.3, rng.random(700) ** 9
     for vote in (0.3, 5.0, 700.0):
         own, _ = judged(weights, ShimRuntime(order_seed=3), by_class)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost.backends.cuda.growth import subtrees as small
-from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.subtrees import small_bytes, small_rows_for, tiny_bytes
 from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.engine.task import NO_LIMIT
@@ -45,29 +45,29 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def set_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(small, "LEAST_ROWS", rows)
-    monkeypatch.setattr(small, "MOST_ROWS", rows)
+    monkeypatch.setattr(small, "MIN_ROWS", rows)
+    monkeypatch.setattr(small, "MAX_ROWS", rows)
 
 
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Nodes that each batch of trees has had below the level loop."""
     sizes: list[int] = []
-    keep, end = NodeStore.keep, NodeStore.end
+    keep, end = NodeBuffer.keep, NodeBuffer.end
 
-    def count(self: NodeStore, frontier: Any, *given: Any) -> None:
+    def count(self: NodeBuffer, frontier: Any, *given: Any) -> None:
         if isinstance(frontier.size, np.ndarray):  # and no phantom
             sizes[-1] -= int(frontier.size[0])
         keep(self, frontier, *given)
 
-    def spy(self: NodeStore, *given: Any) -> None:
+    def spy(self: NodeBuffer, *given: Any) -> None:
         if isinstance(self.nodes.size, np.ndarray):
             sizes[-1] += int(self.nodes.size[0])
             sizes.append(0)
         end(self, *given)
 
     sizes.append(0)
-    monkeypatch.setattr(NodeStore, "keep", count)
-    monkeypatch.setattr(NodeStore, "end", spy)
+    monkeypatch.setattr(NodeBuffer, "keep", count)
+    monkeypatch.setattr(NodeBuffer, "end", spy)
     return sizes
 
 

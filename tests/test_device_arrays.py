@@ -197,7 +197,7 @@ def test_rows_left_out_of_trees_of_two_fits(
     found, expected = (model.oob_decision_function_ for model in models)
     assert type(found) is np.ndarray
     np.testing.assert_array_equal(found, expected)
-    launched = str(machine.launches).count("add_left_out")
+    launched = str(machine.launches).count("add_out_of_bag")
     assert launched > 12 if budget == 1 << 14 else launched < 12
 
 

@@ -17,10 +17,10 @@ from sklearn.exceptions import DataConversionWarning
 
 import gpuboost
 from gpuboost.backends.device_arrays import adopt_targets
-from gpuboost.data.arrays import beside, to_float64, widen_float32
+from gpuboost.data.arrays import to_float64, to_module_of, widen_float32
 from gpuboost.data.quantiles import weighted_rows
 from gpuboost.data.validation import check_classes, check_targets, check_weights, class_weights
-from gpuboost.engine.criteria import ABSOLUTE, POISSON, SQUARES
+from gpuboost.engine.criteria import ABSOLUTE, POISSON, VARIANCE
 from gpuboost.engine.fixed_point import exact_mean, total_of
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.sampling import RowSampler
@@ -150,14 +150,14 @@ def samplers(method: str, **arrays: Any) -> Iterator[RowSampler]:
     n_draws = {"all": N, "bootstrap": N, "subset": 1}[method]
     for place in (np.asarray, to_gpu):
         given = {name: place(array) for name, array in arrays.items()}
-        yield RowSampler(method, N, n_draws, 3, most_weight_bits=28, **given)
+        yield RowSampler(method, N, n_draws, 3, max_weight_bits=28, **given)
 
 
 @pytest.mark.parametrize("method", ["all", "bootstrap", "subset"])
 @pytest.mark.parametrize("kind", WEIGHT_CASES)
 def test_what_is_learnt_of_weights(kind: str, method: str, machine: fake_cupy.Machine) -> None:
     expected, found = samplers(method, weights=WEIGHT_CASES[kind])
-    for name in ("weight_bits", "bounds", "lost", "most_rows", "reweighs", "has_real_weights"):
+    for name in ("weight_bits", "bounds", "lost", "max_rows", "reweighs", "has_real_weights"):
         assert getattr(found, name) == getattr(expected, name), name
     for field in fields(found):
         one, other = getattr(found, field.name), getattr(expected, field.name)
@@ -178,7 +178,7 @@ def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
     words = {"row_factor": WEIGHT_CASES[kind], "balance": codes}
     expected, found = samplers("bootstrap", **words)
     assert_equal(found.row_factor, expected.row_factor)
-    assert found.bounds == expected.bounds and found.most_rows == expected.most_rows
+    assert found.bounds == expected.bounds and found.max_rows == expected.max_rows
     assert_equal(found.brief.exponents, expected.brief.exponents)
 
 
@@ -186,7 +186,7 @@ def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
 @pytest.mark.parametrize(
     ("n_outputs", "score"),
     [
-        *((0, SQUARES), (1, SQUARES), (3, SQUARES), (1, POISSON), (3, POISSON)),
+        *((0, VARIANCE), (1, VARIANCE), (3, VARIANCE), (1, POISSON), (3, POISSON)),
         *((1, ABSOLUTE), (3, ABSOLUTE)),
     ],
 )
@@ -259,9 +259,9 @@ def test_a_sampler_is_copied_when_the_host_draws(machine: fake_cupy.Machine) -> 
 
 def test_beside(machine: fake_cupy.Machine) -> None:
     host, device = np.arange(3), to_gpu(np.arange(3))
-    assert beside(host, host) is host and beside(device, host) is device
-    assert_equal(beside(host, device), host)
-    assert isinstance(beside(host, device), fake_cupy.Array)
+    assert to_module_of(host, host) is host and to_module_of(device, host) is device
+    assert_equal(to_module_of(host, device), host)
+    assert isinstance(to_module_of(host, device), fake_cupy.Array)
 
 
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

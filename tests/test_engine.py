@@ -97,7 +97,7 @@ def naive_gain(score: int, left: list[int], node: list[int]) -> float:
 
     def impurity(g: list[int]) -> float:
         h = sum(g)
-        if score == scores.SQUARES:
+        if score == scores.VARIANCE:
             return sum(x * x for x in g) / h
         if score == scores.ENTROPY:
             return sum(x * math.log(x) for x in g if x) - h * math.log(h)
@@ -108,7 +108,7 @@ def naive_gain(score: int, left: list[int], node: list[int]) -> float:
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, max_size=5),
-       st.sampled_from([scores.SQUARES, scores.ENTROPY, scores.MISCLASSIFICATION]))  # fmt: skip
+       st.sampled_from([scores.VARIANCE, scores.ENTROPY, scores.MISCLASSIFICATION]))  # fmt: skip
 def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: int) -> None:
     left, right = [a for a, _ in sides], [b for _, b in sides]
     if not sum(left) or not sum(right):
@@ -117,9 +117,9 @@ def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: in
     hl, h = np.array([float(sum(left))]), np.array([float(sum(node))])
     gl = [np.array([float(x)]) for x in left]
     g = [np.array([float(x)]) for x in node]
-    if score == scores.SQUARES:
-        terms = sum(scores.squares_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
-        found = scores.squares_gain(terms, hl, h - hl) / h
+    if score == scores.VARIANCE:
+        terms = sum(scores.variance_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
+        found = scores.variance_gain(terms, hl, h - hl) / h
     elif score == scores.ENTROPY:
         gr = [y - x for x, y in zip(gl, g, strict=True)]
         own = scores.entropy_node(sum(map(scores.entropy_term, g)), h)
@@ -135,7 +135,7 @@ def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: in
 def test_equal_means_gain_exactly_nothing(h: int, g: int, times: int) -> None:
     """While sums stay below 2**53: they are float64 values then, equal products round equally."""
     gl, hl = np.array([float(g)]), np.array([float(h)])
-    whole = scores.squares_term(gl, np.array([float(g * times)]), hl, np.array([float(h * times)]))
+    whole = scores.variance_term(gl, np.array([float(g * times)]), hl, np.array([float(h * times)]))
     assert whole[0] == 0.0
 
 
@@ -285,13 +285,13 @@ def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_n
 @pytest.mark.parametrize("max_leaf_nodes", [2, 3, 5, 31, 64, 100])
 def test_splits_of_a_level_of_best_first_growth(max_leaf_nodes: int) -> None:
     """As many as there can be, and few more: half of them have a parent of their own."""
-    options = TreeOptions(scores.SQUARES, max_leaf_nodes=max_leaf_nodes)
+    options = TreeOptions(scores.VARIANCE, max_leaf_nodes=max_leaf_nodes)
     for depth in range(max_leaf_nodes + 2):
         levels_above = 2.0 ** np.arange(depth + 1)
         splits = np.arange(1, min(2**depth, max_leaf_nodes) + 1)
         needed = np.ceil(splits[:, None] / levels_above).sum(axis=1)
         most = np.count_nonzero(needed <= max_leaf_nodes - 1)
-        bound = options.most_splits(depth)
+        bound = options.max_splits(depth)
         assert most <= bound and min(bound, 2**depth) <= most + max_leaf_nodes.bit_length() // 2
 
 

@@ -138,8 +138,8 @@ def compare_with_a_fit(
     backend = CudaBackend(TrackedRuntime(budget=1 << 30, n_multiprocessors=132))
     monkeypatch.setattr(where, "choose_backend", lambda device, work: backend)
     estimator.set_params(random_state=0).fit(X, y, weights)
-    foretold = estimate_memory(estimator, 1500, 6, memory_budget=1 << 30, **given)
-    assert abs(foretold / meter.peak - 1) < 0.15, (foretold, meter.peak)
+    estimated = estimate_memory(estimator, 1500, 6, memory_budget=1 << 30, **given)
+    assert abs(estimated / meter.peak - 1) < 0.15, (estimated, meter.peak)
 
 
 # ---- What an estimate depends on ----------------------------------------------------------------

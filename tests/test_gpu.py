@@ -20,7 +20,7 @@ from gpuboost.backends.cost_model import Speed
 from gpuboost.backends.cuda.growth import grow as cuda
 from gpuboost.cli.calibration import Size, measure
 from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case, assert_same_model, table
-from tests.device_memory import FORETOLD, assert_foretold
+from tests.device_memory import ESTIMATED, assert_estimated
 from tests.estimator_cases import NAMES, frame_of, make
 from tests.exact import assert_equal_models
 from tests.gpu_runs import rows, trees
@@ -176,10 +176,10 @@ def test_the_stream_of_the_user():
 # ---- memory ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", FORETOLD)
+@pytest.mark.parametrize("what", ESTIMATED)
 def test_memory_is_foretold(what, pool):
     """Of 400 000 rows, 15 percent more or less."""
-    assert_foretold(what, 400_000)
+    assert_estimated(what, 400_000)
 
 
 def test_little_memory_makes_the_same_model(pool):

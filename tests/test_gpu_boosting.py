@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import gpuboost
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.runtime import readback as readbacks
 from tests.device_cases import BOOSTED, LARGE_TREES, REPLAYED_ROUNDS, table
 from tests.estimator_cases import make
 from tests.exact import assert_equal_models
@@ -30,7 +30,7 @@ def test_rounds_are_one_graph(case, graphs):
 def test_large_trees_are_read_array_by_array(graphs, monkeypatch):
     """Of as much of each as there are nodes, after their number."""
     if rows_are_capped():
-        monkeypatch.setattr(parcels, "MOST_WHOLE", 0)
+        monkeypatch.setattr(readbacks, "MAX_WHOLE", 0)
     reads: list[int] = []
     read = Finished.read_later
 
@@ -177,15 +177,15 @@ def test_boosting_takes_the_memory_that_is_foretold(loss, pool):
     gc.collect()
     budget = 4 * GIB
     pool.free_all_blocks()
-    foretold = gpuboost.estimate_memory(model, *X.shape, dtype=np.float64, memory_budget=budget)
-    pool.set_limit(size=pool.used_bytes() + int(1.15 * foretold))
+    estimated = gpuboost.estimate_memory(model, *X.shape, dtype=np.float64, memory_budget=budget)
+    pool.set_limit(size=pool.used_bytes() + int(1.15 * estimated))
     try:
         model.fit(X, y)  # no more than so much
     finally:
         pool.set_limit(size=0)
     gc.collect()
     pool.free_all_blocks()
-    pool.set_limit(size=pool.used_bytes() + int(0.5 * foretold))
+    pool.set_limit(size=pool.used_bytes() + int(0.5 * estimated))
     try:
         model.fit(X, y)  # less is asked for where less is free, or it is said
     except MemoryError as error:

@@ -18,7 +18,7 @@ from gpuboost.backends.cuda.runtime import arrays
 from gpuboost.backends.user_cache import cache_folder
 from tests import cuda_shim, finished, gpu_runs
 from tests.device_cases import Case
-from tests.device_memory import assert_foretold
+from tests.device_memory import assert_estimated
 from tests.fake_cupy import Array
 from tests.fake_streams import GRAPH
 from tests.finished_log import BROKE_DEVICE, FAILED_BEFORE
@@ -279,7 +279,7 @@ def test_what_counts_memory_is_skipped_under_a_sanitizer(
 )
 def test_memory_is_measured_beside_the_estimate(what: str, machine: Any) -> None:
     """What is asserted of a GPU, of few rows; of these, trees of depth 16 are never full."""
-    assert_foretold(what, 3000)
+    assert_estimated(what, 3000)
 
 
 @needs_compiler
@@ -292,4 +292,4 @@ def test_a_wrong_estimate_is_seen(
         gpuboost, "estimate_memory", lambda *given, **words: share * estimate(*given, **words)
     )
     with pytest.raises(AssertionError, match="of what was foretold"):
-        assert_foretold("stumps", 3000)
+        assert_estimated("stumps", 3000)

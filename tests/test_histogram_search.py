@@ -10,7 +10,7 @@ import pytest
 
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.histogram_search import HistogramSearch
-from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import (
     MISSING_LEFT,
     MISSING_RIGHT,
@@ -27,7 +27,7 @@ N, N_FEATURES = 200, 6
 REGULAR = Regularisation(l2=1.0)
 FALLING = Regularisation(l2=1.0, monotonic=(0, 0, 1, -1, 1, -1))
 CASES = {
-    "trees": {"score": SQUARES, "hashed_order": True},
+    "trees": {"score": VARIANCE, "hashed_order": True},
     "rounds": {"score": NEWTON, "regularisation": REGULAR},
     "counted": {"score": NEWTON, "regularisation": REGULAR, "min_samples_leaf": 9},
     "monotonic": {"score": NEWTON, "regularisation": FALLING},
@@ -111,7 +111,7 @@ def test_where_missing_values_go(kinds: Any, direction: int) -> None:
     X = np.array([np.nan if kind is None else kind for kind in kinds])[:, None].repeat(9, axis=0)
     of_missing = np.where(direction == MISSING_LEFT, 1.0, 0.0)
     y = np.where(np.isnan(X[:, 0]), of_missing, 1.0 - 2.0 * (X[:, 0] > 0))
-    problem = Problem(X, y, classification=False, options=TreeOptions(SQUARES, max_depth=1))
+    problem = Problem(X, y, classification=False, options=TreeOptions(VARIANCE, max_depth=1))
     _, *prepared = problem.prepare()
     for budget in (2**28, 1):
         (tree, *_) = grown(NumpyBackend(), problem.task(*prepared, memory_budget=budget))

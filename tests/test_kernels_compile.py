@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gpuboost.backends.cuda.level.split_search import LEAST_TILE, TILES
+from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from tests import cuda_shim, nvrtc
 from tests.cuda_shim.source import KERNEL_FOLDER, find_kernels, splice_prelude
@@ -97,7 +97,7 @@ def test_kernels_compile_to_exact_and_lean_code(path: Path, architecture: str) -
 
 def narrow_tiles() -> Iterator[Any]:
     """Every tile for every architecture; a fast run has one each, 16 where it is the widest."""
-    narrower = [LEAST_TILE << k for k in range(TILES[0].bit_length()) if LEAST_TILE << k < TILES[0]]
+    narrower = [MIN_TILE << k for k in range(TILES[0].bit_length()) if MIN_TILE << k < TILES[0]]
     for place, tile in enumerate(reversed(narrower)):
         for number, architecture in enumerate(ARCHITECTURES):
             marks = [] if number == 2 * place else [pytest.mark.slow]

@@ -12,8 +12,8 @@ from numba import njit
 
 from gpuboost.backends.numba.depth_first.tree_grower import matrix_of
 from gpuboost.backends.numba.level_wise import feature_bundles as joint
-from gpuboost.backends.numba.threads.barrier import claim, go_on, is_last, meet
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 
 N_ROWS = 400
@@ -75,23 +75,23 @@ def test_features_of_few_values_share_columns() -> None:
 
 
 @njit(nogil=True)
-def _add_in_turns(team: Any, sums: Any, n_turns: int, n_tasks: int) -> None:
+def _add_in_turns(barrier: Any, sums: Any, n_turns: int, n_tasks: int) -> None:
     for turn in range(n_turns):
-        task = claim(team)
+        task = next_task(barrier)
         while task < n_tasks:
             sums[turn + 1, task] += sums[turn, (task + 1) % n_tasks] + 1
-            task = claim(team)
-        if is_last(team):
+            task = next_task(barrier)
+        if last_arrives(barrier):
             sums[turn + 1, 0] += turn
-            go_on(team)
+            release(barrier)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads: int) -> None:
-    n_turns, n_tasks, crew = 200, 7, Crew(n_threads)
+    n_turns, n_tasks, pool = 200, 7, ThreadPool(n_threads)
     found, expected = np.zeros((2, n_turns + 1, n_tasks), np.int64)
-    crew.share(lambda _, team: _add_in_turns(team, found, n_turns, n_tasks))
-    crew.dismiss()
+    pool.share(lambda _, barrier: _add_in_turns(barrier, found, n_turns, n_tasks))
+    pool.dismiss()
     for turn in range(n_turns):
         expected[turn + 1] = np.roll(expected[turn], -1) + 1
         expected[turn + 1, 0] += turn
@@ -100,32 +100,32 @@ def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads:
 
 def test_all_threads_of_a_crew_run_at_once() -> None:
     """Also after shares so short that a thread is asked again before it waits."""
-    crew = Crew(6)
+    pool = ThreadPool(6)
     for _ in range(300):
-        crew.share(lambda _, team: None)
-        crew.share(lambda _, team: None, at_most=2)
+        pool.share(lambda _, barrier: None)
+        pool.share(lambda _, barrier: None, at_most=2)
     for n in (6, 3, 6):
         sums = np.zeros((3, n), np.int64)
-        crew.share(lambda _, team, sums=sums, n=n: _add_in_turns(team, sums, 2, n), at_most=n)
+        pool.share(lambda _, barrier, sums=sums, n=n: _add_in_turns(barrier, sums, 2, n), at_most=n)
         assert sums[2].sum() > 0
-    crew.dismiss()
+    pool.dismiss()
 
 
 @njit(nogil=True)
-def _come(team: Any) -> bool:
-    return meet(team)
+def _come(barrier: Any) -> bool:
+    return barrier_wait(barrier)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_nobody_waits_for_a_thread_that_fails(missing: int) -> None:
-    crew, came = Crew(3), {}
+    pool, came = ThreadPool(3), {}
 
-    def work(thread: int, team: np.ndarray) -> None:
+    def work(thread: int, barrier: np.ndarray) -> None:
         if thread == missing:
             raise ZeroDivisionError(thread)
-        came[thread] = _come(team)
+        came[thread] = _come(barrier)
 
     with pytest.raises(ZeroDivisionError):
-        crew.share(work)
-    crew.dismiss()
+        pool.share(work)
+    pool.dismiss()
     assert not any(came.values())

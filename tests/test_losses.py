@@ -165,7 +165,7 @@ def test_baseline_predicts_the_mean_or_the_shares(kind: str) -> None:
     if loss.is_classifier:
         shares = np.bincount(y, weights=weights) / weights.sum()
         np.testing.assert_allclose(predicted, shares, rtol=1e-12)
-    elif not loss.refits_leaves:
+    elif not loss.has_leaf_quantiles:
         means = np.average(as_columns(y), axis=0, weights=weights)
         np.testing.assert_allclose(predicted, means, rtol=1e-12)
 

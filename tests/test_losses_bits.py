@@ -10,7 +10,7 @@ import pytest
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.numba.boosting import gradients as compiled
 from gpuboost.backends.numba.boosting import losses
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.losses import LOSSES, Predicted, formulas, make_loss
 from gpuboost.engine.losses.base import as_columns
 from tests import cuda_shim
@@ -43,7 +43,7 @@ def test_numba_finds_the_same_bits(
 ) -> None:
     monkeypatch.setattr(compiled, "CHUNK", 777)
     monkeypatch.setattr(compiled, "SHARED_ROWS", 0)
-    crew = Crew(n_threads)
+    pool = ThreadPool(n_threads)
     loss = MAKERS[kind]()
     y, raw, weights = make(loss, 3000)
     w = weights if weighted else None
@@ -51,16 +51,16 @@ def test_numba_finds_the_same_bits(
     expected = gradients(loss, y, raw, w, parameter)
     for order in ("C", "F"):
         given = Predicted(y, np.asarray(raw, order=order), w)
-        found = compiled.directions(loss, given, parameter, crew)
+        found = compiled.directions(loss, given, parameter, pool)
         hessian = np.broadcast_to(found.hessian, raw.T.shape)
         for own, other in zip((-found.gradient, hessian), expected, strict=True):
             assert_same_bits(own.T, other)
         for own, of_chunks in ((found.gradient, found.sizes[:, :2]), (hessian, found.sizes[:, 2:])):
             assert abs(own).max() == of_chunks[:, 0].max()
     rows = row_losses(loss, y, raw, parameter)
-    assert_same_bits(losses.row_losses(loss, given, parameter, crew), rows)
-    mean = losses.mean_loss(loss, given, parameter, crew)
-    crew.dismiss()
+    assert_same_bits(losses.row_losses(loss, given, parameter, pool), rows)
+    mean = losses.mean_loss(loss, given, parameter, pool)
+    pool.dismiss()
     assert mean == mean_loss(loss, y, raw, w, parameter)
     assert np.isfinite(expected[0]).all() and np.isfinite(expected[1]).all()
 
@@ -70,11 +70,11 @@ def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
     y = np.array([0.0, 0.0, 1e-160])
     for raw in (np.full((3, 1), 1e-155), np.full((3, 1), 1e-140), np.full((3, 1), 1e150)):
         expected = mean_loss(loss, y, raw)
-        assert losses.mean_loss(loss, Predicted(y, raw), np.zeros(1), Crew(1)) == expected > 0
+        assert losses.mean_loss(loss, Predicted(y, raw), np.zeros(1), ThreadPool(1)) == expected > 0
     with np.errstate(over="ignore"):
         assert mean_loss(loss, y, np.full((3, 1), 1e200)) == np.inf
     far = Predicted(y, np.full((3, 1), 1e200))
-    assert losses.mean_loss(loss, far, np.zeros(1), Crew(1)) == np.inf
+    assert losses.mean_loss(loss, far, np.zeros(1), ThreadPool(1)) == np.inf
 
 
 KERNELS = """

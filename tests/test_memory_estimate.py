@@ -11,14 +11,14 @@ import pytest
 
 import gpuboost
 from gpuboost.backends import cost_model as cost
-from gpuboost.backends.cost_model import UNASKED_DEPTH
+from gpuboost.backends.cost_model import SYNC_FREE_DEPTH
 from gpuboost.backends.cuda.data.binning import fit_bins
 from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import (
     binning_peak,
+    dry_run,
     fit_peak,
-    foretell,
     nodes_at,
     trees_at_once,
 )
@@ -28,7 +28,7 @@ from gpuboost.engine.bins import BinRule
 from gpuboost.engine.criteria import ENTROPY
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import NO_LIMIT, GrowTask
-from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees
 from tests import cuda_shim
 from tests.harness import Problem, make_columns, make_target, make_weights
 from tests.metered_runtime import TrackedRuntime
@@ -72,7 +72,7 @@ def task_of(asked: Problem, budget: int = 1 << 26) -> GrowTask:
 @pytest.mark.parametrize("target", ["two classes", "five classes", "values", "outputs"])
 def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter) -> None:
     task = task_of(problem(target, method=method))
-    found = foretell(task, 3, SHAPE)
+    found = dry_run(task, 3, SHAPE)
     assert found.peak == really_taken(task, 3, meter)
     assert found.lasting > 2 * 5 * 900  # codes in both layouts
 
@@ -93,7 +93,7 @@ def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter)
 )
 def test_every_option_is_counted(changes: dict[str, Any], meter: Meter) -> None:
     task = task_of(problem("five classes").with_options(**changes))
-    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+    assert dry_run(task, 2, SHAPE).peak == really_taken(task, 2, meter)
 
 
 @needs_compiler
@@ -102,7 +102,7 @@ def test_every_option_is_counted(changes: dict[str, Any], meter: Meter) -> None:
 def test_weights_are_counted(kind: str, method: str, meter: Meter) -> None:
     weights = make_weights(np.random.default_rng(0), 900, kind)
     task = task_of(problem("values", weights=weights, method=method))
-    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+    assert dry_run(task, 2, SHAPE).peak == really_taken(task, 2, meter)
 
 
 @needs_compiler
@@ -110,7 +110,7 @@ def test_weights_are_counted(kind: str, method: str, meter: Meter) -> None:
 def test_medians_are_counted(target: str, kind: str, meter: Meter) -> None:
     weights = make_weights(np.random.default_rng(0), 900, kind)
     task = task_of(problem(target, weights=weights, by_median=True))
-    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+    assert dry_run(task, 2, SHAPE).peak == really_taken(task, 2, meter)
 
 
 @needs_compiler
@@ -118,7 +118,7 @@ def test_medians_are_counted(target: str, kind: str, meter: Meter) -> None:
 def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> None:
     asked = problem("five classes", is_categorical=None, balance=balance, method="bootstrap")
     task = task_of(asked)
-    assert foretell(task, 3, SHAPE).peak == really_taken(task, 3, meter)
+    assert dry_run(task, 3, SHAPE).peak == really_taken(task, 3, meter)
 
 
 @needs_compiler
@@ -126,7 +126,7 @@ def test_numeric_columns_alone_need_no_masks(balance: bool, meter: Meter) -> Non
 def test_slices_are_counted(budget: int, meter: Meter) -> None:
     """Whether or not the host asks how many nodes there are: these levels are full."""
     task = task_of(problem("two classes", n=2000), budget)
-    assert foretell(task, 3, SHAPE).peak == really_taken(task, 3, meter)
+    assert dry_run(task, 3, SHAPE).peak == really_taken(task, 3, meter)
 
 
 def deep_task(depth: int) -> GrowTask:
@@ -135,19 +135,19 @@ def deep_task(depth: int) -> GrowTask:
 
 
 @needs_compiler
-@pytest.mark.parametrize("depth", [13, 16, UNASKED_DEPTH])
+@pytest.mark.parametrize("depth", [13, 16, SYNC_FREE_DEPTH])
 def test_deep_trees_are_counted(depth: int, meter: Meter) -> None:
     """All levels that there can be are launched, though trees end after some of them."""
     task = deep_task(depth)
-    assert foretell(task, 2, SHAPE).peak == really_taken(task, 2, meter)
+    assert dry_run(task, 2, SHAPE).peak == really_taken(task, 2, meter)
 
 
 @needs_compiler
-@pytest.mark.parametrize("depth", [UNASKED_DEPTH + 1, NO_LIMIT])
+@pytest.mark.parametrize("depth", [SYNC_FREE_DEPTH + 1, NO_LIMIT])
 def test_unbounded_trees_are_near(depth: int, meter: Meter) -> None:
     """Levels whose size is asked for: full ones are foretold, so there is never too little."""
     task = deep_task(depth)
-    assert 1.0 <= foretell(task, 2, SHAPE).peak / really_taken(task, 2, meter) < 1.2
+    assert 1.0 <= dry_run(task, 2, SHAPE).peak / really_taken(task, 2, meter) < 1.2
 
 
 @needs_compiler
@@ -160,8 +160,8 @@ def test_binning_is_counted(dtype: Any, weighted: bool, n_features: int, meter: 
     weights = rng.uniform(0.5, 1, len(X)) if weighted else None
     rule = BinRule(np.zeros(n_features, dtype=bool), weights=weights)
     fit_bins(TrackedRuntime(), X, rule)
-    foretold = binning_peak(n_features, len(X), X.itemsize, weighted)
-    assert abs(foretold / meter.peak - 1) < 0.05
+    estimated = binning_peak(n_features, len(X), X.itemsize, weighted)
+    assert abs(estimated / meter.peak - 1) < 0.05
 
 
 # ---- Trees at once -----------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_as_many_trees_grow_as_fit() -> None:
         n_trees = trees_at_once(task, budget, SHAPE)
         n_batches = -(-40 // n_trees)
         assert n_trees == -(-40 // n_batches)  # of about one size
-        found = [foretell(task, n, SHAPE) for n in (n_trees, -(-40 // max(1, n_batches - 1)))]
+        found = [dry_run(task, n, SHAPE) for n in (n_trees, -(-40 // max(1, n_batches - 1)))]
         assert found[0].peak - found[0].lasting <= budget
         assert n_trees == 40 or found[1].peak - found[1].lasting > budget
     assert trees_at_once(task, 1, SHAPE) == 1
@@ -184,14 +184,14 @@ def test_nodes_of_a_batch_have_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are int32, and trees to purity have up to two nodes for each row."""
 
     def forest(**words: Any) -> GrowTask:
-        table = ForetoldTable(10**5, 2, 2, 1, 0, False, np.dtype(np.float32))
-        return ForetoldTrees(gpuboost.RandomForestClassifier(40, **words), table).grow_task()
+        table = ShapeOnlyTable(10**5, 2, 2, 1, 0, False, np.dtype(np.float32))
+        return ShapeOnlyTrees(gpuboost.RandomForestClassifier(40, **words), table).grow_task()
 
     deep, budget = forest(), 1 << 62
     assert [has_places(deep, n, n * 10**8) for n in (10, 11)] == [True, False]
     assert [has_places(deep, 1, n_rows) for n_rows in (2**30 - 1, 2**30)] == [True, False]
     assert trees_at_once(deep, budget, SHAPE) == 40
-    monkeypatch.setattr(stored, "MOST_PLACES", 2**21 - 1)
+    monkeypatch.setattr(stored, "MAX_PLACES", 2**21 - 1)
     assert trees_at_once(deep, budget, SHAPE) == 10
     assert trees_at_once(forest(min_samples_leaf=3), budget, SHAPE) == 20  # of 31 that have places
     assert trees_at_once(forest(max_depth=8), budget, SHAPE) == 40
@@ -211,12 +211,12 @@ def test_a_tree_that_could_have_too_many_nodes_is_refused(
     words: dict[str, Any], given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the fit would be; device="auto" takes no GPU for it."""
-    assert cost.CUDA_NODES == stored.MOST_PLACES
-    monkeypatch.setattr(stored, "MOST_PLACES", 200_000)
+    assert cost.CUDA_NODES == stored.MAX_PLACES
+    monkeypatch.setattr(stored, "MAX_PLACES", 200_000)
     monkeypatch.setattr(cost, "CUDA_NODES", 200_000)
     n = 100_000
-    table = ForetoldTable(n, 2, 2, 1, 0, False, np.dtype(np.float32))
-    task = ForetoldTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
+    table = ShapeOnlyTable(n, 2, 2, 1, 0, False, np.dtype(np.float32))
+    task = ShapeOnlyTrees(gpuboost.DecisionTreeClassifier(**words), table).grow_task()
     names = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     limits = {name: getattr(task.options, name) for name in names}
     growth = cost.Growth(*(n, 2, 2, 1), **limits, n_channels=1)

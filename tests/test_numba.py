@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.common.packed_words import MOST_ROWS, Packing, choose_packing
+from gpuboost.backends.numba.common.packed_words import MAX_ROWS, Packing, choose_packing
 from gpuboost.backends.numba.compiler import criteria as compiled_scores
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
@@ -26,7 +26,7 @@ from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria as scores
 from gpuboost.engine import numerics, randomness
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.tree import find_routes, finish_tree
+from gpuboost.engine.growth.tree import find_thresholds, finish_tree
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import class_target, value_target
 from gpuboost.engine.task import GrowTask, TreeOptions
@@ -67,7 +67,7 @@ def make_task(
         columns = y.reshape(n, -1).astype(np.float64)
         target = value_target(columns, sampler.weight_facts)
     matrix = bin_columns(X, mapper)
-    limits = TreeOptions(**{"score": scores.SQUARES, **options})
+    limits = TreeOptions(**{"score": scores.VARIANCE, **options})
     drawn = (sampler.rows, range(n_trees), 7)
     return GrowTask(matrix, target, limits, *drawn, n_threads=n_threads, sampler=sampler)
 
@@ -79,7 +79,10 @@ def assert_same_trees(task: GrowTask) -> None:
         assert tree == expected_tree
         assert_same_fields(found, expected, "grown tree")
         mapper = task.matrix.mapper
-        own, reference = NumbaBackend.router(found, mapper), find_routes(found, mapper)
+        own, reference = (
+            NumbaBackend.threshold_finder(found, mapper),
+            find_thresholds(found, mapper),
+        )
         assert_same_fields(own, reference, "routes")
 
 
@@ -114,8 +117,8 @@ def elementwise(function: Any, n_arguments: int) -> Any:
 @pytest.mark.parametrize(
     ("name", "n_arguments"),
     [
-        ("squares_term", 4),
-        ("squares_gain", 3),
+        ("variance_term", 4),
+        ("variance_gain", 3),
         ("entropy_term", 1),
         ("entropy_gain", 5),
         ("entropy_node", 2),
@@ -192,9 +195,9 @@ def narrow_packing(hessian_bits: int, weight: int, with_counts: bool) -> Packing
     count_bits = hessian_bits if with_counts else 0
     mask = (1 << hessian_bits) - 1
     block = max(1, mask // weight)
-    most_rows = mask if with_counts else MOST_ROWS
+    max_rows = mask if with_counts else MAX_ROWS
     count_mask = mask if with_counts else 0
-    return Packing(hessian_bits + count_bits, count_bits, mask, count_mask, block, most_rows)
+    return Packing(hessian_bits + count_bits, count_bits, mask, count_mask, block, max_rows)
 
 
 # Blocks of few rows are added up one by one, blocks of 1023 rows as words.
@@ -246,7 +249,7 @@ def test_sums_beyond_one_word() -> None:
 # ---- several channels --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", [scores.SQUARES, scores.ENTROPY, scores.MISCLASSIFICATION])
+@pytest.mark.parametrize("score", [scores.VARIANCE, scores.ENTROPY, scores.MISCLASSIFICATION])
 @pytest.mark.parametrize("n_classes", [3, 9, 300])
 def test_many_classes(score: int, n_classes: int) -> None:
     """Pairs, fields of one word and histograms per class, all in one tree."""

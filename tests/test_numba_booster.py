@@ -16,10 +16,10 @@ from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, RoundColumns
 from gpuboost.backends.numba.level_wise import grower as level_grow
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.ensembles.boosting import Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
@@ -43,9 +43,9 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_rounds, "LEAST_ROWS", 1)
-    monkeypatch.setattr(level_rounds, "MOST_PASSED_OVER", 1000)
-    monkeypatch.setattr(level_grow, "LEAST_ROWS", 16)
+    monkeypatch.setattr(level_rounds, "MIN_ROWS", 1)
+    monkeypatch.setattr(level_rounds, "MAX_PASSED_OVER", 1000)
+    monkeypatch.setattr(level_grow, "MIN_ROWS", 16)
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
     monkeypatch.setattr(level_grow, "SHALLOW", 2)
     monkeypatch.setattr(level_grow, "SMALL_MEAN", 100)
@@ -83,7 +83,7 @@ def test_levels_grow_what_numpy_grows(
     expected = [grown for _, grown in NumpyBackend().grow(asked)]
     made, scale = problem.gradients(sampler, 0), problem.scale(sampler)
     task = task_of(problem, asked, scale, n_threads)
-    crew = Crew(n_threads)
+    pool = ThreadPool(n_threads)
     rows = np.zeros(0, np.uint32)
     if made.inside is not None:
         rows = np.flatnonzero(made.inside).astype(np.uint32)
@@ -92,8 +92,8 @@ def test_levels_grow_what_numpy_grows(
     of_round = RoundColumns(*columns, means, made.whole, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_grow, "SMALL_ROWS", small)
-        found = LevelRounds(task, crew).grow(of_round, scale, range(1))
-    crew.dismiss()
+        found = LevelRounds(task, pool).grow(of_round, scale, range(1))
+    pool.dismiss()
     assert_equal_fields(found[0], expected[0])
 
 
@@ -183,7 +183,7 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
     features = st.integers(0, len(categorical) - 1)
     groups = st.lists(features, min_size=1, max_size=3).map(tuple)
     return TreeOptions(
-        SQUARES if regular == Regularisation() else NEWTON,
+        VARIANCE if regular == Regularisation() else NEWTON,
         max_depth=draw(st.sampled_from((1, 3, 6, NO_LIMIT))),
         max_leaf_nodes=draw(st.sampled_from(LEAVES)),
         min_samples_leaf=draw(st.sampled_from((1, 1, 4))),

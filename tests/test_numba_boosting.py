@@ -24,10 +24,10 @@ from tests.test_numba import assert_same_trees, make_task, synth
 def test_a_block_of_the_largest_gradients_fits(gradient: int, weight: int, counted: bool) -> None:
     packing = choose_gradient_packing(gradient, weight, counted)
     shift = packing.gradient_shift
-    assert 1 <= packing.block <= packing.most_rows
+    assert 1 <= packing.block <= packing.max_rows
     assert packing.block * weight <= packing.hessian_mask
     assert packing.hessian_mask == (1 << (shift - packing.count_bits)) - 1
-    rows = packing.most_rows
+    rows = packing.max_rows
     assert not counted or rows <= packing.count_mask
     for sign in (1, -1):
         word = (sign * rows * gradient << shift) + (packing.hessian_mask << packing.count_bits)
@@ -58,7 +58,7 @@ def boosting_task(n: int, n_outputs: int, gradient_bits: int, **options: Any) ->
     return GrowTask(matrix, Target(None, None, 0, n_outputs), limits, lambda tree: rows, [0, 1], 7)
 
 
-@pytest.mark.parametrize("score", [scores.SQUARES, scores.NEWTON])
+@pytest.mark.parametrize("score", [scores.VARIANCE, scores.NEWTON])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("random_thresholds", [False, True])
 @pytest.mark.parametrize("min_samples_leaf", [1, 4])

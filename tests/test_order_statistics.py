@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn._loss.loss import HuberLoss
 
 from gpuboost.backends.numba.common.order_statistics import SAMPLE, CompiledOrder
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted, make_loss
 from gpuboost.engine.order_statistics import (
@@ -149,7 +149,7 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 @given(st.integers(0, 2**31), st.integers(1, 9), st.sampled_from(LEVELS), st.integers(1, 3))
 def test_numba_finds_the_same_bits(seed: int, n_groups: int, level: float, n_threads: int) -> None:
     values, weights, group = sample(seed, 80, n_groups)
-    order, groups = CompiledOrder(Crew(n_threads)), groups_of(group, n_groups)
+    order, groups = CompiledOrder(ThreadPool(n_threads)), groups_of(group, n_groups)
     own = order.groups_of(group, n_groups)
     np.testing.assert_array_equal(own.rows, groups.rows)
     np.testing.assert_array_equal(own.starts, groups.starts)
@@ -171,7 +171,7 @@ def test_numba_selects_from_any_order(shape: str) -> None:
         "equal": np.full(n, 3.25),
         "zeros": rng.choice([0.0, -0.0], n),
     }[shape]
-    order, groups = CompiledOrder(Crew(2)), one_group(n)
+    order, groups = CompiledOrder(ThreadPool(2)), one_group(n)
     for weights in (None, rng.gamma(1.0, 1.0, n), 10.0 ** rng.uniform(-30, 0, n)):
         integers = order.integer_weights(weights, n)
         np.testing.assert_array_equal(integers, integer_weights(weights, n))
@@ -183,7 +183,7 @@ def test_numba_selects_from_any_order(shape: str) -> None:
 def test_groups_without_weight_have_zeros() -> None:
     values, weights = np.array([5.0, 7.0, 2.0, 9.0]), np.array([1, 3, 0, 0])
     groups = groups_of(np.array([1, 1, 3, 3]), 5)
-    for order in (order_statistics, CompiledOrder(Crew(1))):
+    for order in (order_statistics, CompiledOrder(ThreadPool(1))):
         found = order.weighted_quantiles(values, weights, groups, 0.25)
         np.testing.assert_array_equal(found, [0.0, 6.0, 0.0, 0.0, 0.0])
         rest = order.mean_of_clipped(values, weights, groups, found, 10.0)
@@ -196,13 +196,13 @@ def test_the_smallest_values_there_are() -> None:
         groups, ones = one_group(n), integer_weights(None, n)
         expected = weighted_quantiles(values, ones, groups, 0.5)
         assert expected == 5e-324
-        own = CompiledOrder(Crew(1))
+        own = CompiledOrder(ThreadPool(1))
         assert_same_bits(own.weighted_quantiles(values, ones, groups, 0.5), expected)
 
 
 def test_numba_selects_where_the_sample_tells_nothing() -> None:
     """Rows that are looked at first are all above, or all without weight."""
-    n, order = 4096, CompiledOrder(Crew(1))
+    n, order = 4096, CompiledOrder(ThreadPool(1))
     values, weights = np.arange(n, 0.0, -1.0), np.ones(n, dtype=np.int64)
     groups = one_group(n)
     sampled = slice(None, None, n // SAMPLE)
@@ -218,7 +218,7 @@ def test_numba_selects_where_the_sample_tells_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])
 def test_losses_take_compiled_functions(name: str) -> None:
-    loss, order = order_loss(name), CompiledOrder(Crew(2))
+    loss, order = order_loss(name), CompiledOrder(ThreadPool(2))
     rows, leaf = residuals()
     own = replace(rows, order=order)
     parameter = loss.round_parameter(rows)
@@ -233,7 +233,7 @@ def test_losses_take_compiled_functions(name: str) -> None:
 
 def order_loss(name: str, alpha: Any = 0.8) -> OrderStatisticLoss:
     loss = make_loss(name, alpha=alpha)
-    assert isinstance(loss, OrderStatisticLoss) and loss.refits_leaves
+    assert isinstance(loss, OrderStatisticLoss) and loss.has_leaf_quantiles
     return loss
 
 
@@ -298,7 +298,7 @@ def test_quantile_levels_refit_their_own_columns() -> None:
     raw = np.column_stack([one_column.raw, one_column.raw - 1.0])
     rows = replace(one_column, raw=raw)
     parameter = loss.round_parameter(rows)
-    np.testing.assert_array_equal(parameter, loss.refit_level)
+    np.testing.assert_array_equal(parameter, loss.leaf_quantile_level)
     groups = groups_of(leaf, 8)
     for k, level in enumerate((0.2, 0.7)):
         one, own = order_loss("quantile", level), replace(rows, raw=raw[:, [k]])
@@ -309,4 +309,4 @@ def test_quantile_levels_refit_their_own_columns() -> None:
 @pytest.mark.parametrize("name", ["squared_error", "poisson", "gamma", "tweedie"])
 def test_newton_leaves_have_no_line_search(name: str) -> None:
     loss = make_loss(name)
-    assert not isinstance(loss, OrderStatisticLoss) and not loss.refits_leaves
+    assert not isinstance(loss, OrderStatisticLoss) and not loss.has_leaf_quantiles

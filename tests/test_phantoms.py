@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from gpuboost import AdaBoostRegressor, DecisionTreeRegressor, estimate_memory
-from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, Meter, PhantomModule
+from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, Meter, ShapeModule
 
 
 def test_phantoms_have_the_shapes_of_arrays() -> None:
     meter = Meter()
-    xp = PhantomModule(meter)
+    xp = ShapeModule(meter)
     made = xp.zeros((6, 4), dtype=np.int32)
     real = np.zeros((6, 4), dtype=np.int32)
     assert meter.now == UNIT
@@ -32,15 +32,15 @@ def test_phantoms_have_the_shapes_of_arrays() -> None:
         lambda a: a[:, 0] * a[:, 1].astype(np.float64),
         lambda a: a[a[:, 0]],
     ):
-        phantom, array = work(made), work(real)
-        assert (phantom.shape, phantom.dtype) == (array.shape, array.dtype)
-        assert (phantom.size, phantom.nbytes, phantom.ndim) == (
+        shape_array, array = work(made), work(real)
+        assert (shape_array.shape, shape_array.dtype) == (array.shape, array.dtype)
+        assert (shape_array.size, shape_array.nbytes, shape_array.ndim) == (
             array.size,
             array.nbytes,
             array.ndim,
         )
     view = made[1:]
-    del made, phantom
+    del made, shape_array
     assert meter.now == UNIT
     del view
     assert meter.now == 0 and meter.peak >= 2 * UNIT

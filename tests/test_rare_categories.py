@@ -156,16 +156,16 @@ def test_what_rows_tell_is_what_they_do_beside_their_offsets():
 
 
 def test_what_a_row_tells_is_its_mean_hessian_with_offsets_and_weights():
-    beside = np.log(np.random.default_rng(0).uniform(0.2, 1.0, (50, 1)))
+    to_module_of = np.log(np.random.default_rng(0).uniform(0.2, 1.0, (50, 1)))
     constant, weights = np.array([-2.0]), np.arange(50.0)
     poisson = make_loss("poisson")
-    expected = np.average(np.exp(beside[:, 0] - 2.0), weights=weights)
-    found = information_of_row(poisson, constant, beside, weights)
+    expected = np.average(np.exp(to_module_of[:, 0] - 2.0), weights=weights)
+    found = information_of_row(poisson, constant, to_module_of, weights)
     assert found == pytest.approx(expected, rel=1e-12)
-    assert information_of_row(poisson, constant, beside, 4.0 * weights) == found
+    assert information_of_row(poisson, constant, to_module_of, 4.0 * weights) == found
     assert information_of_row(poisson, constant, None, weights) == pytest.approx(np.exp(-2.0))
     for name in ("squared_error", "gamma", "tweedie", "huber"):
-        assert information_of_row(make_loss(name), constant, beside, weights) == 1.0
+        assert information_of_row(make_loss(name), constant, to_module_of, weights) == 1.0
 
 
 def test_rows_without_weight_are_no_rows():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingRegressor, RandomForestClassifier
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.pool import ThreadPool
 
 DEVICES = ("numpy", "numba")
 
@@ -67,18 +67,18 @@ def test_a_forked_child_can_fit(device: str) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("together", [False, True])
 def test_a_crew_s_results_are_in_order(n_threads: int, together: bool) -> None:
-    crew = Crew(n_threads)
-    found = crew.results(lambda i: (time.sleep(0.001 * (i % 3)), i)[1], list(range(20)), together)
-    crew.dismiss()
+    pool = ThreadPool(n_threads)
+    found = pool.results(lambda i: (time.sleep(0.001 * (i % 3)), i)[1], list(range(20)), together)
+    pool.dismiss()
     assert found == list(range(20))
-    assert crew.results(str, []) == []
+    assert pool.results(str, []) == []
 
 
 def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
-    crew = Crew(2)
+    pool = ThreadPool(2)
     with pytest.raises(ZeroDivisionError):
-        crew.results(lambda i: 1 // (i - 5), list(range(8)))
-    crew.dismiss()
+        pool.results(lambda i: 1 // (i - 5), list(range(8)))
+    pool.dismiss()
 
 
 def test_a_fit_leaves_no_threads() -> None:

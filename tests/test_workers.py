@@ -13,7 +13,7 @@ import pytest
 
 from tests import workers
 from tests.cuda_shim import compiler
-from tests.workers import MOST_WORKERS, NARROW, spread_over_cores
+from tests.workers import MAX_WORKERS, NARROW, spread_over_cores
 
 WHOLE = {
     **dict.fromkeys(NARROW),
@@ -98,7 +98,7 @@ def test_one_worker_compiles_what_is_numbas(tmp_path: Path) -> None:
 
 
 def test_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, expected in ((1, 0), (2, 2), (64, MOST_WORKERS)):
+    for cores, expected in ((1, 0), (2, 2), (64, MAX_WORKERS)):
         monkeypatch.setattr(joblib, "cpu_count", lambda cores=cores: cores)
         assert workers_of()[0] == expected
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import joblib
 import pytest
 
-MOST_WORKERS = 4  # more only compile the same code once more
+MAX_WORKERS = 4  # more only compile the same code once more
 SPREAD = ("not slow and not gpu", "slow")
 # Options that ask for less than that, or for a debugger.
 NARROW = ("keyword", "lf", "failedfirst", "stepwise", "collectonly", "usepdb", "trace")
@@ -57,5 +57,5 @@ def _is_about_numba(path: Path) -> bool:
 
 def _workers() -> int:
     """One for each core there is for this process; 0 stands for no workers at all."""
-    cores = min(MOST_WORKERS, joblib.cpu_count())
+    cores = min(MAX_WORKERS, joblib.cpu_count())
     return cores if cores > 1 else 0

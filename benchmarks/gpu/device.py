@@ -76,7 +76,7 @@ class Device:
     def give_memory_back(self) -> None:
         """Let other libraries have what the allocator keeps."""
 
-    def make_room(self) -> None:
+    def free_memory(self) -> None:
         """Have memory free for who runs next."""
 
     def free_bytes(self) -> int | None:
@@ -166,7 +166,7 @@ class CudaDevice(Device):
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    def make_room(self) -> None:
+    def free_memory(self) -> None:
         free, total = self._cupy.cuda.runtime.memGetInfo()
         if free < total // 2:  # else a pool that was filled before stays, as it does for users
             self.give_memory_back()

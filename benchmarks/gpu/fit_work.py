@@ -25,8 +25,8 @@ from gpuboost.backends.cost_model import (
     ADABOOST_LAUNCHES,
     BOOSTING_LAUNCHES,
     FOREST_LAUNCHES,
+    SYNC_FREE_DEPTH,
     TREE_LAUNCHES,
-    UNASKED_DEPTH,
 )
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
 
@@ -44,7 +44,7 @@ NUMBER_TILE = 1024
 # Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
 # wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
 DERIVATIVE_BYTES, INTEGER_BYTES, LEAF_BYTES = 16.0 + 16, 12.0 + 8 + 16, 16.0 + 4 + 16
-REWEIGHING_LAUNCHES, JUDGING_LAUNCHES = 10, 3  # of a round of AdaBoost
+REWEIGHING_LAUNCHES, OBJECTIVE_LAUNCHES = 10, 3  # of a round of AdaBoost
 # What the host asks of the device for each column whose bins are learnt, counted by a test: waits,
 # and arrays made. A column of few values needs no quantiles.
 MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
@@ -85,7 +85,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
         level = _fit_level(table, float(own), nodes, trees, random, depth)
         for name, stage in level.items():
             stages[name] += stage
-    asked = len(shape.rows) if len(shape.rows) > UNASKED_DEPTH else 0
+    asked = len(shape.rows) if len(shape.rows) > SYNC_FREE_DEPTH else 0
     stages["policy"] += waiting(asked)  # for the size of each level
     searches = OPEN_SLOTS * looked
     kind = "random " if random else ""
@@ -231,7 +231,7 @@ def adaboost_round(rows: int, features: int) -> Stages:
     its code, its class and its weight tell the error. The host launches and reads rounds while the
     device is busy with others, and is done before it.
     """
-    listed = REWEIGHING_LAUNCHES + LISTED_LAUNCHES + NUMBERING_LAUNCHES + JUDGING_LAUNCHES
+    listed = REWEIGHING_LAUNCHES + LISTED_LAUNCHES + NUMBERING_LAUNCHES + OBJECTIVE_LAUNCHES
     reweighed = iterations("classes reweighed", rows / WARP / 4)
     pieces = rows / PIECE_ROWS
     more = int(pieces > FEW_TILES * 1024)
@@ -247,7 +247,7 @@ def adaboost_round(rows: int, features: int) -> Stages:
         "finished trees": finished(1.0, 3.0, 2.0),
         "errors": Stage.of(
             iterations("misses found", rows / WARP) + Work(bytes=rows * (1.0 + 4 + 8 + 1)),
-            bare(JUDGING_LAUNCHES - 1),
+            bare(OBJECTIVE_LAUNCHES - 1),
         ),
         "copy to the host": copied(3.0),
     }

@@ -216,7 +216,7 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
     rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
     runtime, (features, n) = device.runtime, host.codes.shape
     by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
-    room = cuda.room_for_planes(runtime.shared_memory, by_class)
+    room = cuda.capacity_for_planes(runtime.shared_memory, by_class)
     tile = cuda.choose_tile(room, WIDTH, cuda.plane_count(n_channels, by_class, False))
     binned = _Binned(host.codes, features)
     matrix = matrices.upload_matrix(runtime, binned, tile)
@@ -239,7 +239,7 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
 
 def _looked(runtime: Any, features: np.ndarray) -> Any:
     """The lists of features that nodes look at, or the one list of all of them."""
-    looked = importlib.import_module("gpuboost.backends.cuda.level.split_search").Looked
+    looked = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0

@@ -20,17 +20,17 @@ from gpuboost import AdaBoostClassifier, DecisionTreeClassifier, GradientBoostin
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.runtime.arrays import cut
-from gpuboost.backends.cuda.runtime.readback import Parcel
-from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
-from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.backends.cuda.runtime.readback import Readback
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
-TABLE = ForetoldTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
+TABLE = ShapeOnlyTable(1_000_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 80 << 30
 NODES = {1: 3, 6: 127, 10: 2047, 12: 8191, 15: 40_000}  # of a tree of some depth
 ROUNDS, WARM_UP = 200, 10
 
 
-class AnsweringRuntime(PhantomRuntime):
+class AnsweringRuntime(ShapeRuntime):
     """Launches nothing, and has what is read of a round."""
 
     answer: np.ndarray | None = None
@@ -48,10 +48,10 @@ class AnsweringRuntime(PhantomRuntime):
         found = self.answer
         return super().read_later(array) if found is None else lambda: found
 
-    def answer_with(self, parcel: Parcel) -> dict[str, np.ndarray]:
+    def answer_with(self, readback: Readback) -> dict[str, np.ndarray]:
         """From now on a parcel of zeros is read: its arrays, to be written to."""
-        self.answer = np.zeros(parcel.n_bytes, dtype=np.uint8)
-        columns = {name: (array.dtype, array.shape) for name, array in parcel.arrays.items()}
+        self.answer = np.zeros(readback.n_bytes, dtype=np.uint8)
+        columns = {name: (array.dtype, array.shape) for name, array in readback.arrays.items()}
         return cut(self.answer, columns)
 
 
@@ -63,7 +63,7 @@ def boosting(depth: int) -> float:
     booster.begin(0, 0.1)
     booster.launch(0)
     assert booster.rounds.leaves is not None
-    table = runtime.answer_with(booster.rounds.leaves.parcel)["table"]
+    table = runtime.answer_with(booster.rounds.leaves.readback)["table"]
     table[0, 1], table[2, 0] = NODES[depth], 1
     return seconds_of_rounds(lambda number: booster.boost(number, 0.1))
 
@@ -71,11 +71,11 @@ def boosting(depth: int) -> float:
 def adaboost(depth: int) -> float:
     """The same of AdaBoost."""
     tree = DecisionTreeClassifier(max_depth=depth)
-    task = ForetoldTrees(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE).reweight_task()
+    task = ShapeOnlyTrees(AdaBoostClassifier(tree, n_estimators=ROUNDS), TABLE).reweight_task()
     runtime = AnsweringRuntime()
     reweighter = CudaReweighter(runtime, replace(task, memory_budget=BUDGET))
     reweighter.launch(0)
-    facts = runtime.answer_with(reweighter.rows.parcel)["facts"]
+    facts = runtime.answer_with(reweighter.rows.readback)["facts"]
     facts[:5] = 0.3, 0.5, 0.9, 0.0, NODES[depth]  # error, vote, its bound, not reversed, nodes
     return seconds_of_rounds(reweighter.boost)
 

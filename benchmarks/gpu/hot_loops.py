@@ -149,7 +149,7 @@ HOT = {
     ),
     "flush of a class": _flush("histogram_classes", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 4),
     "split by squares": _split(_NUMERIC),
-    "split by gradients": _split(_NUMERIC, NEWTON_SCORE=1),
+    "split by gradients": _split(_NUMERIC, NEWTON_CRITERION=1),
     "random split": _split(_RANDOM),
     "split of a node": Hot(
         "level/select_split.cu decide_splits",

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from benchmarks.gpu.hot_loops import Counted, stored
 from benchmarks.gpu.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
-from gpuboost.backends.cuda.level.split_search import LEAST_TILE, TILES, HistogramBuilder
+from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES, HistogramBuilder
 from gpuboost.backends.cuda.runtime.source import constant
 
 WIDTH = 256
@@ -29,7 +29,7 @@ HALVINGS = 64  # of 64-bit ranks
 # block of small.cu takes, about.
 FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
 # Of a multiprocessor: NVIDIA's tuning guide for Hopper.
-REGISTERS, MOST_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
+REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
 
 GRADIENTS, TWO_CLASSES = "histogram of gradients", "histogram of two classes"
 PLANES = 3  # of a block's shared histogram
@@ -41,7 +41,7 @@ def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
     warps = -(-one.threads // WARP)
     registers = -(-one.registers // 8) * 8 * WARP * warps
     blocks = min(REGISTERS // registers, int(SHARED_BYTES // (shared + RESERVED_BYTES)), 32)
-    return min(max(1, blocks) * warps, MOST_WARPS)
+    return min(max(1, blocks) * warps, MAX_WARPS)
 
 
 def iterations(name: str, often: float, shared: float = FEW_SHARED, is_far: bool = False) -> Work:
@@ -129,7 +129,7 @@ def rows_per_block(rows: float, looked: int, by_class: bool = False) -> int:
 
 def lanes_of(looked: int) -> int:
     """Features of a block."""
-    return min(TILES[0], max(LEAST_TILE, 1 << (looked - 1).bit_length()))
+    return min(TILES[0], max(MIN_TILE, 1 << (looked - 1).bit_length()))
 
 
 def histograms(

@@ -10,7 +10,7 @@ from typing import Any
 WITHIN = 0.15  # share by which a peak may differ from `gpuboost.estimate_memory`
 
 
-def is_foretold(peak: int, estimate: int) -> bool:
+def is_estimated(peak: int, estimate: int) -> bool:
     """Whether an estimate is near enough to what was measured."""
     return abs(peak - estimate) <= WITHIN * estimate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, SECONDS_ON
-from benchmarks.gpu.peak import is_foretold
+from benchmarks.gpu.peak import is_estimated
 from benchmarks.peers import OURS
 from benchmarks.report import markdown
 
@@ -93,7 +93,7 @@ def missed_bounds(records: list[Record]) -> list[str]:
                 sentences.append(f"{case}, {r['who']}: {reached:.0%} of the ceiling")
             if r.get("exact") is False:
                 sentences.append(f"{case}, {r['who']}: wrong sums")
-            if not memory_is_foretold(r):
+            if not memory_is_estimated(r):
                 sentences.append(f"{case}: memory is {share_of_estimate(r)} of what was foretold")
             if r["kind"] == EQUALITY and r.get("equal") is False:
                 sentences.append(f"{case}: it is not")
@@ -110,11 +110,11 @@ def not_judged(records: list[Record]) -> list[str]:
     ]
 
 
-def memory_is_foretold(record: Record) -> bool:
+def memory_is_estimated(record: Record) -> bool:
     """Whether the peak of a fit is within its bound of the estimate, where there is one."""
     if "memory_within" not in record or "peak_bytes" not in record or record["scale"] != "full":
         return True
-    return is_foretold(record["peak_bytes"], record["estimated_bytes"])
+    return is_estimated(record["peak_bytes"], record["estimated_bytes"])
 
 
 def share_of_estimate(record: Record) -> str:

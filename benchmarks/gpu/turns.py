@@ -59,7 +59,7 @@ class Contender:
 
         def once() -> Record:
             self.before(number)
-            device.make_room()
+            device.free_memory()
             seconds = device.seconds(lambda: self.run(number))
             self.after(number)
             return {"seconds": seconds}

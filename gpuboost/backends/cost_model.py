@@ -45,7 +45,7 @@ CUDA_BATCH_ROWS = 1 << 27  # rows of the trees that a GPU grows together: its me
 # Trees no deeper than this, or of no more leaves, a GPU grows without being asked how many nodes
 # there are. Few go deeper than 1.5 log2(n), of two million rows 32 levels; a level without nodes
 # costs its launches. So a deeper limit is taken for none, of which the host asks.
-UNASKED_DEPTH, UNASKED_LEAVES = 32, 64
+SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 CUDA_NODES = 2**31 - 1  # of a tree: their places are int32
 WAIT_LAUNCHES = 3  # what the host could launch while it waits for an answer of the device
 BINNING_LAUNCHES = 20  # a feature, most of them for the sort of its values
@@ -215,7 +215,7 @@ class Growth:
     def launched(self) -> float:
         """Levels that a GPU is told to grow: all there could be, where it is not asked."""
         deepest = min(self.max_depth, self.max_leaf_nodes - 1)
-        if deepest <= UNASKED_DEPTH or self.max_leaf_nodes <= UNASKED_LEAVES:
+        if deepest <= SYNC_FREE_DEPTH or self.max_leaf_nodes <= SYNC_FREE_LEAVES:
             return deepest
         return self.levels
 
@@ -230,7 +230,7 @@ class Growth:
         """Whether a GPU takes such trees: of any number of nodes that there can be."""
         by_rows = 1 + 2 * (self.n_samples // max(1, self.min_samples_leaf))
         by_depth = 2.0 ** min(self.max_depth + 1, 64) - 1
-        return min(by_rows, by_depth) <= CUDA_NODES or self.max_leaf_nodes <= UNASKED_LEAVES
+        return min(by_rows, by_depth) <= CUDA_NODES or self.max_leaf_nodes <= SYNC_FREE_LEAVES
 
     @property
     def rows(self) -> float:
@@ -252,7 +252,7 @@ def rounds_are_replayed(max_depth: int, max_leaf_nodes: int, ccp_alpha: float) -
     pruned is finished by the host. Not looked at is memory: of rounds whose levels take dozens of
     slices (see cuda/level/slices.py) the host asks, too, but these launches are few.
     """
-    is_bounded = max_depth <= UNASKED_DEPTH or max_leaf_nodes <= UNASKED_LEAVES
+    is_bounded = max_depth <= SYNC_FREE_DEPTH or max_leaf_nodes <= SYNC_FREE_LEAVES
     return is_bounded and ccp_alpha == 0.0
 
 

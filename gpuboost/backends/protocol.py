@@ -65,14 +65,14 @@ rare), validity and ties are the same with b the position in that order. ``bin``
 are 0; a row of ``masks`` is 16 words, 8 with the occupied categories that go left and 8 with all
 occupied ones, rare ones too (`finish_tree` sends the others where missing goes).
 
-**Gain.** SQUARES: `squares_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the classes
-in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the classes.
-POISSON: `poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``.
-NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by the node's
-bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if
-the feature is monotonic and the left value is above (1) or below (-1) the right one.
-Features compare by gain; of equal gains the one earlier in the node's order wins.
-``rise`` = gain / h for SQUARES, gain itself for the others; it is what `GrownTree.gain` holds. No
+**Gain.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
+classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
+classes. POISSON: `poisson_gain` of the `poisson_term` added over k; not valid where a side has no
+``g[k]``. NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by
+the node's bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is
+negative, or if the feature is monotonic and the left value is above (1) or below (-1) the right
+one. Features compare by gain; of equal gains the one earlier in the node's order wins.
+``rise`` = gain / h for VARIANCE, gain itself for the others; it is what `GrownTree.gain` holds. No
 split if no candidate is valid, if rise is zero and needs_gain, or if
 rise * gain_unit / h_root + 2**-52 < min_impurity_decrease (gain_unit: `tree.gain_unit`).
 
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
     from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import GrownTree, GrowTask
 
@@ -118,7 +118,7 @@ class Backend(Protocol):
     name: str
 
     @property
-    def router(self) -> Router | None:
+    def threshold_finder(self) -> ThresholdFinder | None:
         """What finds the routes of a tree sooner than `engine.growth.tree`, if anything."""
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
@@ -149,7 +149,7 @@ class Backend(Protocol):
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree, numbered within the tree: int32 (n, T)."""
 
-    def sum_left_out(
+    def sum_out_of_bag(
         self,
         ensemble: Ensemble,
         matrix: BinnedMatrix,

@@ -27,7 +27,7 @@ from gpuboost.data.parameters import thread_count
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
-MOST_TREES, FEWEST_TREES = 20, 2
+MAX_TREES, FEWEST_TREES = 20, 2
 NUMPY_ROWS = 20_000  # of the synthetic table where nothing faster than NumPy can be used
 
 
@@ -157,7 +157,7 @@ def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
 def trees_for(seconds: float, tree_seconds: float) -> int:
     """How many trees fit in ``seconds`` on one core, within the bounds of the demonstration."""
     fit = int(seconds / max(tree_seconds, 1e-9))
-    return min(MOST_TREES, max(FEWEST_TREES, fit))
+    return min(MAX_TREES, max(FEWEST_TREES, fit))
 
 
 def slowest_seconds(lines: list[Line]) -> float:

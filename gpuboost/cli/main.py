@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-MOST_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
+MAX_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
 
@@ -174,7 +174,7 @@ def installed(package: str) -> str:
 
 def _rows(text: str) -> int:
     """A number of rows from the command line."""
-    return _whole_number(text, 100, MOST_ROWS)
+    return _whole_number(text, 100, MAX_ROWS)
 
 
 def _seed(text: str) -> int:

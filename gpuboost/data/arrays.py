@@ -14,7 +14,6 @@ __all__ = [
     "Array",
     "array_module",
     "as_host_array",
-    "beside",
     "copy_device_array_to_host",
     "copy_to_host",
     "dense_from_sparse",
@@ -24,6 +23,7 @@ __all__ = [
     "is_sparse",
     "refuse_sparse",
     "to_float64",
+    "to_module_of",
     "widen_float32",
     "working_on",
 ]
@@ -133,7 +133,7 @@ def widen_float32(values: Any) -> Any:
     return xp.where(magnitude < _NORMAL_FLOAT32, small, values.astype(np.float64))
 
 
-def beside(array: Any, other: Any) -> Any:
+def to_module_of(array: Any, other: Any) -> Any:
     """Return an array where another one is: as it is, or copied from the host to its GPU."""
     if isinstance(array, np.ndarray) and not isinstance(other, np.ndarray):
         return array_module(other).asarray(array)

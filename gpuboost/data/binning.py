@@ -40,7 +40,7 @@ __all__ = [
 _COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
 _CODER_BLOCK = 16  # columns coded at once, whose bucket tables (64 KiB each) fit the second cache
 _ROW_CHUNK = 1 << 15  # rows coded at once
-_LEAST_ROWS = 1 << 12  # fewer than this do not pay for a bucket table (measured: 3,000)
+_MIN_ROWS = 1 << 12  # fewer than this do not pay for a bucket table (measured: 3,000)
 _DEEPEST_BUCKET = 8  # edges in one bucket from where binary search is as fast
 _N_BUCKETS = 1 << 16
 _HIGH_HALF = 1 if sys.byteorder == "little" else 0
@@ -240,7 +240,7 @@ def _column_coder(
         return lambda column: column.astype(np.uint8)
     table = mapper.edge_table_float32() if dtype == np.float32 else mapper.edge_table()
     edges: Floats = table[feature, : mapper.n_bins[feature] - 1]
-    if n_samples >= _LEAST_ROWS:
+    if n_samples >= _MIN_ROWS:
         counts = np.bincount(_RANK_OF_BUCKET[_buckets(edges)], minlength=_N_BUCKETS)
         if counts.max() <= _DEEPEST_BUCKET:
             below = (np.cumsum(counts) - counts).astype(np.uint8)[_RANK_OF_BUCKET]

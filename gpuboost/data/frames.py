@@ -305,6 +305,6 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     raise ValueError(message)
 
 
-def _bullets(names: list[str], most: int = 5) -> str:
-    lines = [f"- {name}\n" for name in names[:most]]
-    return "".join(lines + ["- ...\n"] * (len(names) > most))
+def _bullets(names: list[str], maximum: int = 5) -> str:
+    lines = [f"- {name}\n" for name in names[:maximum]]
+    return "".join(lines + ["- ...\n"] * (len(names) > maximum))

@@ -4,7 +4,7 @@ A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into
 ``gl[k]``, ``hl`` and the rest. All arguments are float64 holding integers; a gain is valid only
 where ``hl > 0`` and ``h - hl > 0``.
 
-SQUARES (gini, squared_error) is the centred form of the rise of sum_k g_k**2 / h:
+VARIANCE (gini, squared_error) is the centred form of the rise of sum_k g_k**2 / h:
 
     sum_k (gl_k h - g_k hl)**2 / (hl hr) / h
 
@@ -17,7 +17,7 @@ and bounds as in their implementation). A part with sums g, h takes the value v 
 
     sum_k 2 g_k v_k - (h + l2) v_k**2 - 2 l1 abs(v_k),    lower <= v_k <= upper,
 
-and the gain is the rise of that maximum. With l1 = l2 = 0 and no bounds it is that of SQUARES, but
+and the gain is the rise of that maximum. With l1 = l2 = 0 and no bounds it is that of VARIANCE, but
 for rounding.
 
 POISSON is the fall of half the Poisson deviance of rows with values y >= 0, where g_k is their
@@ -27,11 +27,11 @@ written as
     sum_k m (hl phi(x_l) + hr phi(x_r)),    x_s = (g_s h - g_k h_s) / (g_k h_s),
 
 phi(x) = (1 + x) log(1 + x) - x, which is x**2 / 2 and more: no term is negative, so what is left
-by cancellation is not taken for a rise, and equal means give exactly zero as with SQUARES. A part
+by cancellation is not taken for a rise, and equal means give exactly zero as with VARIANCE. A part
 whose g_k is zero predicts that nothing can ever happen; a split that makes one is not valid.
 
 For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
-symmetry SQUARES needs no more, the others look at both, the first class first.
+symmetry VARIANCE needs no more, the others look at both, the first class first.
 
 NumPy passes arrays, the Numba backend loads this module compiled, ``kernels/common/common.cuh`` has
 a copy.
@@ -41,19 +41,19 @@ import numpy as np
 
 from gpuboost.engine.numerics import half_deviance, log, select
 
-SQUARES, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
-ABSOLUTE = 5  # what is asked of `engine.growth.medians`; trees are grown by SQUARES
+VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
+ABSOLUTE = 5  # what is asked of `engine.growth.medians`; trees are grown by VARIANCE
 _NOT_ALLOWED = -np.inf
 
 
-def squares_term(gl, g, hl, h):
-    """One channel's share of the SQUARES gain, to be added up over channels in order."""
+def variance_term(gl, g, hl, h):
+    """One channel's share of the VARIANCE gain, to be added up over channels in order."""
     x = gl * h - g * hl
     return x * x
 
 
-def squares_gain(terms, hl, hr):
-    """SQUARES gain of a split (times h) from the sum of its channels' terms."""
+def variance_gain(terms, hl, hr):
+    """VARIANCE gain of a split (times h) from the sum of its channels' terms."""
     return terms / (hl * hr)
 
 

@@ -70,7 +70,7 @@ class RowSampler:
     weights: np.ndarray | None = None
     balance: np.ndarray | None = None
     row_factor: np.ndarray | None = None
-    most_weight_bits: int = WEIGHT_BITS
+    max_weight_bits: int = WEIGHT_BITS
     cumulative: np.ndarray | None = field(init=False, default=None)
     whole: np.ndarray | None = field(init=False, default=None)
     weight_bits: int = field(init=False, default=WEIGHT_BITS)
@@ -86,12 +86,12 @@ class RowSampler:
             whole, unit = whole_weights(self.weights)
             object.__setattr__(self, "whole", whole)
             if whole is None:
-                bits = min(self.most_weight_bits, bits_for(self.weights))
+                bits = min(self.max_weight_bits, bits_for(self.weights))
                 object.__setattr__(self, "weight_bits", max(bits, WEIGHT_BITS))
         if self.row_factor is not None:
-            least = float(np.ldexp(float(self.row_factor.max()), -FACTOR_BITS))
+            minimum = float(np.ldexp(float(self.row_factor.max()), -FACTOR_BITS))
             xp = array_module(self.row_factor)
-            factor = xp.where(self.row_factor < least, 0.0, self.row_factor)
+            factor = xp.where(self.row_factor < minimum, 0.0, self.row_factor)
             object.__setattr__(self, "row_factor", factor)
         object.__setattr__(self, "brief", self._brief(unit))
 
@@ -170,7 +170,7 @@ class RowSampler:
         return float(exact_mean(below[:, None])[0])
 
     @cached_property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """Rows that a tree has at most."""
         n_rows = self.n_samples
         for weights in (self.weights, self.row_factor):

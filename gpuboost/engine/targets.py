@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
-from gpuboost.engine.criteria import POISSON, SQUARES
+from gpuboost.engine.criteria import POISSON, VARIANCE
 from gpuboost.engine.fixed_point import (
     SUM_BITS,
     WeightFacts,
@@ -24,10 +24,10 @@ VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value an
 EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
 
 
-MOST_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
+MAX_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
 
 
-LEAST_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
+MIN_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
 
 
 def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Target:
@@ -45,7 +45,7 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Tar
     return Target(classes, None, n_classes, 1, wide, exponents)
 
 
-def value_target(y: np.ndarray, facts: WeightFacts, score: int = SQUARES) -> Target:
+def value_target(y: np.ndarray, facts: WeightFacts, score: int = VARIANCE) -> Target:
     """Target of a regression, where the values and weights are.
 
     Parameters
@@ -104,7 +104,7 @@ def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.
     """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
     kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
     largest = float(kept.max())
-    if largest * len(kept) > MOST_SUM:
+    if largest * len(kept) > MAX_SUM:
         raise ValueError(
             f"the sum of y could be more than float64 can hold: its largest value is {largest:g}, "
             f"of {len(kept)} rows. Scale the target down."
@@ -129,10 +129,10 @@ def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray
 def _value_bits(facts: WeightFacts) -> int:
     """Bits of a quantised target.
 
-    Sums stay exact in float64 where `LEAST_VALUE_BITS` allow it and weights are whole: means of
+    Sums stay exact in float64 where `MIN_VALUE_BITS` allow it and weights are whole: means of
     real weights are not equal to the last bit. Weight times target and weight fit one packed word,
     and sums an int64, in any case.
     """
     sums = EXACT_BITS if facts.real is None else SUM_BITS
-    exact = max(LEAST_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))
+    exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))
     return max(1, min(exact, SUM_BITS - 2 * sum_bits(facts.largest + 1.0)))

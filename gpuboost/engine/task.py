@@ -64,7 +64,7 @@ class TreeOptions:
         Whether a node looks at features in an order of its own, not in that of their numbers.
     needs_gain : bool
         Whether a split must have a gain above zero.
-    least_decrease : float
+    min_decrease : float
         ``min_impurity_decrease`` where gains do not say what a split does to the impurity (targets
         of medians): held to when the tree is finished, backends do not look at it.
     min_category_fraction : float
@@ -90,7 +90,7 @@ class TreeOptions:
     interactions: tuple[tuple[int, ...], ...] | None = None
     hashed_order: bool = True
     needs_gain: bool = False
-    least_decrease: float = 0.0
+    min_decrease: float = 0.0
     min_category_fraction: float = 0.0
     regularisation: Regularisation = Regularisation()
     ccp_alpha: float = 0.0
@@ -102,7 +102,7 @@ class TreeOptions:
             return self.max_depth
         return min(self.max_depth, self.max_leaf_nodes - 1)
 
-    def most_splits(self, depth: int) -> int:
+    def max_splits(self, depth: int) -> int:
         """Nodes of a tree that ``max_leaf_nodes`` lets split at a depth, at most.
 
         Those above them are split, too: above ``m + 1`` nodes lie at least ``m // 2 + 1``, above

@@ -231,13 +231,13 @@ def _attributes(estimator: type) -> str:
 
 def _example(estimator: type) -> str:
     name, table = estimator.__name__, "iris" if hasattr(estimator, "predict_proba") else "diabetes"
-    least = 0.5 if hasattr(estimator, "learning_rate") else 0.8  # its trees are small
+    minimum = 0.5 if hasattr(estimator, "learning_rate") else 0.8  # its trees are small
     return (
         f">>> from sklearn.datasets import load_{table}\n"
         f">>> from gpuboost import {name}\n"
         f">>> X, y = load_{table}(return_X_y=True)\n"
         f">>> model = {name}(random_state=0).fit(X, y)\n"
-        f">>> bool(model.score(X, y) > {least})\n"
+        f">>> bool(model.score(X, y) > {minimum})\n"
         "True"
     )
 

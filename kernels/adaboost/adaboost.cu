@@ -19,7 +19,7 @@
 #include "growth/node_buffer.cuh"
 
 constexpr double FIXED_POINT = 2305843009213693952.0;  // 2**61
-constexpr double LEAST_WEIGHT = 6.223015277861142e-61;  // 2**-200
+constexpr double MIN_WEIGHT = 6.223015277861142e-61;  // 2**-200
 constexpr int32 LINEAR = 0, SQUARE = 1, EXPONENTIAL = 2;
 constexpr int32 SUMS = 3;  // both sums, and what is largest
 constexpr int32 WEIGHT_PART = 4096;  // rows that a block makes a running sum of
@@ -53,11 +53,11 @@ constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x20
 // table, feature, ..., value: what finish.cu leaves of one tree; values are shares of classes if
 // `by_class`. told uint32 (m, 4), on addresses of 16 bytes. The sums are cleared.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-tell_nodes(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
+pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
            const int32* __restrict__ feature, const uint8* __restrict__ code,
            const uint8* __restrict__ missing_left, const int32* __restrict__ left,
            const int32* __restrict__ category, const double* __restrict__ value,
-           uint32* __restrict__ told, int64* __restrict__ sums)
+           uint32* __restrict__ packed, int64* __restrict__ sums)
 {
     if (row_of_thread() < SUMS) sums[row_of_thread()] = 0;
     const int64 n_nodes = table[NODES];
@@ -74,21 +74,21 @@ tell_nodes(const int64* __restrict__ table, int32 has_masks, int32 by_class, int
                 if (own[k] > own[says]) says = k;
             }
         }
-        reinterpret_cast<uint4*>(told)[node] = make_uint4(child, feature[node], split, says);
+        reinterpret_cast<uint4*>(packed)[node] = make_uint4(child, feature[node], split, says);
     }
 }
 
 // Rows as codes uint8 (F, n), and what they are told.
-struct Told {
+struct PackedTree {
     const uint8* __restrict__ codes;
     int64 n;
     uint32 missing_code;
-    const uint32* __restrict__ told;
+    const uint32* __restrict__ packed;
     const uint32* __restrict__ masks;  // (., CODE_WORDS)
 
     __device__ __forceinline__ uint4 node(int64 at) const
     {
-        return __ldg(reinterpret_cast<const uint4*>(told) + at);
+        return __ldg(reinterpret_cast<const uint4*>(packed) + at);
     }
     __device__ __forceinline__ bool goes_left(const uint4& node, uint32 own) const
     {
@@ -114,12 +114,12 @@ struct Told {
 
 // label int32 (n,): classes of the rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-              const uint32* __restrict__ told, const uint32* __restrict__ masks,
+evaluate_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+              const uint32* __restrict__ packed, const uint32* __restrict__ masks,
               const int32* __restrict__ label, const double* __restrict__ weights,
               uint8* __restrict__ wrong, int64* __restrict__ sums)
 {
-    const Told tree = {codes, n, (uint32)missing_code, told, masks};
+    const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     int64 missed = 0, all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         int32 says;
@@ -137,24 +137,24 @@ judge_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
 // of others.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-            const uint32* __restrict__ told, const uint32* __restrict__ masks,
+            const uint32* __restrict__ packed, const uint32* __restrict__ masks,
             const double* __restrict__ value, const double* __restrict__ y,
             const double* __restrict__ weights, double* __restrict__ miss,
             uint64* __restrict__ largest)
 {
-    const Told tree = {codes, n, (uint32)missing_code, told, masks};
+    const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     __shared__ uint64 of_warp[BOOST_WARPS];
-    double most = 0.0;
+    double capacity = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         double own = -1.0;
         if (weights[row] > 0.0) {
             int32 says;
             own = fabs(value[tree.leaf_of(row, says)] - y[row]);
-            most = max(most, own);
+            capacity = max(capacity, own);
         }
         miss[row] = own;
     }
-    keep_largest(of_warp, largest, most);
+    keep_largest(of_warp, largest, capacity);
 }
 
 __device__ __forceinline__ double loss_of(int32 kind, double share)
@@ -165,16 +165,16 @@ __device__ __forceinline__ double loss_of(int32 kind, double share)
 
 // loss: before the launch, what find_misses leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-judge_values(int32 kind, int64 n, const uint64* __restrict__ largest,
+evaluate_values(int32 kind, int64 n, const uint64* __restrict__ largest,
              const double* __restrict__ weights, double* __restrict__ loss,
              int64* __restrict__ sums)
 {
-    const double most = __longlong_as_double((int64)*largest);
+    const double capacity = __longlong_as_double((int64)*largest);
     int64 lost = 0, all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         const double miss = loss[row];
         if (miss < 0.0) continue;
-        const double own = loss_of(kind, most > 0.0 ? miss / most : miss);
+        const double own = loss_of(kind, capacity > 0.0 ? miss / capacity : miss);
         loss[row] = own;
         lost += fixed_point(weights[row] * own);
         all += fixed_point(weights[row]);
@@ -253,7 +253,7 @@ reweigh_classes(const uint8* __restrict__ wrong, const double* __restrict__ fact
 {
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         const double weight = weights[row];
-        if (weight > 0.0) weights[row] = max(weight * factors[wrong[row]], LEAST_WEIGHT);
+        if (weight > 0.0) weights[row] = max(weight * factors[wrong[row]], MIN_WEIGHT);
     }
 }
 
@@ -279,7 +279,7 @@ normalise(const double* __restrict__ loss, const int64* __restrict__ sums, int64
 {
     const double total = (double)sums[1] / FIXED_POINT;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        if (loss[row] >= 0.0) weights[row] = max(weights[row] / total, LEAST_WEIGHT);
+        if (loss[row] >= 0.0) weights[row] = max(weights[row] / total, MIN_WEIGHT);
     }
 }
 
@@ -302,11 +302,11 @@ find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_
               uint64* __restrict__ largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
-    double most = 0.0;
+    double capacity = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        most = max(most, weight_for_tree(weights, of_class, label, weighted, row));
+        capacity = max(capacity, weight_for_tree(weights, of_class, label, weighted, row));
     }
-    keep_largest(of_warp, largest, most);
+    keep_largest(of_warp, largest, capacity);
 }
 
 // kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; all of them have so
@@ -352,11 +352,11 @@ add_up(const double* __restrict__ weights, const double* __restrict__ of_class,
     }
 }
 
-// Draw counts, uint32 (n,), of which none is to be above `most`.
+// Draw counts, uint32 (n,), of which none is to be above `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-cap_draws(uint32* __restrict__ drawn, int64 n, uint32 most)
+cap_draws(uint32* __restrict__ drawn, int64 n, uint32 capacity)
 {
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        drawn[row] = min(drawn[row], most);
+        drawn[row] = min(drawn[row], capacity);
     }
 }

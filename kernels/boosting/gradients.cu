@@ -24,7 +24,7 @@ constexpr int32 LOSS_BLOCKS = 3;  // of kernels that know the loss; asking for m
 constexpr int32 LIST_PART = 4096;  // rows that a block lists
 constexpr int32 GRADIENT_BITS = 24, HESSIAN_BITS = 16, VALUE_BITS = 28;
 constexpr int32 EXACT_BITS = 53;
-constexpr int32 MOST_UNIT = 800;  // exponent of the unit of gains
+constexpr int32 MAX_UNIT = 800;  // exponent of the unit of gains
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
@@ -123,13 +123,13 @@ find_largest(const double* __restrict__ values, int64 n_values, int32 which,
 // integers.
 //
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
-//   regular     float64 (3,)        least_hessian int64 (1,)        unit float64 (1,) of gains
+//   regular     float64 (3,)        min_hessian int64 (1,)        unit float64 (1,) of gains
 //
 // Launch: one thread. n_bits: of the number of rows. `whole`: hessians are whole numbers.
 extern "C" __global__ void __launch_bounds__(1)
 scale_round(const uint64* __restrict__ largest, const double* __restrict__ given, int32 n_bits,
             int32 whole, int32 n_outputs, int32* __restrict__ exponents,
-            double* __restrict__ regular, int64* __restrict__ least_hessian,
+            double* __restrict__ regular, int64* __restrict__ min_hessian,
             double* __restrict__ unit)
 {
     const int32 steepest = exponent_above(largest[0]), heaviest = exponent_above(largest[1]);
@@ -142,10 +142,10 @@ scale_round(const uint64* __restrict__ largest, const double* __restrict__ given
     regular[0] = ldexp(given[0], gradient);
     regular[1] = ldexp(given[1], hessian);
     regular[2] = ldexp(given[2], gradient - hessian);
-    const double least = ceil(ldexp(given[3], hessian));
-    *least_hessian = max((int64)1, (int64)min(least, 4611686018427387904.0));
+    const double minimum = ceil(ldexp(given[3], hessian));
+    *min_hessian = max((int64)1, (int64)min(minimum, 4611686018427387904.0));
     const int32 square = -2 * (gradient - hessian);
-    *unit = ldexp(1.0 / (double)n_outputs, min(max(square, -MOST_UNIT), MOST_UNIT));
+    *unit = ldexp(1.0 / (double)n_outputs, min(max(square, -MAX_UNIT), MAX_UNIT));
 }
 
 // Which rows trees are grown on.

@@ -15,28 +15,28 @@
 // Groups of the nodes of a level that were not split: their numbers, the places of their rows and
 // the pieces of these. Which leaf is which group differs from run to run, what is found does not.
 //
-//   n_seated int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
+//   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
 //   level_of float64 (K,)      of each column
-//   seat     int64 (nodes,)    where the rows of the node come, and in this order for each group:
+//   offset     int64 (nodes,)    where the rows of the node come, and in this order for each group:
 //   node_of int32 (g,), the first node is *first_node; tree_of int32 (g,); level (g,)
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
+offset_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
             const int32* __restrict__ tree, const int64* __restrict__ count,
             const uint64* __restrict__ trees, int32 trees_per_round,
             const double* __restrict__ level_of, const int32* __restrict__ first_node,
-            int64* __restrict__ n_seated, int32* __restrict__ n_groups,
-            int32* __restrict__ n_cut, int64* __restrict__ seat,
+            int64* __restrict__ n_with_offset, int32* __restrict__ n_groups,
+            int32* __restrict__ n_cut, int64* __restrict__ offset,
             int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
             int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
 {
     const int64 node = row_of_thread();
     if (node >= *size || accepted[node] != 0) return;
     const int64 n = count[node], n_own = (n + QUANTILE_PIECE - 1) / QUANTILE_PIECE;
-    const int64 begin = (int64)atomicAdd((uint64*)n_seated, (uint64)n);
+    const int64 begin = (int64)atomicAdd((uint64*)n_with_offset, (uint64)n);
     const int32 group = atomicAdd(n_groups, 1), piece = atomicAdd(n_cut, (int32)n_own);
-    seat[node] = begin;
+    offset[node] = begin;
     node_of[group] = *first_node + (int32)node;
     tree_of[group] = tree[node];
     level[group] = level_of[trees[tree[node]] % (uint64)trees_per_round];
@@ -53,7 +53,7 @@ seat_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
               const uint8* __restrict__ accepted, const int64* __restrict__ start,
-              const int64* __restrict__ seat, const int32* __restrict__ n_pieces,
+              const int64* __restrict__ offset, const int32* __restrict__ n_pieces,
               const int32* __restrict__ slot, const int64* __restrict__ first,
               const int32* __restrict__ rows, const uint64* __restrict__ trees,
               int32 trees_per_round, const double* __restrict__ y,
@@ -66,7 +66,7 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
         const int32 node = slot[piece];
         if (accepted[node] != 0) continue;
         const int64 column = (int64)(trees[tree[node]] % (uint64)trees_per_round);
-        const int64 begin = first[piece], to = seat[node] + begin - start[node];
+        const int64 begin = first[piece], to = offset[node] + begin - start[node];
         for (int32 at = threadIdx.x; at < rows[piece]; at += BOOST_THREADS) {
             const int64 own = row[begin + at];
             key[to + at] = key_of(residuals.of(own, column));
@@ -77,17 +77,17 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
 
 // ---- Rows that walk ----------------------------------------------------------------------------
 
-// The nodes of finished trees as one level, for seat_leaves; count and taken get zeros. size int32
-// (1,). Launch: over nodes, of room for as many as `most`.
+// Nodes of finished trees as one level, for offset_leaves; count and taken get zeros. size int32
+// (1,). Launch: over nodes, of room for as many as `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 most,
+mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 capacity,
             const int32* __restrict__ left, int32* __restrict__ size,
             uint8* __restrict__ accepted, int32* __restrict__ tree, int64* __restrict__ count,
             int64* __restrict__ taken)
 {
     const int64 node = row_of_thread();
     if (node == 0) *size = (int32)table[n_trees];
-    if (node >= min(most, table[n_trees])) return;
+    if (node >= min(capacity, table[n_trees])) return;
     accepted[node] = left[node] != 0;
     tree[node] = tree_of(table, n_trees, node);
     count[node] = 0;
@@ -125,7 +125,7 @@ count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
            const int64* __restrict__ n_rows, const int32* __restrict__ leaf,
-           const int64* __restrict__ seat, const uint64* __restrict__ trees,
+           const int64* __restrict__ offset, const uint64* __restrict__ trees,
            int32 trees_per_round, const double* __restrict__ y, const double* __restrict__ raw,
            int64 n, int32 n_outputs, const int64* __restrict__ weights, int32 weighted,
            int64* __restrict__ taken, uint64* __restrict__ key, int64* __restrict__ weight)
@@ -135,7 +135,8 @@ key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
     const int64 column = (int64)(trees[tree] % (uint64)trees_per_round);
     for (int64 at = begin + row_of_thread(); at < end; at += (int64)gridDim.x * BOOST_THREADS) {
         const int32 node = leaf[at];
-        const int64 to = seat[node] + (int64)atomicAdd((uint64*)taken + node, 1ull), own = row[at];
+        const int64 to = offset[node] + (int64)atomicAdd((uint64*)taken + node, 1ull),
+            own = row[at];
         key[to] = key_of(residuals.of(own, column));
         if (weighted != 0) weight[to] = weights[own];
     }
@@ -194,10 +195,10 @@ largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, 
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 group = slot[piece], tree = tree_of[group];
         const int64 begin = first[piece], end = begin + rows[piece];
-        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        const double capacity = limit[trees[tree] % (uint64)trees_per_round];
         double size = 0.0;
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-            size = max(size, fabs(clipped_term(numbers, at, centre[group], most)));
+            size = max(size, fabs(clipped_term(numbers, at, centre[group], capacity)));
         }
         keep_largest(of_warp, largest + tree, size);
     }
@@ -224,11 +225,12 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 group = slot[piece], tree = tree_of[group];
         const int64 begin = first[piece], end = begin + rows[piece];
-        const double most = limit[trees[tree] % (uint64)trees_per_round];
+        const double capacity = limit[trees[tree] % (uint64)trees_per_round];
         const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
         int64 leading = 0, rest = 0;
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-            const double scaled = ldexp(clipped_term(numbers, at, centre[group], most), exponent);
+            const double scaled = ldexp(clipped_term(numbers, at, centre[group], capacity),
+                                        exponent);
             const double whole = rint(scaled);
             leading += (int64)whole;
             rest += (int64)rint(ldexp(scaled - whole, bits));
@@ -247,7 +249,7 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
 // times the learning rate. With `placed` nodes are known by their places, see leaves.cu.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-refit_leaves(const int32* __restrict__ size, const int32* __restrict__ node_of,
+set_leaf_quantiles(const int32* __restrict__ size, const int32* __restrict__ node_of,
              const int32* __restrict__ tree_of, const double* __restrict__ centre,
              const int64* __restrict__ total, int32 clipped, const int64* __restrict__ sums,
              const uint64* __restrict__ largest, const int64* __restrict__ n_rows,

@@ -24,8 +24,8 @@ __device__ __forceinline__ double inside(double raw)
 // The hessian raised so far that the row's own Newton step is at most MAX_STEP.
 __device__ __forceinline__ double raised(double gradient, double hessian)
 {
-    const double least = (gradient < 0.0 ? -gradient : gradient) * (1.0 / MAX_STEP);
-    return hessian > least ? hessian : least;
+    const double minimum = (gradient < 0.0 ? -gradient : gradient) * (1.0 / MAX_STEP);
+    return hessian > minimum ? hessian : minimum;
 }
 
 __device__ __forceinline__ Derivatives squared_error(double y, double raw)

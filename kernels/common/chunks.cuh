@@ -52,8 +52,8 @@ __device__ __forceinline__ int64 packed(int64 low, int64 high) { return low | hi
 __device__ __forceinline__ int32 low_of(int64 both) { return (int32)both; }
 __device__ __forceinline__ int32 high_of(int64 both) { return (int32)(both >> 32); }
 
-// Pieces of at most `most` rows that some rows are cut into.
-__device__ __forceinline__ int64 pieces_of(int64 rows, int32 most)
+// Pieces of at most `capacity` rows that some rows are cut into.
+__device__ __forceinline__ int64 pieces_of(int64 rows, int32 capacity)
 {
-    return (rows + most - 1) / most;
+    return (rows + capacity - 1) / capacity;
 }

@@ -26,7 +26,7 @@ typedef unsigned long long uint64;
 
 // ---- Words shared with the host: gpuboost/engine/criteria.py and task.py ----------------------
 
-constexpr int32 SQUARES = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
+constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
@@ -40,11 +40,11 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #ifndef GRADIENTS
 #define GRADIENTS 0  // whether targets are gradients that come with rows, not to be weighted
 #endif
-#ifndef NEWTON_SCORE
-#define NEWTON_SCORE 0  // whether the score is NEWTON, which other kernels do not know
+#ifndef NEWTON_CRITERION
+#define NEWTON_CRITERION 0  // whether the score is NEWTON, which other kernels do not know
 #endif
-#ifndef POISSON_SCORE
-#define POISSON_SCORE 0  // whether it is POISSON (a loss has the name, too), likewise
+#ifndef POISSON_CRITERION
+#define POISSON_CRITERION 0  // whether it is POISSON (a loss has the name, too), likewise
 #endif
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
@@ -205,13 +205,13 @@ __device__ __forceinline__ double natural_exp(double x)
 
 // ---- Criteria: gpuboost/engine/criteria.py ------------------------------------------------------
 
-__device__ __forceinline__ double squares_term(double gl, double g, double hl, double h)
+__device__ __forceinline__ double variance_term(double gl, double g, double hl, double h)
 {
     const double x = gl * h - g * hl;
     return x * x;
 }
 
-__device__ __forceinline__ double squares_gain(double terms, double hl, double hr)
+__device__ __forceinline__ double variance_gain(double terms, double hl, double hr)
 {
     return terms / (hl * hr);
 }
@@ -327,8 +327,8 @@ __device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular,
 __device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl, double g,
                                             double hl, double h)
 {
-    if (score == SQUARES) {
-        terms.left = terms.left + squares_term(gl, g, hl, h);
+    if (score == VARIANCE) {
+        terms.left = terms.left + variance_term(gl, g, hl, h);
     } else if (score == ENTROPY) {
         terms.left = terms.left + entropy_term(gl);
         terms.right = terms.right + entropy_term(g - gl);
@@ -343,12 +343,12 @@ __device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl
 // -1 where the split is not valid.
 __device__ __forceinline__ double gain_of(const Terms& terms, int32 score, double hl, double h)
 {
-    if (NEWTON_SCORE) {
+    if (NEWTON_CRITERION) {
         const double gain = newton_gain(terms.left, terms.right, terms.node);
         return terms.ordered && gain >= 0.0 ? gain : -1.0;
     }
-    if (POISSON_SCORE) return poisson_gain(terms.left);
-    if (score == SQUARES) return squares_gain(terms.left, hl, h - hl);
+    if (POISSON_CRITERION) return poisson_gain(terms.left);
+    if (score == VARIANCE) return variance_gain(terms.left, hl, h - hl);
     if (score == MISCLASSIFICATION) {
         return misclassification_gain(terms.left, terms.right, terms.node);
     }

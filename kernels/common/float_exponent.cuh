@@ -1,6 +1,6 @@
 // Powers of two of a float64, which no rounding touches.
-#ifndef GPUBOOST_POWERS_CUH
-#define GPUBOOST_POWERS_CUH
+#ifndef GPUBOOST_FLOAT_EXPONENT_CUH
+#define GPUBOOST_FLOAT_EXPONENT_CUH
 
 // 2**exponent of a normal float64.
 __device__ __forceinline__ double power_of_two(int32 exponent)
@@ -23,4 +23,4 @@ __device__ __forceinline__ int32 exponent_above(uint64 bits)
     return bits == 0 ? 0 : (64 - __clzll((int64)bits)) - 1074;
 }
 
-#endif  // GPUBOOST_POWERS_CUH
+#endif  // GPUBOOST_FLOAT_EXPONENT_CUH

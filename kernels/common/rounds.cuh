@@ -38,8 +38,8 @@ __device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, d
     if (lane == 0) of_warp[warp] = own;
     __syncthreads();
     if (warp != 0) return;
-    const uint64 most = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
-    if (lane == 0 && most != 0) atomicMax(largest, most);
+    const uint64 capacity = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
+    if (lane == 0 && capacity != 0) atomicMax(largest, capacity);
 }
 
 #endif  // GPUBOOST_ROUNDS_CUH

@@ -16,7 +16,7 @@
 // so that a radix sort will do and denormal numbers stay what they are.
 
 constexpr int32 BIN_THREADS = 256;
-constexpr int32 MOST_EDGES = 256;
+constexpr int32 MAX_EDGES = 256;
 
 #ifndef DOUBLE  // 0: float32, 1: float64
 #define DOUBLE 0
@@ -48,7 +48,7 @@ bin_values(const Value* __restrict__ X, int64 n, int64 row_stride, int64 column_
            int32 missing_code, int64 rows_per_block, uint8* __restrict__ codes, int64 n_total,
            int64 first, int64* __restrict__ n_missing)
 {
-    __shared__ Value edge[BIN_FEATURES][MOST_EDGES];
+    __shared__ Value edge[BIN_FEATURES][MAX_EDGES];
     __shared__ Value tile[BIN_FEATURES][BIN_THREADS + 1];
     __shared__ int32 missing_of[BIN_FEATURES];
     const int32 f0 = blockIdx.y * BIN_FEATURES;
@@ -59,8 +59,8 @@ bin_values(const Value* __restrict__ X, int64 n, int64 row_stride, int64 column_
     int32 top = 1;
     while (2 * top <= n_edges) top *= 2;
 
-    for (int32 i = threadIdx.x; i < n_own * MOST_EDGES; i += BIN_THREADS) {
-        const int32 f = i / MOST_EDGES, e = i % MOST_EDGES;
+    for (int32 i = threadIdx.x; i < n_own * MAX_EDGES; i += BIN_THREADS) {
+        const int32 f = i / MAX_EDGES, e = i % MAX_EDGES;
         const Value beyond = __longlong_as_double(0x7FF0000000000000ll);
         edge[f][e] = e < n_edges ? edges[(int64)(f0 + f) * n_edges + e] : beyond;
     }

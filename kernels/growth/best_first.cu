@@ -2,12 +2,12 @@
 // each tree takes, as far as its nodes are known, and at the end which nodes are leaves after all.
 //
 // A queue takes the split of the largest rise that waits, of equal ones that of the smallest key,
-// until it has taken `most`. Nodes of a new level have no children yet, so what was taken before
+// until it took `capacity`. Nodes of a new level have no children yet, so what was taken before
 // keeps its order, and each of them comes right before the first split that was taken after its
 // parent's and that it is to go before:
 //
 //   taken before     9 7 8 2 5         a, of rise 6, is a child of 7; b, of rise 1, one of 8
-//   and now          9 7 8 a 2 5 b     what comes behind `most` is taken back
+//   and now          9 7 8 a 2 5 b     what comes behind `capacity` is taken back
 //
 //   size, tree, key, accepted   of a level, see policy.cu, select_split.cu; rise float64 (nodes,)
 //   first         int32 (1,)          place of the first node of the level, 0 of the roots: node i
@@ -137,7 +137,7 @@ __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sor
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
             const uint64* __restrict__ key, const double* __restrict__ rise,
-            uint8* __restrict__ accepted, const int32* __restrict__ first, int32 most,
+            uint8* __restrict__ accepted, const int32* __restrict__ first, int32 capacity,
             int32* length, const double* __restrict__ rise_before,
             const uint64* __restrict__ key_before, const int32* __restrict__ node_before,
             double* __restrict__ rise_after, uint64* __restrict__ key_after,
@@ -145,13 +145,13 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
             int32* sorted, int32* other, int32* __restrict__ parent)
 {
     __shared__ int64 warp_sums[QUEUE_WARPS];
-    const int64 own = (int64)blockIdx.x * most, n_taken = length[blockIdx.x];
+    const int64 own = (int64)blockIdx.x * capacity, n_taken = length[blockIdx.x];
     const int64 begin = first_of_tree(tree, *size, (int32)blockIdx.x);
     const int64 end = first_of_tree(tree, *size, (int32)blockIdx.x + 1);
     const Ranked nodes = {rise, key}, taken = {rise_before + own, key_before + own};
 
     // The splits taken before that come before each node: children lie in the order of parents.
-    worst += (int64)blockIdx.x * (most / GROUP + 1);
+    worst += (int64)blockIdx.x * (capacity / GROUP + 1);
     find_worst(taken, n_taken, worst);
     __syncthreads();
     for (int64 node = begin + threadIdx.x; node < end; node += QUEUE_THREADS) {
@@ -168,15 +168,15 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
         const int32 node = in_order[at];
         if (slot[node] == NEVER) continue;
         const int64 to = slot[node] + at - begin;
-        place[node] = (int32)min(to, (int64)most);
-        if (to >= most) continue;
+        place[node] = (int32)min(to, (int64)capacity);
+        if (to >= capacity) continue;
         rise_after[own + to] = rise[node];
         key_after[own + to] = key[node];
         node_after[own + to] = *first + node;
     }
     for (int64 at = threadIdx.x; at < n_taken; at += QUEUE_THREADS) {
         const int64 to = at + come_before(slot, in_order, begin, end, at);
-        if (to >= most) continue;
+        if (to >= capacity) continue;
         rise_after[own + to] = rise_before[own + at];
         key_after[own + to] = key_before[own + at];
         node_after[own + to] = node_before[own + at];
@@ -188,13 +188,14 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
     for (int64 start = begin; start < end; start += QUEUE_THREADS) {
         const int64 node = start + threadIdx.x;
         const bool could = node < end && accepted[node] != 0;
-        const bool is_taken = could && place[node] < most;
+        const bool is_taken = could && place[node] < capacity;
         const RunningSum sum = running_sum(warp_sums, ((int64)could << 32) + is_taken);
         if (is_taken) turn[own + ((counted + sum.before) & 0xFFFFFFFFll)] = place[node];
         if (could && !is_taken) accepted[node] = 0;
         counted += sum.all;
     }
-    if (threadIdx.x == 0) length[blockIdx.x] = (int32)min(n_taken + (counted >> 32), (int64)most);
+    if (threadIdx.x == 0) length[blockIdx.x] = (int32)min(n_taken + (counted >> 32),
+                                                          (int64)capacity);
 }
 
 // ---- When all levels are grown -----------------------------------------------------------------
@@ -202,10 +203,10 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
 // is_split uint8 (places,), zero before the launch: whether a node is split in the end. node: the
 // order after the last level. Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-mark_splits(const int32* __restrict__ length, const int32* __restrict__ node, int32 most,
+mark_splits(const int32* __restrict__ length, const int32* __restrict__ node, int32 capacity,
             uint8* __restrict__ is_split)
 {
-    const int32* own = node + (int64)blockIdx.x * most;
+    const int32* own = node + (int64)blockIdx.x * capacity;
     for (int32 at = threadIdx.x; at < length[blockIdx.x]; at += QUEUE_THREADS) {
         is_split[own[at]] = 1;
     }

@@ -8,13 +8,13 @@
 //
 // Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
 // and the targets; see `layout`. small.py knows its size.
-#ifndef GPUBOOST_DESK_CUH
-#define GPUBOOST_DESK_CUH
+#ifndef GPUBOOST_BLOCK_STATE_CUH
+#define GPUBOOST_BLOCK_STATE_CUH
 
 // Most rows of a node that a block begins with: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
-constexpr int32 MOST_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
-// Nodes that wait: the smaller child goes first, so no more than MOST_ROWS can be halved, and one.
+constexpr int32 MAX_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
+// Nodes that wait: the smaller child goes first, so no more than MAX_ROWS can be halved, and one.
 constexpr int32 STACK = SPLIT_THREADS == WARP ? 6 : 10;
 
 // ---- What a block works on ---------------------------------------------------------------------
@@ -42,11 +42,11 @@ struct Tree {
     const uint8* __restrict__ allowed;
     const int64* __restrict__ wide;
     int64 min_hessian;
-    int64 least_category;
+    int64 min_category;
     int64 root_hessian;
 };
 
-struct Desk {
+struct BlockState {
     Workspace space;
     Tree tree;
     Node searched;
@@ -54,10 +54,10 @@ struct Desk {
     Kept kept;
     uint64 warp_rank[SPLIT_WARPS];
     int32 left_of_warp[SPLIT_WARPS];
-    uint32 row[MOST_ROWS];
-    uint32 weight[MOST_ROWS];
-    uint16 order[MOST_ROWS];
-    uint16 moved[MOST_ROWS];
+    uint32 row[MAX_ROWS];
+    uint32 weight[MAX_ROWS];
+    uint16 order[MAX_ROWS];
+    uint16 moved[MAX_ROWS];
     uint32 present[CODE_WORDS];  // codes of values that the node has, zero between features
     uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
 };
@@ -93,7 +93,7 @@ struct Wide {
 // The same of all trees of the batch; `wide` has so many numbers for each of its parts.
 struct Trees {
     const int64* __restrict__ min_hessian;
-    const int64* __restrict__ least_category;
+    const int64* __restrict__ min_category;
     const int64* __restrict__ root_hessian;
     const uint8* __restrict__ allowed;
     const int64* __restrict__ wide;
@@ -105,7 +105,7 @@ struct Trees {
     {
         const int64 part = wide_size == 0 ? 0 : wide_of[t];
         return {allowed + (int64)t * n_features, wide + part * wide_size, min_hessian[t],
-                least_category[t], root_hessian[t]};
+                min_category[t], root_hessian[t]};
     }
 };
 
@@ -148,7 +148,7 @@ struct Sums {
 };
 
 // The histogram of one feature; `counts` is null where rows are not counted, `high` for classes.
-struct Cells {
+struct HistogramView {
     uint32* weights;
     uint32* counts;
     uint32* low;
@@ -175,8 +175,8 @@ struct Cells {
 struct Layout {
     int64* gradient;  // of the node that is searched
     uint32* sums;     // of two nodes
-    Cells cells;
-    int32* target;    // columns MOST_ROWS apart
+    HistogramView cells;
+    int32* target;    // columns MAX_ROWS apart
     int32 n_words;    // of sums and cells together, which lie side by side
 };
 
@@ -209,17 +209,17 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 // ---- Sums of a node ----------------------------------------------------------------------------
 
 // Add the rows of a node to its sums. Warps that have no rows are done at once.
-__device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared, const Sums& sums,
-                                         const Open& node, const Options& options)
+__device__ __forceinline__ void add_rows(const BlockState& state, const Layout& shared,
+                                         const Sums& sums, const Open& node, const Options& options)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (t - t % WARP >= node.count) return;
-    const uint16* order = desk.order + node.start;
+    const uint16* order = state.order + node.start;
     const bool by_channel = options.by_class && n_channels > 1;
     int64 hessian = 0;
     #pragma unroll 1
     for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
-        const uint32 weight = desk.weight[order[i]];
+        const uint32 weight = state.weight[order[i]];
         hessian += weight;
         if (by_channel) atomicAdd(sums.low + shared.target[order[i]], weight);
         if (weight != 0) atomicMax(sums.low + n_channels + 1, (uint32)order[i] + 1);
@@ -228,12 +228,12 @@ __device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared,
     if (t % WARP == 0) add_halves(sums.low + n_channels, sums.high + n_channels, hessian);
     #pragma unroll 1
     for (int32 k = 0; k < n_channels && !by_channel; ++k) {
-        const int32* values = shared.target + k * MOST_ROWS;
+        const int32* values = shared.target + k * MAX_ROWS;
         int64 gradient = 0;
         #pragma unroll 1
         for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
             const int64 value = values[order[i]];
-            gradient += GRADIENTS ? value : desk.weight[order[i]] * value;
+            gradient += GRADIENTS ? value : state.weight[order[i]] * value;
         }
         gradient = warp_sum(gradient);
         if (t % WARP == 0) add_halves(sums.low + k, sums.high + k, gradient);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void add_rows(const Desk& desk, const Layout& shared,
 }
 
 // Whether a thread knows that the node is not pure; or, for several classes, that it is.
-__device__ __forceinline__ bool knows_purity(const Desk& desk, const Layout& shared,
+__device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
                                              const Sums& sums, const Open& node,
                                              const Options& options)
 {
@@ -258,10 +258,10 @@ __device__ __forceinline__ bool knows_purity(const Desk& desk, const Layout& sha
     bool differs = false;
     #pragma unroll 1
     for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
-        const int32 own = desk.order[node.start + i];
+        const int32 own = state.order[node.start + i];
         #pragma unroll 1
-        for (int32 k = 0; k < n_channels && desk.weight[own] != 0; ++k) {
-            const int32* values = shared.target + k * MOST_ROWS;
+        for (int32 k = 0; k < n_channels && state.weight[own] != 0; ++k) {
+            const int32* values = shared.target + k * MAX_ROWS;
             differs |= values[own] != values[other];
         }
     }
@@ -269,14 +269,14 @@ __device__ __forceinline__ bool knows_purity(const Desk& desk, const Layout& sha
 }
 
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
-__device__ __forceinline__ bool may_split(const Desk& desk, const Layout& shared, const Sums& sums,
-                                          const Open& node, const Limits& limits)
+__device__ __forceinline__ bool may_split(const BlockState& state, const Layout& shared,
+                                          const Sums& sums, const Open& node, const Limits& limits)
 {
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
-    if (sums.of(options.n_channels) < 2 * desk.tree.min_hessian) return false;
+    if (sums.of(options.n_channels) < 2 * state.tree.min_hessian) return false;
     if (GRADIENTS) return true;
-    const bool some = __syncthreads_or(knows_purity(desk, shared, sums, node, options)) != 0;
+    const bool some = __syncthreads_or(knows_purity(state, shared, sums, node, options)) != 0;
     return some != (options.by_class && options.n_channels > 1);
 }
 
@@ -293,32 +293,32 @@ struct Rows {
 };
 
 // The rows of a node into shared memory, and the node onto the stack.
-__device__ __forceinline__ void load(Desk& desk, const Layout& shared, const Rows& rows,
+__device__ __forceinline__ void load(BlockState& state, const Layout& shared, const Rows& rows,
                                      const Open& root, const Tree& tree)
 {
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {
-        desk.row[i] = rows.row[rows.start + i];
-        desk.weight[i] = rows.weight[rows.start + i];
-        desk.order[i] = (uint16)i;
+        state.row[i] = rows.row[rows.start + i];
+        state.weight[i] = rows.weight[rows.start + i];
+        state.order[i] = (uint16)i;
         #pragma unroll 1
         for (int32 c = 0; c < rows.n_columns; ++c) {
-            shared.target[c * MOST_ROWS + i] = rows.target[c * rows.n_rows + rows.start + i];
+            shared.target[c * MAX_ROWS + i] = rows.target[c * rows.n_rows + rows.start + i];
         }
     }
     if (threadIdx.x != 0) return;
-    desk.stack[0] = root;
-    desk.tree = tree;
+    state.stack[0] = root;
+    state.tree = tree;
 }
 
 // What is zero before the first node. Every thread of the block takes part.
-__device__ __forceinline__ void clear_all(Desk& desk, const Layout& shared)
+__device__ __forceinline__ void clear_all(BlockState& state, const Layout& shared)
 {
     const int32 t = threadIdx.x;
     #pragma unroll 1
     for (int32 i = t; i < shared.n_words; i += SPLIT_THREADS) shared.sums[i] = 0;
-    if (t < CODE_WORDS) desk.present[t] = 0;
-    if (t == 0) desk.codes[SPLIT_THREADS] = NO_CODE;
+    if (t < CODE_WORDS) state.present[t] = 0;
+    if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
 }
 
 // The sums of the next node but one.
@@ -330,4 +330,4 @@ __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
     }
 }
 
-#endif  // GPUBOOST_DESK_CUH
+#endif  // GPUBOOST_BLOCK_STATE_CUH

@@ -36,7 +36,7 @@ constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4
 //   first_level  int32 (V,)        first_level[k] on; of medians
 //   given        float64 (3,)      l1, l2 and the largest step; of steps
 //   rate         float64 (1,)      what steps are multiplied by
-struct Reading {
+struct ValueRule {
     const int32* __restrict__ exponents;
     const double* __restrict__ mean;
     const double* __restrict__ levels;
@@ -79,64 +79,64 @@ __device__ __forceinline__ double binary_log(double x)
 }
 
 // Shares of classes, and their gini, entropy or misclassification rate.
-__device__ __forceinline__ Says say_shares(const Reading& reading, const int64* sums, double* value)
+__device__ __forceinline__ Says say_shares(const ValueRule& rule, const int64* sums, double* value)
 {
     double weight = 0.0, spread = 0.0;
     #pragma unroll 1
-    for (int32 k = 0; k < reading.n_values; ++k) weight = weight + reading.of_class(sums, k);
+    for (int32 k = 0; k < rule.n_values; ++k) weight = weight + rule.of_class(sums, k);
     #pragma unroll 1
-    for (int32 k = 0; k < reading.n_values; ++k) {
-        const double share = reading.of_class(sums, k) / weight;
+    for (int32 k = 0; k < rule.n_values; ++k) {
+        const double share = rule.of_class(sums, k) / weight;
         value[k] = share;
-        if (reading.score == MISCLASSIFICATION) spread = max(spread, share);
-        else if (reading.score != ENTROPY) spread = spread + share * share;
+        if (rule.score == MISCLASSIFICATION) spread = max(spread, share);
+        else if (rule.score != ENTROPY) spread = spread + share * share;
         else spread = spread + -share * binary_log(share > 0.0 ? share : 1.0);
     }
-    return {reading.score == ENTROPY ? spread : 1.0 - spread, weight};
+    return {rule.score == ENTROPY ? spread : 1.0 - spread, weight};
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
-__device__ __forceinline__ Says say_means(const Reading& reading, const int64* sums, int64 hessian,
+__device__ __forceinline__ Says say_means(const ValueRule& rule, const int64* sums, int64 hessian,
                                           double* value)
 {
-    const int32 n = reading.n_values, unit = reading.square_unit;
-    const bool own_weight = reading.n_planes > 2 * (n + 1);
+    const int32 n = rule.n_values, unit = rule.square_unit;
+    const bool own_weight = rule.n_planes > 2 * (n + 1);
     const double weight
-        = own_weight ? reading.planes(sums + 2 * (n + 1), 2 * (n + 1)) : (double)hessian;
+        = own_weight ? rule.planes(sums + 2 * (n + 1), 2 * (n + 1)) : (double)hessian;
     double total = 0.0;
     #pragma unroll 1
     for (int32 k = 0; k < n; ++k) {
-        const double centred = reading.planes(sums + 2 * k, 2 * k) / weight;
+        const double centred = rule.planes(sums + 2 * k, 2 * k) / weight;
         const double scaled = ldexp(centred, -unit);
-        if (reading.kind == POISSON_MEANS) {
+        if (rule.kind == POISSON_MEANS) {
             total = total + scaled * natural_log(scaled > 0.0 ? scaled : 1.0);
             value[k] = centred;
         } else {
             total = total + scaled * scaled;
-            value[k] = reading.mean[k] + centred;
+            value[k] = rule.mean[k] + centred;
         }
     }
-    const double spread = reading.planes(sums + 2 * n, 2 * n) / weight - total;
-    const int32 squared = reading.kind == POISSON_MEANS ? unit : 2 * unit;
+    const double spread = rule.planes(sums + 2 * n, 2 * n) / weight - total;
+    const int32 squared = rule.kind == POISSON_MEANS ? unit : 2 * unit;
     return {ldexp(at_least_zero(spread) / (double)n, squared), weight};
 }
 
 // Medians, and the mean over outputs of the absolute deviation; without `value` not the medians.
-__device__ __forceinline__ Says say_medians(const Reading& reading, const int64* sums,
+__device__ __forceinline__ Says say_medians(const ValueRule& rule, const int64* sums,
                                             double* value)
 {
-    const int32 n = reading.n_values, last = reading.n_planes - 2;
-    const double weight = reading.planes(sums + reading.n_sums - 2, last);
+    const int32 n = rule.n_values, last = rule.n_planes - 2;
+    const double weight = rule.planes(sums + rule.n_sums - 2, last);
     double deviation = 0.0;
     #pragma unroll 1
     for (int32 k = 0; k < n; ++k) {
-        const double* levels = reading.levels + reading.first_level[k];
+        const double* levels = rule.levels + rule.first_level[k];
         const double lower = levels[sums[2 * k]], upper = levels[sums[2 * k + 1]];
         const double median = (lower == upper ? lower : 0.5 * lower + 0.5 * upper) + 0.0;
         const int64* own = sums + 2 * n + 4 * k;
-        const double centre = median - reading.mean[k];
-        const double balance = reading.planes(own + 2, last);
-        const double beyond = reading.planes(own, 2 * k) - centre * balance;
+        const double centre = median - rule.mean[k];
+        const double balance = rule.planes(own + 2, last);
+        const double beyond = rule.planes(own, 2 * k) - centre * balance;
         deviation = deviation + at_least_zero(beyond);
         if (value != nullptr) value[k] = median;
     }
@@ -144,27 +144,27 @@ __device__ __forceinline__ Says say_medians(const Reading& reading, const int64*
 }
 
 // Steps, each by a hessian of its own or all by one: `engine.ensembles.boosting.newton_steps`.
-__device__ __forceinline__ Says say_steps(const Reading& reading, const int64* sums, int64 hessian,
+__device__ __forceinline__ Says say_steps(const ValueRule& rule, const int64* sums, int64 hessian,
                                           double* value)
 {
-    const int32 n = reading.n_values, n_hessians = reading.n_sums - n;
-    const double l1 = reading.given[0], l2 = reading.given[1], largest = reading.given[2];
+    const int32 n = rule.n_values, n_hessians = rule.n_sums - n;
+    const double l1 = rule.given[0], l2 = rule.given[1], largest = rule.given[2];
     #pragma unroll 1
     for (int32 k = 0; k < n; ++k) {
         const int64 of_hessian = sums[n + (n_hessians == 1 ? 0 : k)];
-        const double g = ldexp((double)sums[k], -reading.exponents[WIDE_GRADIENT]);
-        const double h = ldexp((double)of_hessian, -reading.exponents[WIDE_HESSIAN]);
+        const double g = ldexp((double)sums[k], -rule.exponents[WIDE_GRADIENT]);
+        const double h = ldexp((double)of_hessian, -rule.exponents[WIDE_HESSIAN]);
         const bool flat = h + l2 <= 0.0;  // hessians so small that they were rounded to zero
         const double step = flat ? 0.0 : newton_value(g, h, l1, l2);
-        value[k] = bounded(step, -largest, largest) * *reading.rate;
+        value[k] = bounded(step, -largest, largest) * *rule.rate;
     }
-    const double weight = ldexp((double)hessian, -reading.exponents[NARROW_HESSIAN]);
+    const double weight = ldexp((double)hessian, -rule.exponents[NARROW_HESSIAN]);
     return {__longlong_as_double(0x7FF8000000000000ll), weight};
 }
 
-__device__ __forceinline__ double weighted_deviation(const Reading& reading, const int64* sums)
+__device__ __forceinline__ double weighted_deviation(const ValueRule& rule, const int64* sums)
 {
-    const Says says = say_medians(reading, sums, nullptr);
+    const Says says = say_medians(rule, sums, nullptr);
     return says.impurity * says.weight;
 }
 
@@ -195,8 +195,8 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
 // Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, and the next
 // one of its after all threads.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
-finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
-             int32 most_levels, int32 n_trees,
+finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
+             int32 max_levels, int32 n_trees,
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ category, const int32* __restrict__ left,
              const uint32* __restrict__ count, const int64* __restrict__ hessian,
@@ -214,14 +214,14 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
              int16* __restrict__ narrow_feature,
              int32* __restrict__ wide_feature, double* __restrict__ threshold,
              uint8* __restrict__ code, uint8* __restrict__ missing_left,
-             int32* __restrict__ left_out, int32* __restrict__ category_out,
+             int32* __restrict__ out_of_bag, int32* __restrict__ category_out,
              uint32* __restrict__ masks_out, double* __restrict__ value, double* __restrict__ gain,
              double* __restrict__ impurity, uint32* __restrict__ whole_weight,
              double* __restrict__ weight, uint32* __restrict__ count_out, int32 numbers,
              int32* __restrict__ number_of)
 {
-    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
-    const Reading reading = {exponents, mean, levels, first_level, given, rate, kind, score,
+    const Capacities capacities = {start, min_rows, max_nodes, max_levels};
+    const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, score,
                              n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
     const int64 n_nodes = table[n_trees];
@@ -229,10 +229,10 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
          to += (int64)gridDim.x * FINISH_THREADS) {
         const int32 tree = tree_of(table, n_trees, to);
         if (hessian[tree] == 0 && kind != STEPS) {
-            left_out[to] = 0;
+            out_of_bag[to] = 0;
             continue;
         }
-        const int64 node = to - table[tree], room = rooms.nodes(tree);
+        const int64 node = to - table[tree], room = capacities.nodes(tree);
         const int32* own_order = order + room;
         const int64 place = own_order[node];
         const int64* own = sums + place * n_sums;
@@ -240,10 +240,10 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
 
         double* values = value + to * n_values;
         Says says;
-        if (kind == SHARES) says = say_shares(reading, own, values);
-        else if (kind == MEDIANS) says = say_medians(reading, own, values);
-        else if (kind == STEPS) says = say_steps(reading, own, hessian[place], values);
-        else says = say_means(reading, own, hessian[place], values);
+        if (kind == SHARES) says = say_shares(rule, own, values);
+        else if (kind == MEDIANS) says = say_medians(rule, own, values);
+        else if (kind == STEPS) says = say_steps(rule, own, hessian[place], values);
+        else says = say_means(rule, own, hessian[place], values);
         impurity[to] = says.impurity;
         const double own_weight = kind == STEPS ? says.weight : says.weight * *unit;
         if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
@@ -261,9 +261,9 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
                           && count[first_child] > count[second_child]);
             own_gain = rise[place] * (*unit_of_gain / (double)hessian[tree]);
             if (kind == MEDIANS) {
-                const double children = weighted_deviation(reading, sums + first_child * n_sums)
-                                        + weighted_deviation(reading, sums + second_child * n_sums);
-                const Says root = say_medians(reading, sums + (int64)tree * n_sums, nullptr);
+                const double children = weighted_deviation(rule, sums + first_child * n_sums)
+                                        + weighted_deviation(rule, sums + second_child * n_sums);
+                const Says root = say_medians(rule, sums + (int64)tree * n_sums, nullptr);
                 own_gain = at_least_zero(says.impurity * says.weight - children) / root.weight;
             }
             if (has_masks != 0) own_category = category[room + node];
@@ -282,7 +282,7 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
         threshold[to] = at;
         code[to] = (uint8)own_code;
         missing_left[to] = to_left;
-        left_out[to] = child;
+        out_of_bag[to] = child;
         if (has_masks != 0) category_out[to] = own_category;
         gain[to] = own_gain;
     }
@@ -302,8 +302,8 @@ finish_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
 //
 // Launch: a block of ORDER_THREADS threads for each tree, no shared memory; a level at a time.
 extern "C" __global__ void __launch_bounds__(ORDER_THREADS, ORDER_BLOCKS)
-order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
-             int32 most_levels, int32 n_trees,
+order_values(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
+             int32 max_levels, int32 n_trees,
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ level_end, const int32* __restrict__ feature,
              const int32* __restrict__ left,
@@ -311,9 +311,9 @@ order_values(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
              const double* __restrict__ rate, int32 n_values, double* value, double* lower,
              double* upper)
 {
-    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
-    const int32* ends = level_end + rooms.levels(blockIdx.x);
-    const int32* own_order = order + rooms.nodes(blockIdx.x);
+    const Capacities capacities = {start, min_rows, max_nodes, max_levels};
+    const int32* ends = level_end + capacities.levels(blockIdx.x);
+    const int32* own_order = order + capacities.nodes(blockIdx.x);
     const int64 base = table[blockIdx.x], n_nodes = table[blockIdx.x + 1] - base;
     if (table[HESSIAN_ROW * (n_trees + 1) + blockIdx.x] == 0) return;
     double* last = value + base * n_values + n_values - 1;

@@ -91,7 +91,7 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
 // ---- Numbers -----------------------------------------------------------------------------------
 
 // What of the store is read and written while its nodes are numbered.
-struct Stored {
+struct StoredNodes {
     int32* left;
     const int32* __restrict__ feature;
     int64* sums;
@@ -114,7 +114,8 @@ struct Numbered {
 };
 
 __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS],
-                                                 const Stored& stored, int32 root, int32* order,
+                                                 const StoredNodes& stored, int32 root,
+                                                     int32* order,
                                                  int32* category, int32* ends)
 {
     Numbered found = {0, 1, 0};
@@ -152,7 +153,7 @@ __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS
 }
 
 // Sums of inner nodes, from those of leaves upwards. Every thread of the block takes part.
-__device__ __forceinline__ void sum_children(const Stored& stored, const int32* order,
+__device__ __forceinline__ void sum_children(const StoredNodes& stored, const int32* order,
                                              const int32* ends, int64 n_levels)
 {
     const int32 n_sums = stored.n_sums;
@@ -176,8 +177,8 @@ __device__ __forceinline__ void sum_children(const Stored& stored, const int32* 
 //
 // Launch: a block of NUMBER_THREADS threads for each tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
-number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes,
-             int32 most_levels, int32 n_trees,
+number_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
+             int32 max_levels, int32 n_trees,
              const int64* __restrict__ hessian, const int32* __restrict__ feature,
              const uint8* __restrict__ is_categorical, int32 has_masks, int32 n_sums, int32 adds,
              int32* left, int64* sums, int32* order, int32* category, int32* level_end,
@@ -185,10 +186,10 @@ number_nodes(const int64* __restrict__ start, int64 least_rows, int64 most_nodes
 {
     __shared__ int64 warp_sums[NUMBER_WARPS];
     const int32 tree = blockIdx.x;
-    const Rooms rooms = {start, least_rows, most_nodes, most_levels};
-    const Stored stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
-    const int64 room = rooms.nodes(tree);
-    int32* ends = level_end + rooms.levels(tree);
+    const Capacities capacities = {start, min_rows, max_nodes, max_levels};
+    const StoredNodes stored = {left, feature, sums, is_categorical, n_sums, has_masks != 0};
+    const int64 room = capacities.nodes(tree);
+    int32* ends = level_end + capacities.levels(tree);
     int32* own = order + room;
     const Numbered found = number_below(warp_sums, stored, tree, own, category + room, ends);
     if (adds != 0) sum_children(stored, own, ends, found.levels);

@@ -7,22 +7,22 @@
 //
 //   start   int64 (trees,)    first row of each tree
 //
-// `least_rows` are those of a leaf; `most_nodes`, `most_levels` 0: there may be any number.
-struct Rooms {
+// `min_rows` are those of a leaf; `max_nodes`, `max_levels` 0: there may be any number.
+struct Capacities {
     const int64* __restrict__ start;
-    int64 least_rows;
-    int64 most_nodes;
-    int32 most_levels;
+    int64 min_rows;
+    int64 max_nodes;
+    int32 max_levels;
 
     __device__ __forceinline__ int64 nodes(int64 tree) const
     {
-        const int64 by_rows = 2 * (start[tree] / least_rows) + tree;
-        return most_nodes == 0 ? by_rows : min(by_rows, tree * most_nodes);
+        const int64 by_rows = 2 * (start[tree] / min_rows) + tree;
+        return max_nodes == 0 ? by_rows : min(by_rows, tree * max_nodes);
     }
     __device__ __forceinline__ int64 levels(int64 tree) const
     {
-        const int64 by_rows = start[tree] / least_rows + tree;
-        return most_levels == 0 ? by_rows : min(by_rows, tree * most_levels);
+        const int64 by_rows = start[tree] / min_rows + tree;
+        return max_levels == 0 ? by_rows : min(by_rows, tree * max_levels);
     }
 };
 

@@ -3,7 +3,7 @@
 //   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
 //   small         int32 (nodes,)   nodes to grow from, sizes[2] of them, by policy.cu
 //   tree, key, start, count        of the nodes of the level
-//   min_hessian, least_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
+//   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
 //   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
 //   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu
@@ -35,18 +35,19 @@ struct Tiny {
 };
 
 // Leave a node, and its rows, to tiny.cu.
-__device__ __forceinline__ void leave(const Desk& desk, const Layout& shared, const Rows& rows,
+__device__ __forceinline__ void leave(const BlockState& state, const Layout& shared,
+                                      const Rows& rows,
                                       const Tiny& tiny, const Open& node, int32 tree)
 {
     const int64 start = rows.start + node.start;
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
-        const int32 own = desk.order[node.start + i];
-        rows.row[start + i] = desk.row[own];
-        rows.weight[start + i] = desk.weight[own];
+        const int32 own = state.order[node.start + i];
+        rows.row[start + i] = state.row[own];
+        rows.weight[start + i] = state.weight[own];
         #pragma unroll 1
         for (int32 c = 0; c < rows.n_columns; ++c) {
-            rows.target[c * rows.n_rows + start + i] = shared.target[c * MOST_ROWS + own];
+            rows.target[c * rows.n_rows + start + i] = shared.target[c * MAX_ROWS + own];
         }
     }
     if (threadIdx.x != 0) return;
@@ -71,7 +72,7 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            int32* __restrict__ tiny_tree, int32* __restrict__ place,
            int32* __restrict__ tiny_count, int32* __restrict__ tiny_levels,
            int64* __restrict__ tiny_start, uint64* __restrict__ tiny_key,
-           const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+           const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
            const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
            const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
            const uint8* __restrict__ is_categorical, const double* __restrict__ center,
@@ -88,7 +89,7 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            int64* __restrict__ sums)
 {
     DYNAMIC_SHARED(int64, memory);
-    __shared__ Desk desk;
+    __shared__ BlockState state;
     const int32 n_nodes = sizes[2];
     if ((int32)blockIdx.x >= n_nodes) return;
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
@@ -98,28 +99,28 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
                        {n_columns, n_classes, draws != 0},
                        {n_stored, left, count_out, hessian, rise, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
-    const Trees trees = {min_hessian, least_category, root_hessian, allowed, wide, wide_of,
+    const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
     Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
-    clear_all(desk, shared);
+    clear_all(state, shared);
     const Tiny tiny = {n_tiny, tiny_tree, place, tiny_count, tiny_levels, tiny_start, tiny_key};
     int32 turn = 0;  // which of the two sums is next
     for (int32 i = blockIdx.x; i < n_nodes; i += gridDim.x) {
         const int32 own = small[i];
         const Open root = {key[own], 0, (int32)count[own], levels, *first + own};
         rows.start = start[own];
-        load(desk, shared, rows, root, trees.tree(tree[own]));
+        load(state, shared, rows, root, trees.tree(tree[own]));
         __syncthreads();
         for (int32 height = 1; height > 0;) {
             --height;
-            const Open& node = desk.stack[height];
+            const Open& node = state.stack[height];
             if (node.count <= WARP) {
-                leave(desk, shared, rows, tiny, node, tree[own]);
+                leave(state, shared, rows, tiny, node, tree[own]);
                 continue;
             }
             const Sums before = sums_of(shared, n_channels, turn ^ 1);
-            height += grow(desk, shared, sums_of(shared, n_channels, turn), task, height);
+            height += grow(state, shared, sums_of(shared, n_channels, turn), task, height);
             clear_sums(before, n_channels);
             turn ^= 1;
             __syncthreads();

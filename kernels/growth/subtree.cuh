@@ -34,10 +34,11 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 // The feature whose rank follows that of `last` among those that the tree may look at, the first
 // one where that is -1; -1 if there is none. Every thread of the block takes part, and meets
 // another barrier before the next call.
-__device__ __forceinline__ int32 next_feature(Desk& desk, int32 n_features, uint64 key, int32 last)
+__device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_features, uint64 key,
+                                              int32 last)
 {
-    const uint64 least = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
-    const uint64 rank = next_rank(desk.warp_rank, desk.tree.allowed, n_features, key, least);
+    const uint64 minimum = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
+    const uint64 rank = next_rank(state.warp_rank, state.tree.allowed, n_features, key, minimum);
     return rank == EVERY_RANK ? -1 : (int32)(rank & 0xffffffffull);
 }
 
@@ -45,7 +46,7 @@ __device__ __forceinline__ int32 next_feature(Desk& desk, int32 n_features, uint
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
-    const Cells& cells = shared.cells;
+    const HistogramView& cells = shared.cells;
     atomicAdd(cells.weights + cell, weight);
     if (cells.counts != nullptr) atomicAdd(cells.counts + cell, 1u);
     if (options.by_class && options.n_channels > 1) {
@@ -54,7 +55,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     }
     #pragma unroll 1
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int32 value = shared.target[k * MOST_ROWS + own], at = k * cells.width + cell;
+        const int32 value = shared.target[k * MAX_ROWS + own], at = k * cells.width + cell;
         if (cells.high != nullptr) {
             add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
         } else if (value != 0) {
@@ -75,44 +76,46 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 
 // Add the rows of a node to the histogram of a feature: a row for each lane, and the codes that the
 // node has as cells, the missing one last. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_few_cells(Desk& desk, const Layout& shared,
+__device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
                                                  const Open& node, const Options& options,
                                                  const Column& column, int32 missing_code)
 {
     const int32 t = threadIdx.x;
     const bool inside = t < node.count;
-    const int32 own = inside ? desk.order[node.start + t] : 0;
-    const int32 code = inside ? column.code(desk.row[own]) : missing_code;
+    const int32 own = inside ? state.order[node.start + t] : 0;
+    const int32 code = inside ? column.code(state.row[own]) : missing_code;
     const uint32 bit = 1u << (code % WARP);
-    const uint32 before = code == missing_code ? bit : atomicOr(desk.present + code / WARP, bit);
+    const uint32 before = code == missing_code ? bit : atomicOr(state.present + code / WARP, bit);
     __syncthreads();
-    if (t >= codes_below(desk.present, CODE_WORDS * WARP)) desk.codes[t] = NO_CODE;
+    if (t >= codes_below(state.present, CODE_WORDS * WARP)) state.codes[t] = NO_CODE;
     if (!inside) return;
-    const int32 cell = code == missing_code ? WARP : codes_below(desk.present, code);
-    if ((before & bit) == 0) desk.codes[cell] = (uint8)code;  // the first row of the code
-    add_row(shared, options, cell, own, desk.weight[own]);
+    const int32 cell = code == missing_code ? WARP : codes_below(state.present, code);
+    if ((before & bit) == 0) state.codes[cell] = (uint8)code;  // the first row of the code
+    add_row(shared, options, cell, own, state.weight[own]);
 }
 
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_cells(Desk& desk, const Layout& shared, const Open& node,
+__device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
+                                             const Open& node,
                                              const Options& options, const Column& column,
                                              int32 missing_code)
 {
     if (SPLIT_THREADS == WARP) {
-        add_to_few_cells(desk, shared, node, options, column, missing_code);
+        add_to_few_cells(state, shared, node, options, column, missing_code);
         return;
     }
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
-        const int32 own = desk.order[node.start + i];
-        add_row(shared, options, column.code(desk.row[own]), own, desk.weight[own]);
+        const int32 own = state.order[node.start + i];
+        add_row(shared, options, column.code(state.row[own]), own, state.weight[own]);
     }
 }
 
 // Make the histogram zero again.
-__device__ __forceinline__ void clear_cells(Desk& desk, const Cells& cells, int32 n_channels)
+__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
+                                            int32 n_channels)
 {
-    if (SPLIT_THREADS == WARP && threadIdx.x < CODE_WORDS) desk.present[threadIdx.x] = 0;
+    if (SPLIT_THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
     #pragma unroll 1
     for (int32 cell = threadIdx.x; cell < cells.width; cell += SPLIT_THREADS) {
         if (cells.counts != nullptr) cells.counts[cell] = 0;
@@ -150,40 +153,40 @@ __device__ __forceinline__ bool is_better(double gain, int32 f, const Found& fou
 
 // Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
 // the block takes part; the histogram is zero before, and after the next barrier.
-__device__ __forceinline__ void look(Desk& desk, const Layout& shared, const Matrix& matrix,
+__device__ __forceinline__ void look(BlockState& state, const Layout& shared, const Matrix& matrix,
                                      const Open& node, const Options& options, int32 f,
                                      Found& found)
 {
-    const Cells& cells = shared.cells;
+    const HistogramView& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
-    add_to_cells(desk, shared, node, options, column_of(matrix, f), missing_code);
+    add_to_cells(state, shared, node, options, column_of(matrix, f), missing_code);
     __syncthreads();
-    vote(desk.space.occupied, t < cells.missing_code() && cells.hessian(t) > 0);
+    vote(state.space.occupied, t < cells.missing_code() && cells.hessian(t) > 0);
     __syncthreads();
     const int32 missing = cells.hessian(cells.missing_code()) > 0 ? 1 : 0;
-    if (size_of(desk.space.occupied) + missing >= 2) {
+    if (size_of(state.space.occupied) + missing >= 2) {
         found.could = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
-                                 SPLIT_THREADS == WARP ? desk.codes : nullptr};
-        const Best best = best_split(desk.space, cells, desk.searched, options, feature);
-        const double gain = largest_gain(desk.space);
+                                 SPLIT_THREADS == WARP ? state.codes : nullptr};
+        const Best best = best_split(state.space, cells, state.searched, options, feature);
+        const double gain = largest_gain(state.space);
         if (is_better(gain, f, found, node.key)) {
-            Kept& kept = desk.kept;
+            Kept& kept = state.kept;
             found.gain = gain;
             found.feature = f;
-            write_best(best, desk.space, cells, feature,
+            write_best(best, state.space, cells, feature,
                        {&kept.gain, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
                         kept.mask}, 0);
         }
     }
     __syncthreads();
-    clear_cells(desk, cells, options.n_channels);
+    clear_cells(state, cells, options.n_channels);
 }
 
 // The best split of a node. Where all features are looked at, their order decides ties only. Every
 // thread of the block takes part.
-__device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const Sums& sums,
+__device__ __forceinline__ Found search(BlockState& state, const Layout& shared, const Sums& sums,
                                         const Task& task, const Open& node)
 {
     const Options& options = task.limits.options;
@@ -194,8 +197,8 @@ __device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const 
     }
     if (threadIdx.x == 0) {
         const Bounds bounds = {options.regular, nullptr, nullptr};
-        desk.searched = {shared.gradient, sums.of(options.n_channels), node.count,
-                         desk.tree.min_hessian, desk.tree.least_category, node.key,
+        state.searched = {shared.gradient, sums.of(options.n_channels), node.count,
+                         state.tree.min_hessian, state.tree.min_category, node.key,
                          bounds.below(0), bounds.above(0)};
     }
     const bool all = task.limits.max_features >= n_features;
@@ -205,25 +208,25 @@ __device__ __forceinline__ Found search(Desk& desk, const Layout& shared, const 
         if (all) {
             __syncthreads();
             do ++f;
-            while (f < n_features && desk.tree.allowed[f] == 0);
+            while (f < n_features && state.tree.allowed[f] == 0);
             if (f == n_features) break;
         } else {
-            f = next_feature(desk, n_features, node.key, f);
+            f = next_feature(state, n_features, node.key, f);
             if (f < 0) break;
         }
-        look(desk, shared, task.matrix, node, options, f, found);
+        look(state, shared, task.matrix, node, options, f, found);
     }
     return found;
 }
 
 // What the score rises by, -1 if that is not enough.
-__device__ __forceinline__ double rise_of(const Desk& desk, const Found& found, int64 hessian,
-                                          const Limits& limits)
+__device__ __forceinline__ double rise_of(const BlockState& state, const Found& found,
+                                          int64 hessian, const Limits& limits)
 {
     if (found.gain < 0.0) return -1.0;
     const double gain = found.gain;
-    const double rise = limits.options.score == SQUARES ? gain / (double)hessian : gain;
-    const double decrease = rise * limits.unit / (double)desk.tree.root_hessian + EPSILON;
+    const double rise = limits.options.score == VARIANCE ? gain / (double)hessian : gain;
+    const double decrease = rise * limits.unit / (double)state.tree.root_hessian + EPSILON;
     if (limits.needs_gain && rise == 0.0) return -1.0;
     return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : rise;
 }
@@ -241,14 +244,14 @@ __device__ __forceinline__ bool goes_left(const Kept& kept, bool categorical, in
 // left. Every thread of the block takes part, and meets another barrier before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
-__device__ __forceinline__ int32 partition(Desk& desk, const Matrix& matrix, const Open& node,
-                                           int32 feature)
+__device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matrix,
+                                           const Open& node, int32 feature)
 {
     const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
     const Column column = column_of(matrix, feature);
     const bool categorical = matrix.is_categorical[feature] != 0;
-    uint16* order = desk.order + node.start;
-    uint16* moved = desk.moved + node.start;
+    uint16* order = state.order + node.start;
+    uint16* moved = state.moved + node.start;
     const int32 count = node.count;
     int32 n_left = 0;
     #pragma unroll 1
@@ -256,15 +259,15 @@ __device__ __forceinline__ int32 partition(Desk& desk, const Matrix& matrix, con
         const int32 i = first + t;
         const bool inside = i < count;
         const uint16 own = inside ? order[i] : 0;
-        const bool left = inside && goes_left(desk.kept, categorical,
-                                              column.code(desk.row[own]), matrix.width - 1);
+        const bool left = inside && goes_left(state.kept, categorical,
+                                              column.code(state.row[own]), matrix.width - 1);
         const uint32 votes = __ballot_sync(FULL_MASK, left);
-        if (lane == 0) desk.left_of_warp[warp] = __popc(votes);
+        if (lane == 0) state.left_of_warp[warp] = __popc(votes);
         __syncthreads();
         int32 before = n_left + __popc(votes & ((1u << lane) - 1u));
         for (int32 w = 0; w < SPLIT_WARPS; ++w) {
-            before += w < warp ? desk.left_of_warp[w] : 0;
-            n_left += desk.left_of_warp[w];
+            before += w < warp ? state.left_of_warp[w] : 0;
+            n_left += state.left_of_warp[w];
         }
         if (inside) moved[left ? before : count - 1 - (i - before)] = own;
         __syncthreads();
@@ -279,7 +282,7 @@ __device__ __forceinline__ int32 partition(Desk& desk, const Matrix& matrix, con
 // ---- Results -----------------------------------------------------------------------------------
 
 // Leaf sums: a warp takes a sum, its lanes take rows.
-__device__ __forceinline__ void write_sums(const Desk& desk, const Layout& shared,
+__device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
                                            const Sums& sums, const Open& node,
                                            const Options& options, const Wide& wide, int64* to)
 {
@@ -298,10 +301,10 @@ __device__ __forceinline__ void write_sums(const Desk& desk, const Layout& share
         int64 sum = 0;
         #pragma unroll 1
         for (int32 i = t % WARP; i < node.count; i += WARP) {
-            const int32 own = desk.order[node.start + i];
+            const int32 own = state.order[node.start + i];
             if (wide.n_classes > 1 && shared.target[own] != c) continue;
-            const int64 value = desk.tree.wide[desk.row[own] * (int64)wide.n_columns + p];
-            sum += wide.draws ? value * desk.weight[own] : value;
+            const int64 value = state.tree.wide[state.row[own] * (int64)wide.n_columns + p];
+            sum += wide.draws ? value * state.weight[own] : value;
         }
         sum = warp_sum(sum);
         if (t % WARP == 0) to[j] = sum;
@@ -309,7 +312,8 @@ __device__ __forceinline__ void write_sums(const Desk& desk, const Layout& share
 }
 
 // What became of a node, by one thread; masks by several.
-__device__ __forceinline__ void write_node(const Desk& desk, const Store& store, const Open& node,
+__device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
+                                           const Open& node,
                                            int64 hessian, double rise, int32 feature, int32 left,
                                            const Options& options)
 {
@@ -320,10 +324,10 @@ __device__ __forceinline__ void write_node(const Desk& desk, const Store& store,
     store.rise[at] = rise;
     store.feature[at] = rise < 0.0 ? LEAF : feature;
     if (rise < 0.0) return;
-    store.bin[at] = desk.kept.bin;
-    store.next_bin[at] = desk.kept.next_bin;
-    store.missing[at] = desk.kept.missing;
-    if (options.random_thresholds) store.draw[at] = desk.kept.draw;
+    store.bin[at] = state.kept.bin;
+    store.next_bin[at] = state.kept.next_bin;
+    store.missing[at] = state.kept.missing;
+    if (options.random_thresholds) store.draw[at] = state.kept.draw;
 }
 
 // Open the children of a node, by one thread: the larger one below the smaller one.
@@ -340,37 +344,37 @@ __device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, 
 // Grow the node that lies at place `at` of the stack; returns how many nodes are there then, from
 // that place on. `sums` are zero before. Every thread of the block takes part, and meets another
 // barrier before the next node.
-__device__ __forceinline__ int32 grow(Desk& desk, const Layout& shared, const Sums& sums,
+__device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, const Sums& sums,
                                       const Task& task, int32 at)
 {
-    const Open& node = desk.stack[at];
+    const Open& node = state.stack[at];
     const Options& options = task.limits.options;
     const Store& store = task.store;
-    add_rows(desk, shared, sums, node, options);
+    add_rows(state, shared, sums, node, options);
     __syncthreads();
     Found found = {-1.0, LEAF, false};
-    if (may_split(desk, shared, sums, node, task.limits)) {
-        found = search(desk, shared, sums, task, node);
+    if (may_split(state, shared, sums, node, task.limits)) {
+        found = search(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
-    const double rise = rise_of(desk, found, hessian, task.limits);
+    const double rise = rise_of(state, found, hessian, task.limits);
     if (rise < 0.0) {
         const int64 n_sums = task.wide.n_classes * max(task.wide.n_columns, 1);
-        write_sums(desk, shared, sums, node, options, task.wide,
+        write_sums(state, shared, sums, node, options, task.wide,
                    store.sums + node.place * n_sums);
-        if (threadIdx.x == 0) write_node(desk, store, node, hessian, rise, LEAF, 0, options);
+        if (threadIdx.x == 0) write_node(state, store, node, hessian, rise, LEAF, 0, options);
         return 0;
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
         for (int32 w = threadIdx.x; w < MASK_WORDS; w += SPLIT_THREADS) {
-            store.mask[(int64)node.place * MASK_WORDS + w] = desk.kept.mask[w];
+            store.mask[(int64)node.place * MASK_WORDS + w] = state.kept.mask[w];
         }
     }
-    const int32 n_left = partition(desk, task.matrix, node, found.feature);
+    const int32 n_left = partition(state, task.matrix, node, found.feature);
     if (threadIdx.x == 0) {
         const int32 place = atomicAdd(store.size, 2);
-        write_node(desk, store, node, hessian, rise, found.feature, place, options);
-        push(desk.stack + at, node, n_left, place);
+        write_node(state, store, node, hessian, rise, found.feature, place, options);
+        push(state.stack + at, node, n_left, place);
     }
     return 2;
 }

@@ -1,4 +1,4 @@
-// Thresholds of splits by a number, as `engine.growth.tree.find_routes` makes them.
+// Thresholds of splits by a number, as `engine.growth.tree.find_thresholds` makes them.
 #ifndef GPUBOOST_THRESHOLDS_CUH
 #define GPUBOOST_THRESHOLDS_CUH
 
@@ -20,7 +20,7 @@ __device__ __forceinline__ double midpoint(double a, double b)
 }
 
 // Where a split by a number is: the last code that goes left, of all codes and not only of those
-// that the node has, and the threshold. As `engine.growth.tree.find_routes`.
+// that the node has, and the threshold. As `engine.growth.tree.find_thresholds`.
 struct Threshold {
     int32 code;
     double value;

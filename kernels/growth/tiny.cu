@@ -22,7 +22,7 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
           const int32* __restrict__ place, const int32* __restrict__ tiny_count,
           const int32* __restrict__ tiny_levels, const int64* __restrict__ tiny_start,
           const uint64* __restrict__ tiny_key,
-          const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+          const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
           const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
           const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
           const uint8* __restrict__ is_categorical, const double* __restrict__ center,
@@ -39,7 +39,7 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
           int64* __restrict__ sums)
 {
     DYNAMIC_SHARED(int64, memory);
-    __shared__ Desk desk;
+    __shared__ BlockState state;
     if ((int32)blockIdx.x >= *n_tiny) return;
     const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
@@ -48,21 +48,21 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
                        {n_columns, n_classes, draws != 0},
                        {n_stored, left, count_out, hessian, rise, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
-    const Trees trees = {min_hessian, least_category, root_hessian, allowed, wide, wide_of,
+    const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout(memory, options, width);
     Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
-    clear_all(desk, shared);
+    clear_all(state, shared);
     int32 turn = 0;  // which of the two sums is next
     for (int32 i = blockIdx.x; i < *n_tiny; i += gridDim.x) {
         rows.start = tiny_start[i];
-        load(desk, shared, rows, {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]},
+        load(state, shared, rows, {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]},
              trees.tree(tiny_tree[i]));
         __syncthreads();
         for (int32 height = 1; height > 0; turn ^= 1) {
             --height;
             const Sums before = sums_of(shared, n_channels, turn ^ 1);
-            height += grow(desk, shared, sums_of(shared, n_channels, turn), task, height);
+            height += grow(state, shared, sums_of(shared, n_channels, turn), task, height);
             clear_sums(before, n_channels);
             __syncthreads();
         }

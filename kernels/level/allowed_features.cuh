@@ -1,8 +1,8 @@
 // The features that a node may look at, in its order, for a warp that stands for the node.
-#ifndef GPUBOOST_CHOICE_CUH
-#define GPUBOOST_CHOICE_CUH
+#ifndef GPUBOOST_ALLOWED_FEATURES_CUH
+#define GPUBOOST_ALLOWED_FEATURES_CUH
 
-struct Choice {
+struct AllowedFeatures {
     const uint8* __restrict__ allowed;
     uint64 key;
     int32 n_features;
@@ -16,7 +16,7 @@ struct Choice {
 };
 
 // Number of features whose rank is at most `rank`. Every lane takes part.
-__device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
+__device__ __forceinline__ int32 count_up_to(const AllowedFeatures& choice, uint64 rank)
 {
     int32 count = 0;
     for (int32 start = 0; start < choice.n_features; start += WARP) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ int32 count_up_to(const Choice& choice, uint64 rank)
 
 // The largest rank of the first `max_features` features, found by halving; EVERY_RANK if there are
 // no more. Every lane takes part.
-__device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_features)
+__device__ __forceinline__ uint64 last_rank(const AllowedFeatures& choice, int32 max_features)
 {
     if (count_up_to(choice, EVERY_RANK) <= max_features) return EVERY_RANK;
     return first_not((uint64)0, EVERY_RANK, [&](uint64 rank) {
@@ -36,4 +36,4 @@ __device__ __forceinline__ uint64 last_rank(const Choice& choice, int32 max_feat
     });
 }
 
-#endif  // GPUBOOST_CHOICE_CUH
+#endif  // GPUBOOST_ALLOWED_FEATURES_CUH

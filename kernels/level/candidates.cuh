@@ -84,7 +84,7 @@ struct Node {
     int64 hessian;
     int64 count;
     int64 min_hessian;
-    int64 least_category;  // hessian of a category that is not rare
+    int64 min_category;  // hessian of a category that is not rare
     uint64 key;
     double lower;  // bounds of its values, for NEWTON
     double upper;
@@ -202,8 +202,8 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
 }
 
 // The gradient that categories are sorted by: of the node's largest class, or of all outputs.
-template <class Cells>
-__device__ __forceinline__ int64 ordering_gradient(const Cells& cells, const Node& node,
+template <class HistogramView>
+__device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, const Node& node,
                                                    const Options& options)
 {
     const int32 t = threadIdx.x;
@@ -220,14 +220,14 @@ __device__ __forceinline__ int64 ordering_gradient(const Cells& cells, const Nod
 }
 
 // Every thread of the block takes part.
-template <class Cells>
-__device__ __forceinline__ Item sorted_category_item(Workspace& space, const Cells& cells,
+template <class HistogramView>
+__device__ __forceinline__ Item sorted_category_item(Workspace& space, const HistogramView& cells,
                                                      const Node& node, const Options& options)
 {
     const int32 t = threadIdx.x;
     bool sorted = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
     if (RARE_CATEGORIES) {
-        sorted = sorted && cells.hessian(t) >= node.least_category;
+        sorted = sorted && cells.hessian(t) >= node.min_category;
         vote(space.drawn, sorted);
     }
     const uint32* among = RARE_CATEGORIES ? space.drawn : space.occupied;

@@ -117,7 +117,7 @@ draw_level(const uint64* __restrict__ root_key, const uint8* __restrict__ allowe
 {
     const int64 first = (int64)blockIdx.x * n_features;
     const uint64 key = level_key(root_key[blockIdx.x], (uint64)depth);
-    const Choice choice = {allowed + first, key, n_features};
+    const AllowedFeatures choice = {allowed + first, key, n_features};
     const uint64 until = last_rank(choice, count);
     for (int32 f = threadIdx.x; f < n_features; f += WARP) {
         const uint64 rank = choice.rank(f);

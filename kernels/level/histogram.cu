@@ -187,16 +187,16 @@ __device__ __forceinline__ ClassEntry class_entry(const Column& column, const Cl
     return entry;
 }
 
-// The first row from `at` on where a segment of at least `least` rows begins, rows.count if there
+// The first row from `at` on where a segment of at least `minimum` rows begins, rows.count if there
 // is none; `at` is where one begins, and *first is rows.count. Every thread of the block takes
 // part, and meets a barrier.
-__device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, int32 least,
+__device__ __forceinline__ int32 find_segment(const ClassRows& rows, int32 at, int32 minimum,
                                               int32* first)
 {
-    const int32 last = rows.count - least;
+    const int32 last = rows.count - minimum;
     for (int32 start = at;; start += HISTOGRAM_THREADS) {
         const int32 i = start + (int32)threadIdx.x;
-        const bool begins = i <= last && rows.target[i] == rows.target[i + least - 1];
+        const bool begins = i <= last && rows.target[i] == rows.target[i + minimum - 1];
         if (begins) atomicMin(first, i);
         const int32 found = __syncthreads_or(begins);
         if (found || start + HISTOGRAM_THREADS > last) return *first;
@@ -272,10 +272,10 @@ __device__ __forceinline__ void add_classes(const Column& column, const ClassRow
                                             const ClassPlanes& planes, const Output& output,
                                             Segment& segment)
 {
-    const int32 cells = output.width * TILE, least = max(1, output.width / SHORT);
+    const int32 cells = output.width * TILE, minimum = max(1, output.width / SHORT);
     const bool looks = column.codes != nullptr;
     for (int32 at = 0, turn = 0; at < rows.count; turn ^= 1) {
-        const int32 first = find_segment(rows, at, least, segment.first + turn);
+        const int32 first = find_segment(rows, at, minimum, segment.first + turn);
         if (threadIdx.x == 0) segment.first[turn ^ 1] = segment.end[turn ^ 1] = rows.count;
         if (looks) add_scattered(column, rows, at, first, planes, output);
         if (first == rows.count) break;

@@ -5,7 +5,7 @@
 // `Plane` is int64, volatile where it must be read past the first cache, in which atomics do not
 // arrive.
 template <class Plane>
-struct GlobalCells {
+struct GlobalHistogram {
     const Plane* first;
     int32 width;
     int32 n_channels;

@@ -131,11 +131,11 @@ find_next_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weigh
         for (int32 k = 0; k < n_outputs; ++k) {
             const int64 cell = node * n_outputs + k;
             if (below[cell] != NOT_FOUND) continue;
-            const int32 least = lower[cell];
+            const int32 minimum = lower[cell];
             int32 next = NO_RANK;
             for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
                 const int32 own = rank[k * n_rows + begin + at];
-                if (own > least && own < next && weights.at(begin + at) > 0) next = own;
+                if (own > minimum && own < next && weights.at(begin + at) > 0) next = own;
             }
             if (next != NO_RANK) atomicMin(upper + cell, next);
         }

@@ -56,14 +56,14 @@ __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ co
 // Per slot: looked int32, the feature that could split, -1 if none could; and of it what split.cu
 // writes for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
-walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
+try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         const uint32* __restrict__ weight, const int32* __restrict__ target,
         const int32* __restrict__ size, const int32* __restrict__ slot,
         const uint8* __restrict__ undecided, const int64* __restrict__ start,
         const int64* __restrict__ hessian, const int64* __restrict__ count,
         const int64* __restrict__ gradient, const uint64* __restrict__ key,
         const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
-        const int64* __restrict__ least_category, const uint8* __restrict__ allowed,
+        const int64* __restrict__ min_category, const uint8* __restrict__ allowed,
         const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
         const double* __restrict__ center,
         const double* __restrict__ regular, const int8* __restrict__ monotonic,
@@ -87,7 +87,7 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
 
         const Rows rows = {row, weight, target, n_rows, start[n], count[n]};
         int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
-        const GlobalCells<volatile int64> cells = {cells_of_node, width, n_channels};
+        const GlobalHistogram<volatile int64> cells = {cells_of_node, width, n_channels};
         uint64 rank = last[own];
         bool occupied = false, looks = false;
         while (!looks && rank != EVERY_RANK) {
@@ -112,7 +112,7 @@ walk_on(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         __syncthreads();
         const Bounds bounds = {regular, lower, upper};
         const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                           min_hessian[tree[n]],             least_category[tree[n]],
+                           min_hessian[tree[n]],             min_category[tree[n]],
                            key[n],                           bounds.below(n), bounds.above(n)};
         const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                                  center + (int64)f * (width - 1)};

@@ -28,7 +28,7 @@ struct Work {
     int32* __restrict__ slot;   // what a piece belongs to
     int64* __restrict__ first;  // its first row
     int32* __restrict__ rows;
-    int32 most;                 // rows of a piece
+    int32 capacity;                 // rows of a piece
 };
 
 // Append the rows of a tile of nodes in pieces, after `made` that there are; this thread's node has
@@ -51,10 +51,10 @@ __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work,
     for (int64 piece = (int64)blockIdx.y * CHUNK_THREADS + t; piece < sum.all; piece += step) {
         const int32 owner
             = first_not(0, CHUNK_THREADS - 1, [&](int32 i) { return space.end[i] <= piece; });
-        const int64 offset = (piece - (owner == 0 ? 0 : space.end[owner - 1])) * work.most;
+        const int64 offset = (piece - (owner == 0 ? 0 : space.end[owner - 1])) * work.capacity;
         work.slot[made + piece] = space.slot[owner];
         work.first[made + piece] = start[tile + owner] + offset;
-        work.rows[made + piece] = (int32)min((int64)work.most, count[tile + owner] - offset);
+        work.rows[made + piece] = (int32)min((int64)work.capacity, count[tile + owner] - offset);
     }
     return made + sum.all;
 }
@@ -160,9 +160,9 @@ __device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits
 }
 
 __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role, int64 node,
-                                           int32 most)
+                                           int32 capacity)
 {
-    return role.needs && !role.subtracted ? pieces_of(nodes.count[node], most) : 0;
+    return role.needs && !role.subtracted ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
 // Sums over the chunks, before open_nodes where there are several. Launch: one share.

@@ -36,7 +36,8 @@ choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
         if (open[node] == 0) continue;
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
-        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+        const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
+                                        key[node],
                                n_features};
         const uint64 until = last_rank(choice, max_features);
         int32* list = looked + (int64)own * max_features;
@@ -72,8 +73,8 @@ struct Entries {
 };
 
 // The smallest rank of a feature that could split the node. Every lane takes part.
-__device__ __forceinline__ uint64 first_that_could(const Choice& choice, const Found& found,
-                                                   const Entries& entries)
+__device__ __forceinline__ uint64 first_that_could(const AllowedFeatures& choice,
+                                                   const Found& found, const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
     for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
@@ -92,7 +93,7 @@ struct Picked {
 };
 
 // The best feature up to rank `last`. Every lane takes part.
-__device__ __forceinline__ Picked best_entry(const Choice& choice, const Found& found,
+__device__ __forceinline__ Picked best_entry(const AllowedFeatures& choice, const Found& found,
                                              const Entries& entries, uint64 last)
 {
     double gain = -1.0;
@@ -221,7 +222,8 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
 
         // Which feature. Where none of the first ones could split, next_feature.cu goes on.
         const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
-        const Choice choice = {allowed + allowed_row(node, tree[node]) * n_features, key[node],
+        const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
+                                        key[node],
                                n_features};
         const bool all = stride == 0;  // the list is of all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
@@ -233,7 +235,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
         const int64 at = entries.first + best.entry;
         double rise = -1.0;
         if (best.rank != EVERY_RANK) {
-            rise = score == SQUARES ? found.gain[at] / (double)hessian[node] : found.gain[at];
+            rise = score == VARIANCE ? found.gain[at] / (double)hessian[node] : found.gain[at];
             const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
             if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
             if (needs_gain != 0 && rise == 0.0) rise = -1.0;

@@ -1,6 +1,6 @@
 // The histogram of a block in shared memory, and where its pieces of rows are: for histogram.cu.
-#ifndef GPUBOOST_PLANES_CUH
-#define GPUBOOST_PLANES_CUH
+#ifndef GPUBOOST_SHARED_HISTOGRAM_CUH
+#define GPUBOOST_SHARED_HISTOGRAM_CUH
 
 // The first piece of the slots from `first_slot` on, of `n_pieces` that lie by slot.
 __device__ __forceinline__ int32 first_piece(const int32* __restrict__ slot, int32 n_pieces,
@@ -68,4 +68,4 @@ __device__ __forceinline__ void flush(int64* to, int64 sum)
     if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
 }
 
-#endif  // GPUBOOST_PLANES_CUH
+#endif  // GPUBOOST_SHARED_HISTOGRAM_CUH

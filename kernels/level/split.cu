@@ -7,7 +7,7 @@
 //                                     see policy.cu
 //   hessian, count   int64 (nodes,)   gradient   int64 (nodes, K)   sums of the nodes
 //   key uint64 (nodes,)               tree int32 (nodes,)
-//   min_hessian, least_category   int64 (trees,)
+//   min_hessian, min_category   int64 (trees,)
 //                                     allowed uint8 (trees, F)      features that nodes may look
 //                                     at; (nodes, F) where kernels are compiled for that
 //   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
@@ -35,7 +35,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                const uint8* __restrict__ open, const int64* __restrict__ hessian,
                const int64* __restrict__ count, const int64* __restrict__ gradient,
                const uint64* __restrict__ key, const int32* __restrict__ tree,
-               const int64* __restrict__ min_hessian, const int64* __restrict__ least_category,
+               const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
                const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
                const uint8* __restrict__ is_categorical, const double* __restrict__ center,
                const double* __restrict__ regular, const int8* __restrict__ monotonic,
@@ -78,7 +78,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         if (ALLOWED_BY_LEVEL && !may_look) continue;  // the histogram is for the levels below
 
         // Which codes are occupied. The whole block goes on if there is no choice.
-        const GlobalCells<int64> cells = {cells_of_node, width, n_channels};
+        const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};
         const bool occupied = t < width && cells.hessian(t) > 0;
         const bool looks = __syncthreads_count(occupied) >= 2;  // the missing bin among them
         if (t == 0) {
@@ -91,7 +91,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
 
         const Bounds bounds = {regular, lower, upper};
         const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
-                           min_hessian[tree[n]],             least_category[tree[n]],
+                           min_hessian[tree[n]],             min_category[tree[n]],
                            key[n],                           bounds.below(n), bounds.above(n)};
         const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
                                  random_thresholds != 0, regular};

@@ -7,18 +7,18 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `least` or more, of a feature that may be looked at, else EVERY_RANK.
+// The smallest rank, `minimum` or more, of a feature that may be looked at, else EVERY_RANK.
 // `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
 // another barrier before the next call.
 __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
-                                            int32 n_features, uint64 key, uint64 least)
+                                            int32 n_features, uint64 key, uint64 minimum)
 {
     uint64 rank = EVERY_RANK;
     #pragma unroll 1
     for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
         if (allowed[f] == 0) continue;
         const uint64 own = order_rank(key, (uint64)f);
-        if (own >= least) rank = min(rank, own);
+        if (own >= minimum) rank = min(rank, own);
     }
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
@@ -59,9 +59,9 @@ __device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
 }
 
 // Sum of one plane over the left side of this thread's candidate, without missing values.
-template <class Cells>
-__device__ __forceinline__ Sum left_sum(Workspace& space, const Cells& cells, const Item& item,
-                                        int32 plane)
+template <class HistogramView>
+__device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& cells,
+                                        const Item& item, int32 plane)
 {
     const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
     return item.alone ? Sum{own, 0} : running_sum(space, own);
@@ -72,7 +72,7 @@ __device__ __forceinline__ Sum left_sum(Workspace& space, const Cells& cells, co
 // What NEWTON holds the values of the children of a node to.
 __device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
 {
-    if (!NEWTON_SCORE) return {0.0, 0.0, 0.0, 0.0, 0};
+    if (!NEWTON_CRITERION) return {0.0, 0.0, 0.0, 0.0, 0};
     return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
 }
 
@@ -82,15 +82,15 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           double hl, double h)
 {
     const double gl = (double)left, g = (double)node;
-    if (NEWTON_SCORE) {
+    if (NEWTON_CRITERION) {
         add_newton(terms, regular, gl, g, hl, h);
         return;
     }
-    if (POISSON_SCORE) {
+    if (POISSON_CRITERION) {
         terms.left = terms.left + poisson_term(gl, g, hl, h);
         return;
     }
-    if (options.by_class && options.n_channels == 1 && options.score != SQUARES) {
+    if (options.by_class && options.n_channels == 1 && options.score != VARIANCE) {
         add_channel(terms, options.score, hl - gl, h - g, hl, h);
     }
     add_channel(terms, options.score, gl, g, hl, h);
@@ -112,8 +112,9 @@ struct Gains {
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
-template <class Cells>
-__device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, const Item& item,
+template <class HistogramView>
+__device__ __forceinline__ Gains gains_of(Workspace& space, const HistogramView& cells,
+                                          const Item& item,
                                           const Node& node, const Options& options,
                                           const Regular& regular, int32 directions)
 {
@@ -125,7 +126,7 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const Cells& cells, 
     const int64 missing_hessian = rest ? node.hessian - hessians.all : cells.hessian(at_missing);
     const int64 missing_count = rest ? node.count - counts.all : cells.count(at_missing);
     // What is missing, alone on the right, may be rare itself.
-    const bool few = rest && hessian == hessians.all && missing_hessian < node.least_category;
+    const bool few = rest && hessian == hessians.all && missing_hessian < node.min_category;
     const bool right = item.candidate && !(missing_hessian > 0 && directions == ONLY_LEFT)
                        && !few && is_valid(node, options, hessian, count);
     const bool left = item.candidate && missing_hessian > 0 && directions != ONLY_RIGHT
@@ -183,11 +184,11 @@ struct Bounds {
 
     __device__ __forceinline__ double below(int64 node) const
     {
-        return MONOTONIC ? lower[node] : NEWTON_SCORE ? -regular[2] : 0.0;
+        return MONOTONIC ? lower[node] : NEWTON_CRITERION ? -regular[2] : 0.0;
     }
     __device__ __forceinline__ double above(int64 node) const
     {
-        return MONOTONIC ? upper[node] : NEWTON_SCORE ? regular[2] : 0.0;
+        return MONOTONIC ? upper[node] : NEWTON_CRITERION ? regular[2] : 0.0;
     }
 };
 
@@ -223,8 +224,9 @@ __device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
 
-template <class Cells>
-__device__ __forceinline__ Item item_of(Workspace& space, const Cells& cells, const Node& node,
+template <class HistogramView>
+__device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& cells,
+                                        const Node& node,
                                         const Options& options, const Feature& feature)
 {
     if (feature.categorical) {
@@ -237,8 +239,9 @@ __device__ __forceinline__ Item item_of(Workspace& space, const Cells& cells, co
 }
 
 // The best split, `space.occupied` being set. Every thread of the block takes part.
-template <class Cells>
-__device__ __forceinline__ Best best_split(Workspace& space, const Cells& cells, const Node& node,
+template <class HistogramView>
+__device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
+                                           const Node& node,
                                            const Options& options, const Feature& feature)
 {
     Best best;
@@ -280,9 +283,9 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
 }
 
 // The thread of the best position tells, if it is valid; the bits of a mask come from all.
-template <class Cells>
+template <class HistogramView>
 __device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
-                                           const Cells& cells, const Feature& feature,
+                                           const HistogramView& cells, const Feature& feature,
                                            const Written& to, int64 at)
 {
     const int32 t = threadIdx.x;

@@ -331,7 +331,7 @@ add_values(const int32* __restrict__ found, const int64* __restrict__ offset,
 // count int64 (N,), the number of these trees, of rows start, ..., start + n - 1 of all N.
 //   found   int32 (T, n)     drawn   uint32, how often tree t drew row r: drawn[t * stride + r]
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
-add_left_out(const int32* __restrict__ found, const int64* __restrict__ offset,
+add_out_of_bag(const int32* __restrict__ found, const int64* __restrict__ offset,
              const double* __restrict__ value, const uint32* __restrict__ drawn, int64 stride,
              int64 start, int64 n, int32 n_trees, int32 n_values, double* __restrict__ total,
              int64* __restrict__ count)
@@ -340,13 +340,13 @@ add_left_out(const int32* __restrict__ found, const int64* __restrict__ offset,
     if (i >= n * n_values) return;
     const int64 row = i / n_values, v = i - row * n_values;
     double sum = total[start * n_values + i];
-    int64 n_left_out = 0;
+    int64 n_out_of_bag = 0;
     for (int32 tree = 0; tree < n_trees; ++tree) {
         if (__ldg(drawn + tree * stride + start + row) != 0) continue;
         const int64 node = __ldg(offset + tree) + __ldg(found + tree * n + row);
         sum += __ldg(value + node * n_values + v);
-        ++n_left_out;
+        ++n_out_of_bag;
     }
     total[start * n_values + i] = sum;
-    if (v == 0) count[start + row] += n_left_out;
+    if (v == 0) count[start + row] += n_out_of_bag;
 }

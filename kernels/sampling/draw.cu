@@ -293,19 +293,19 @@ count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __r
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int32 own = 0;
-    double most = 0.0;
+    double capacity = 0.0;
     for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
         const double weight = weight_of(weights, part.tree, listed.row(place));
         own += weight > 0.0;
-        most = max(most, weight);
+        capacity = max(capacity, weight);
     }
     add_kept(kept, own);
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
-        most = max(most, __shfl_xor_sync(FULL_MASK, most, step));
+        capacity = max(capacity, __shfl_xor_sync(FULL_MASK, capacity, step));
     }
     if (threadIdx.x % WARP == 0) {
-        atomicMax(largest + part.tree, (uint64)__double_as_longlong(most));
+        atomicMax(largest + part.tree, (uint64)__double_as_longlong(capacity));
     }
 }
 

@@ -66,30 +66,30 @@ make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int3
 }
 
 // Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
-// and at least `least`, int64 (1,); and that of a category that is not rare, another share.
+// and at least `minimum`, int64 (1,); and that of a category that is not rare, another share.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
-              double category_share, const int64* __restrict__ least,
-              int64* __restrict__ smallest, int64* __restrict__ least_category)
+              double category_share, const int64* __restrict__ minimum,
+              int64* __restrict__ smallest, int64* __restrict__ min_category)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
-        smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *least);
-        least_category[tree] = (int64)ceil(category_share * (double)hessian[tree]);
+        smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *minimum);
+        min_category[tree] = (int64)ceil(category_share * (double)hessian[tree]);
     }
 }
 
 // ---- Real weights ------------------------------------------------------------------------------
 
-// The power of two that brings the largest weight of each tree just below 2**bits, `most` at most.
+// The power of two, at most `capacity`, that brings the largest weight of each tree below 2**bits.
 //
 //   largest   uint64 (T,)    bits of it, as floating point
 //   unit      float64 (T,)   what is to be multiplied by it to become 1
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 most,
+scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 capacity,
             int32* __restrict__ exponent, double* __restrict__ unit)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
-        exponent[tree] = min(bits - exponent_above(largest[tree]), most);
+        exponent[tree] = min(bits - exponent_above(largest[tree]), capacity);
         unit[tree] = scaled(1.0, -exponent[tree]);
     }
 }

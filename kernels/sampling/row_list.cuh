@@ -1,6 +1,6 @@
 // The list of the rows of trees, one tree after the other: for draw.cu.
-#ifndef GPUBOOST_LISTING_CUH
-#define GPUBOOST_LISTING_CUH
+#ifndef GPUBOOST_ROW_LIST_CUH
+#define GPUBOOST_ROW_LIST_CUH
 
 // The order in which the rows of every tree are listed.
 struct Order {
@@ -30,4 +30,4 @@ __device__ __forceinline__ void put(const Rows& rows, int64 to, int64 row, uint3
     }
 }
 
-#endif  // GPUBOOST_LISTING_CUH
+#endif  // GPUBOOST_ROW_LIST_CUH

@@ -23,7 +23,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {
     ("finish_nodes", "left", "category_out"): _STAND_IN,
     ("finish_nodes", "left", "number_of"): _STAND_IN,
     ("finish_nodes", "category_out", "number_of"): _STAND_IN,
-    ("judge_values", "largest", "sums"): _PARTS,
+    ("evaluate_values", "largest", "sums"): _PARTS,
     ("key_residuals", "weights", "weight"): _STAND_IN,
     ("key_walked", "weights", "weight"): _STAND_IN,
     ("row_losses", "drawn", "largest"): _STAND_IN,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.losses.links import Link
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import GrownTree, GrowTask
@@ -33,7 +33,7 @@ class CudaBackend:
     while a caller holds what it was given.
     """
 
-    router: Router | None = None
+    threshold_finder: ThresholdFinder | None = None
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -112,7 +112,7 @@ class CudaBackend:
         with self.runtime.active():
             return log_shares(self.runtime, share)
 
-    def sum_left_out(
+    def sum_out_of_bag(
         self,
         ensemble: Ensemble,
         matrix: BinnedMatrix,
@@ -120,7 +120,7 @@ class CudaBackend:
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Out-of-bag sums of leaf values, and of how many trees."""
-        from gpuboost.backends.cuda.predict.out_of_bag import sum_left_out
+        from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
 
         with self.runtime.active():
-            return sum_left_out(self.runtime, ensemble, matrix, draws)
+            return sum_out_of_bag(self.runtime, ensemble, matrix, draws)

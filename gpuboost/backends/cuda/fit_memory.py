@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import nodes_at
-from gpuboost.backends.cuda.runtime.shape_arrays import PhantomRuntime
+from gpuboost.backends.cuda.runtime.shape_arrays import ShapeRuntime
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
@@ -24,9 +24,9 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
     n, n_trees, options = task.matrix.n_samples, task.trees_per_round, task.options
 
     def nodes(depth: int) -> int:
-        return n_trees * min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
+        return n_trees * min(nodes_at(depth, n), 2 * options.max_splits(depth - 1))
 
-    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    runtime = ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     booster = CudaBooster(runtime, task)
     booster.begin(0, 0.1)
     booster.launch(0)
@@ -43,9 +43,9 @@ def reweighting_peak(task: ReweightTask, shape: DeviceShape) -> int:
     n, options = task.matrix.n_samples, task.options
 
     def nodes(depth: int) -> int:
-        return min(nodes_at(depth, n), 2 * options.most_splits(depth - 1))
+        return min(nodes_at(depth, n), 2 * options.max_splits(depth - 1))
 
-    runtime = PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    runtime = ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     reweighter = CudaReweighter(runtime, task)
     for number in range(min(2, task.n_rounds)):
         reweighter.launch(number)

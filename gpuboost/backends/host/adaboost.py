@@ -27,20 +27,20 @@ class HostReweighter:
         self._backend, self._task = backend, task
         sampler = task.sampler
         self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)
-        self._least = np.where(self._weights > 0.0, adaboost.LEAST_WEIGHT, 0.0)
+        self._least = np.where(self._weights > 0.0, adaboost.MIN_WEIGHT, 0.0)
 
     def boost(self, number: int) -> Round:
         """Grow the tree of a round, and make the weights of the next."""
-        task, judge = self._task, self._task.judge
+        task, objective = self._task, self._task.objective
         rows = self._rows(number)
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
         whole = finish_round(task, grown, rows)
         matrix = task.matrix
         leaves = leaves_of_codes(whole, matrix.codes, matrix.missing_code)
-        tree, seen, error = judge.look(whole, leaves, self._weights)
-        if not goes_on(error, judge.chance):
+        tree, seen, error = objective.look(whole, leaves, self._weights)
+        if not goes_on(error, objective.chance):
             return Round.last(tree, error)
-        outcome = judge.outcome(seen, self._weights, error)
+        outcome = objective.outcome(seen, self._weights, error)
         self._weights = np.maximum(outcome.weights, self._least)
         return Round(tree, error, outcome.vote, outcome.bound)
 
@@ -50,14 +50,14 @@ class HostReweighter:
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)
         if task.of_class is not None:
-            weights = weights * task.of_class[task.judge.target.classes]
+            weights = weights * task.of_class[task.objective.target.classes]
         by_weights = task.boosting == REWEIGHTING
         rows_of = adaboost.reweighted_rows if by_weights else adaboost.resampled_rows
-        return rows_of(weights, task.judge.bits, task.sampler.seed, number)
+        return rows_of(weights, task.objective.bits, task.sampler.seed, number)
 
 
 def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
     """The tree of a round, pruned if it is to be; of ``rows`` what says how to read leaf sums."""
     options = task.options
-    whole = finish_tree(grown, task.matrix.mapper, task.judge.target, rows, options)
-    return pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
+    whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, options)
+    return pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import GrownTree, GrowTask
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class HostBackend(ABC):
     """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
 
-    router: Router | None = None
+    threshold_finder: ThresholdFinder | None = None
 
     @abstractmethod
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
@@ -42,7 +42,7 @@ class HostBackend(ABC):
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""
-        return finish_grown(task, self.grow(task), self.router)
+        return finish_grown(task, self.grow(task), self.threshold_finder)
 
     @abstractmethod
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
@@ -62,7 +62,7 @@ class HostBackend(ABC):
         mapper = fit_bin_mapper(X, *given, n_threads)
         return self.bin(X, mapper, n_threads)
 
-    def sum_left_out(
+    def sum_out_of_bag(
         self,
         ensemble: Ensemble,
         matrix: BinnedMatrix,
@@ -70,7 +70,7 @@ class HostBackend(ABC):
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Out-of-bag sums of leaf values, and of how many trees."""
-        left_out = _rows_left_out(draws, n_threads)
+        left_out = _out_of_bag_rows(draws, n_threads)
         total = np.zeros((matrix.n_samples, ensemble.n_values))
         count = np.zeros(matrix.n_samples, dtype=np.int64)
         for rows, block in code_blocks(matrix):
@@ -84,7 +84,7 @@ class HostBackend(ABC):
         return total, count
 
 
-def _rows_left_out(draws: Sequence[tuple[RowSampler, int]], n_threads: int) -> np.ndarray:
+def _out_of_bag_rows(draws: Sequence[tuple[RowSampler, int]], n_threads: int) -> np.ndarray:
     """Which rows each tree did not see, one bit each: uint8 (n_trees, ceil(n_samples / 8))."""
     with ThreadPoolExecutor(n_threads) as pool:
         bits = pool.map(lambda draw: np.packbits(draw[0].draw_counts(draw[1]) == 0), draws)

@@ -92,7 +92,9 @@ class HostBooster:
         trees = []
         for column, grown in enumerate(self.grow(number, made, scale)):
             mapper = self.task.matrix.mapper
-            tree = finish_boosted(grown, mapper, scale, n_outputs, rule, self.backend.router)
+            tree = finish_boosted(
+                grown, mapper, scale, n_outputs, rule, self.backend.threshold_finder
+            )
             leaf = self.leaves(tree, self.task.train.data, column)
             if isinstance(loss, OrderStatisticLoss):
                 inside = leaf if made.inside is None else np.where(made.inside, leaf, -1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import Router, Tree
+    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import GrownTree, GrowTask
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class GrowsTrees(Protocol):
     """What rounds on the host ask of a backend."""
 
-    router: Router | None
+    threshold_finder: ThresholdFinder | None
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
@@ -33,15 +33,17 @@ class GrowsTrees(Protocol):
 
 
 def finish_grown(
-    task: GrowTask, grown_trees: Iterable[tuple[int, GrownTree]], router: Router | None = None
+    task: GrowTask,
+    grown_trees: Iterable[tuple[int, GrownTree]],
+    threshold_finder: ThresholdFinder | None = None,
 ) -> Iterator[tuple[int, Tree]]:
     """Finish trees as they come; see `gpuboost.backends.protocol.Backend.grow_finished`.
 
-    ``router`` is that of the backend.
+    ``threshold_finder`` is that of the backend.
     """
     sampler = task.sampler
     assert sampler is not None
-    known = task.matrix.mapper, task.target, sampler.brief, task.options, router
+    known = task.matrix.mapper, task.target, sampler.brief, task.options, threshold_finder
 
     def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
         tree, grown = numbered

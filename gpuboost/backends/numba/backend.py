@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
-from gpuboost.backends.numba.common.split_thresholds import find_routes
+from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
 from gpuboost.backends.numba.predict import predict as prediction
 
@@ -27,7 +27,7 @@ class NumbaBackend(HostBackend):
     """Compiled for the CPU; see `gpuboost.backends.protocol`."""
 
     name = "numba"
-    router = staticmethod(find_routes)
+    threshold_finder = staticmethod(find_thresholds)
 
     def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Codes of ``X`` (n, F) float32 or float64."""

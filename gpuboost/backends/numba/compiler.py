@@ -162,7 +162,7 @@ _FORMULAS = {
         "category_goes_left",
     ),
     "criteria": (
-        *("squares_term", "squares_gain", "entropy_term", "entropy_gain", "entropy_node"),
+        *("variance_term", "variance_gain", "entropy_term", "entropy_gain", "entropy_node"),
         *("misclassification_gain", "newton_value", "bounded", "newton_term", "newton_gain"),
         *("middle", "poisson_term", "poisson_gain"),
     ),

@@ -1,6 +1,6 @@
 """What Python has no word for: memory fetched ahead, words of threads, eight additions in one.
 
-What a thread wrote before `release` of a word is there for those who `acquire` it.
+What a thread wrote before `store_release` of a word is there for those who `load_acquire` it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def raise_by_one(typing_context, words, i):
 
 
 @_instruction
-def acquire(typing_context, words, i):
+def load_acquire(typing_context, words, i):
     """The number in ``words[i]``, int64, as it is now."""
 
     def generate(context, builder, signature, arguments):
@@ -80,7 +80,7 @@ def acquire(typing_context, words, i):
 
 
 @_instruction
-def release(typing_context, words, i, number):
+def store_release(typing_context, words, i, number):
     """Put a number into ``words[i]``, int64."""
 
     def generate(context, builder, signature, arguments):

@@ -44,11 +44,11 @@ class NodeFeature:
 class FeatureSplitter:
     """Finds the best split by one feature per node; numeric, random and categorical."""
 
-    def __init__(self, task: GrowTask, min_hessian: np.ndarray, least_category: np.ndarray) -> None:
+    def __init__(self, task: GrowTask, min_hessian: np.ndarray, min_category: np.ndarray) -> None:
         self.task = task
         self.mapper = task.matrix.mapper
         self.min_hessian = min_hessian
-        self.least_category = least_category  # hessian of a category that is not rare, by tree
+        self.min_category = min_category  # hessian of a category that is not rare, by tree
         self._scorer = Scorer(task)
         self.mask_words = 16 if self.mapper.is_categorical.any() else 0
 
@@ -163,10 +163,10 @@ class FeatureSplitter:
     def _sorted_categories(
         self, asked: NodeFeature, values: Groups, missing: Missing, splits: Splits
     ) -> None:
-        least = self.least_category[asked.frontier.tree[values.node]]
-        rare = values.take(np.flatnonzero(values.hessian < least))
+        minimum = self.min_category[asked.frontier.tree[values.node]]
+        rare = values.take(np.flatnonzero(values.hessian < minimum))
         if len(rare.node):
-            values = values.take(np.flatnonzero(values.hessian >= least))
+            values = values.take(np.flatnonzero(values.hessian >= minimum))
             missing = missing.joined_by(rare)
         if not len(values.node):
             return
@@ -175,8 +175,8 @@ class FeatureSplitter:
         values = values.take(np.lexsort((values.code, ratio, values.node)))
         prefix = prefix_sums(values)
         rest = asked.frontier.hessian[values.node] - prefix.hessian  # on the right
-        least = self.least_category[asked.frontier.tree[values.node]]
-        tried = np.flatnonzero((rest > missing.hessian[values.node]) | (rest >= least))
+        minimum = self.min_category[asked.frontier.tree[values.node]]
+        tried = np.flatnonzero((rest > missing.hessian[values.node]) | (rest >= minimum))
         if not len(tried):
             return
         prefix = prefix.take(tried)

@@ -37,7 +37,7 @@ class NodeLimits:
     ----------
     hessian, count : int64 (m,)
     gradient : K arrays of int64 (m,)
-    least : int64 (m,)
+    minimum : int64 (m,)
         Smallest hessian of a side.
     lower, upper : float64 (m,)
         Bounds of the values of the sides.
@@ -46,20 +46,20 @@ class NodeLimits:
     hessian: np.ndarray
     count: np.ndarray
     gradient: Sequence[np.ndarray]
-    least: np.ndarray
+    minimum: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
 
     @classmethod
     def of(cls, node: Frontier, min_hessian: np.ndarray) -> NodeLimits:
         """Those of a frontier; ``min_hessian`` int64 (trees,)."""
-        least, gradient = min_hessian[node.tree], list(node.gradient.T)
-        return cls(node.hessian, node.count, gradient, least, node.lower, node.upper)
+        minimum, gradient = min_hessian[node.tree], list(node.gradient.T)
+        return cls(node.hessian, node.count, gradient, minimum, node.lower, node.upper)
 
     def at(self, index: Any) -> NodeLimits:
         """The same to stand beside the sums of splits: arrays indexed by ``index``."""
         gradient = [column[index] for column in self.gradient]
-        rest = self.least[index], self.lower[index], self.upper[index]
+        rest = self.minimum[index], self.lower[index], self.upper[index]
         return NodeLimits(self.hessian[index], self.count[index], gradient, *rest)
 
 
@@ -82,7 +82,7 @@ class Scorer:
             Direction in which values may change with the feature, 0 for both; NEWTON alone.
         """
         options, hessian = self._options, left.hessian
-        valid = (hessian >= node.least) & (node.hessian - hessian >= node.least)
+        valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)
         smallest = options.min_samples_leaf
         if smallest > 1:
             valid &= (left.count >= smallest) & (node.count - left.count >= smallest)
@@ -125,10 +125,10 @@ class Scorer:
     ) -> Any:
         """Gains by the scores that know no values of sides."""
         score, terms, hr = self._options.score, 0.0, h - hl
-        if score == scores.SQUARES:
+        if score == scores.VARIANCE:
             for gl, g in pairs:
-                terms = terms + scores.squares_term(gl, g, hl, h)
-            return scores.squares_gain(terms, hl, hr)
+                terms = terms + scores.variance_term(gl, g, hl, h)
+            return scores.variance_gain(terms, hl, hr)
         if score == scores.POISSON:
             for gl, g in pairs:
                 terms = terms + scores.poisson_term(gl, g, hl, h)

@@ -51,7 +51,7 @@ class HistogramSearch:
                 if len(features) < histogram.shape[2]:
                     own = own[:, :, features]
                 found = self._of_block(own, node.take(nodes), rank[nodes][:, features], features)
-                splits.keep_better(np.arange(start, start + len(own)), found)
+                splits.set_better(np.arange(start, start + len(own)), found)
         return splits
 
     def _of_block(

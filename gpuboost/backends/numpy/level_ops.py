@@ -35,7 +35,7 @@ class NumpyLevelOps(RowOps):
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
         """Rows and root nodes of a batch of trees."""
         rows, frontier = super().roots(trees)
-        self._splitter = FeatureSplitter(self.task, self._min_hessian, self._least_category)
+        self._splitter = FeatureSplitter(self.task, self._min_hessian, self._min_category)
         self._search = HistogramSearch(self.task, self._min_hessian)
         self._of_tree = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
         for position, tree in enumerate(trees):
@@ -100,7 +100,7 @@ class NumpyLevelOps(RowOps):
             if not len(at):
                 break
             found, could = self._one_feature(rows, frontier, nodes[at], ranks[at, slot])
-            splits.keep_better(nodes[at], found)
+            splits.set_better(nodes[at], found)
             waiting[at[could]] = False
 
     def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
@@ -165,13 +165,13 @@ class NumpyLevelOps(RowOps):
         one_by_one = features.astype(np.int64)
         if not self.task.options.random_thresholds:
             found = self._search.best(histogram, node, ranks)
-            splits.keep_better(open_nodes, found)
+            splits.set_better(open_nodes, found)
             one_by_one = np.flatnonzero(self.task.matrix.mapper.is_categorical)
         for f in one_by_one:
             at = np.flatnonzero(allowed[:, f])
             groups = dense_groups(histogram[at, :, f].swapaxes(0, 1), self._counted)
             asked = NodeFeature(node.take(at), np.full(len(at), f), ranks[at, f])
-            splits.keep_better(open_nodes[at], self._splitter.split(asked, groups)[0])
+            splits.set_better(open_nodes[at], self._splitter.split(asked, groups)[0])
         return splits
 
     def _build(self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray) -> np.ndarray:

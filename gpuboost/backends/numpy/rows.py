@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numpy.children import children_of
-from gpuboost.engine.growth.best_first_frontier import KnownNodes
+from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import COLUMNS
 from gpuboost.engine.growth.medians import median_signs
@@ -123,13 +123,13 @@ class RowOps:
             upper=largest,
             groups=np.ones((m, len(options.interactions or ())), dtype=bool),
         )
-        self._known = KnownNodes(m, options.max_leaf_nodes)
+        self._known = BestFirstFrontier(m, options.max_leaf_nodes)
         self._roots = frontier.hessian
         self._min_hessian = smallest_hessian(
             np, options.min_weight_fraction_leaf, frontier.hessian, options.min_hessian
         )
         share = options.min_category_fraction
-        self._least_category = smallest_hessian(np, share, frontier.hessian, 0)
+        self._min_category = smallest_hessian(np, share, frontier.hessian, 0)
         return joined, frontier
 
     def aim(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:

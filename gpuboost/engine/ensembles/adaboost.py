@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights add up to 1, and to a little more by rounding
-LEAST_WEIGHT = 2.0**-200  # of a row: it stays in the trees, however often they were right about it
+MIN_WEIGHT = 2.0**-200  # of a row: it stays in the trees, however often they were right about it
 LARGEST_VOTE = 700.0  # its exponential is finite
 LARGEST_STEP = 20.0  # of a vote, as weights of a regression see it: their sum stays to be told
 PERFECT_VOTE = 1.0  # of a tree without errors, whose alpha is infinite; as in scikit-learn

@@ -27,7 +27,7 @@ REWEIGHTING, RESAMPLING = "reweighting", "resampling"
 
 
 @dataclass(frozen=True, eq=False)
-class ClassJudge:
+class ClassObjective:
     """Discrete AdaBoost, and SAMME for more than two classes.
 
     Attributes
@@ -48,7 +48,7 @@ class ClassJudge:
     @classmethod
     def of(
         cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
-    ) -> ClassJudge:
+    ) -> ClassObjective:
         """The judge of a fit; trees that must be monotonic may not be reversed."""
         target = class_target(codes, n_classes, weight_facts(cls.bits))
         return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
@@ -60,7 +60,7 @@ class ClassJudge:
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
         """The tree, reversed if it is worse than chance; which rows it gets wrong; its error."""
-        wrong = said_classes(tree)[leaves] != self.codes
+        wrong = predicted_classes(tree)[leaves] != self.codes
         error = adaboost.class_error(weights, wrong)
         if self.reverses(error):
             wrong = ~wrong
@@ -81,7 +81,7 @@ class ClassJudge:
 
 
 @dataclass(frozen=True, eq=False)
-class ValueJudge:
+class ValueObjective:
     """AdaBoost.R2.
 
     Attributes
@@ -101,7 +101,7 @@ class ValueJudge:
     @classmethod
     def of(
         cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, score: int
-    ) -> ValueJudge:
+    ) -> ValueObjective:
         """The judge of a fit; ``inside``: rows that have weight, None for all."""
         facts = replace(weight_facts(cls.bits), inside=inside)
         return cls(y, loss, learning_rate, regression_target(y[:, None], facts, score))
@@ -126,7 +126,7 @@ def weight_facts(bits: WeightBits) -> WeightFacts:
     return WeightFacts(float(2**bits.total), float(2**bits.largest))
 
 
-def said_classes(tree: Tree) -> np.ndarray:
+def predicted_classes(tree: Tree) -> np.ndarray:
     """The class that each node says, the first of equals: int32 (m,)."""
     return tree.value.argmax(axis=1).astype(np.int32)
 
@@ -171,7 +171,7 @@ class ReweightTask:
     """
 
     matrix: BinnedMatrix
-    judge: ClassJudge | ValueJudge
+    objective: ClassObjective | ValueObjective
     options: TreeOptions
     sampler: RowSampler
     boosting: str
@@ -182,7 +182,7 @@ class ReweightTask:
 
     def starts_whole(self) -> bool:
         """Whether the first tree gets the weights as they are, being integers that fit."""
-        facts, bits = self.sampler.weight_facts, self.judge.bits
+        facts, bits = self.sampler.weight_facts, self.objective.bits
         if self.of_class is not None or self.boosting != REWEIGHTING or facts.real is not None:
             return False
         return facts.total <= 2**bits.total and facts.largest <= 2**bits.largest
@@ -191,7 +191,7 @@ class ReweightTask:
         """What is grown in a round."""
         return GrowTask(
             self.matrix,
-            self.judge.target,
+            self.objective.target,
             self.options,
             rows_of=rows_of,
             trees=range(number, number + 1),

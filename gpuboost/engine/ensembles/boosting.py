@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine import randomness
-from gpuboost.engine.criteria import SQUARES, bounded, newton_value
+from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
 from gpuboost.engine.growth.pruning import pruned
 from gpuboost.engine.growth.tree import NodeValues, Tree, gain_unit, in_monotonic_order, with_values
@@ -31,7 +31,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.growth.tree import Router
+    from gpuboost.engine.growth.tree import ThresholdFinder
 
 GRADIENT_BITS, HESSIAN_BITS = 24, 16
 _S32 = np.uint64(32)
@@ -96,8 +96,8 @@ class Scale:
             l2=float(np.ldexp(regular.l2, self.hessian)),
             max_value=float(np.ldexp(regular.max_value, unit)),
         )
-        least = int(np.ceil(np.ldexp(min_hessian, self.hessian)))
-        return replace(of_user, regularisation=in_integers, min_hessian=max(1, least))
+        minimum = int(np.ceil(np.ldexp(min_hessian, self.hessian)))
+        return replace(of_user, regularisation=in_integers, min_hessian=max(1, minimum))
 
     def target(self, n_outputs: int) -> Target:
         """The target of trees with so many values in a leaf."""
@@ -167,14 +167,14 @@ def finish_boosted(
     scale: Scale,
     n_outputs: int,
     rule: LeafRule,
-    router: Router | None = None,
+    threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
     """Turn the integers of a grown tree into thresholds and Newton steps, and prune it."""
     values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
-    unit = gain_unit(SQUARES, scale.target(n_outputs))
-    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, router)
+    unit = gain_unit(VARIANCE, scale.target(n_outputs))
+    whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, threshold_finder)
     return pruned(whole, rule.ccp_alpha)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Columns are joined by threads, of which most of the time goes into memory that is new, if there
 # are so many nodes; by no more of them, as each holds a column twice.
-_MANY_NODES, _MOST_THREADS = 1 << 17, 4
+_MANY_NODES, _MAX_THREADS = 1 << 17, 4
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Ensemble:
 
         if n_threads == 1 or offset[-1] < _MANY_NODES:
             return cls(offset, mask_offset, **{name: column(name) for name in TREE_TYPES})
-        with ThreadPoolExecutor(min(n_threads, _MOST_THREADS)) as pool:
+        with ThreadPoolExecutor(min(n_threads, _MAX_THREADS)) as pool:
             joined = pool.map(column, TREE_TYPES)
             return cls(offset, mask_offset, **dict(zip(TREE_TYPES, joined, strict=True)))
 
@@ -116,7 +116,7 @@ class Ensemble:
         """Mean over trees of each tree's normalised gain per feature; sums to 1 (or 0)."""
         total = np.zeros(n_features)
         for tree in self.trees:
-            gains = gain_per_feature(tree, n_features)
+            gains = impurity_decrease_per_feature(tree, n_features)
             if gains.sum() > 0:
                 total += gains / gains.sum()
         return total / total.sum() if total.sum() > 0 else total
@@ -153,7 +153,7 @@ def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
     return whole.flags.c_contiguous and all(part.flags.c_contiguous for part in parts)
 
 
-def gain_per_feature(tree: Tree, n_features: int) -> np.ndarray:
+def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
     """Sum of the gains of each feature's splits."""
     inner = tree.feature >= 0
     return np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Frontier
 
 
-class KnownNodes:
+class BestFirstFrontier:
     """The nodes of all levels so far, as far as the queue of their tree reads them.
 
     Parameters

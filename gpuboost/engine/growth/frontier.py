@@ -61,7 +61,7 @@ class Splits:
     Attributes
     ----------
     gain : float64 (m,)
-        As `scores` give it: SQUARES still times the node's hessian.
+        As `scores` give it: VARIANCE still times the node's hessian.
     rank : uint64 (m,)
         `randomness.feature_rank` of the feature: of equal gains the smaller wins.
     feature : int32 (m,)
@@ -110,7 +110,7 @@ class Splits:
         for f in fields(self):
             getattr(self, f.name)[to] = getattr(found, f.name)[chosen]
 
-    def keep_better(self, nodes: Array, found: Splits) -> None:
+    def set_better(self, nodes: Array, found: Splits) -> None:
         """Let ``found``, splits of ``nodes``, replace what they beat, in place."""
         gain = self.gain[nodes]
         tie = (found.gain == gain) & (found.rank < self.rank[nodes]) & (gain >= 0.0)

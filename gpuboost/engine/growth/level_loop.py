@@ -9,7 +9,8 @@
         partition the rows           children become the next frontier
 
 The loop knows neither rows nor how many nodes there are: both live in what `LevelOps` returns and
-takes back. So a device need not be waited for: it keeps the nodes of levels itself (`KeepingOps`).
+takes back. So a device need not be waited for: it keeps the nodes of levels itself
+(`DeviceResidentOps`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from gpuboost.engine.growth.level_history import History
-from gpuboost.engine.growth.operations import KeepingOps, LevelOps, OpenOps
+from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps
 from gpuboost.engine.task import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpuboost.engine.growth.operations import Keeper
+    from gpuboost.engine.growth.operations import TreeBuilder
     from gpuboost.engine.task import GrownTree, GrowTask
 
 
@@ -39,21 +40,23 @@ def grow_levels(
 
 def run_levels(
     ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
-) -> Keeper:
+) -> TreeBuilder:
     """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
-    keeper = _all_levels(ops, task, n_trees, roots)
-    if isinstance(ops, KeepingOps):
+    tree_builder = _all_levels(ops, task, n_trees, roots)
+    if isinstance(ops, DeviceResidentOps):
         ops.end_batch()  # when nothing is held of rows and levels
-    return keeper
+    return tree_builder
 
 
 def _all_levels(
     ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
-) -> Keeper:
+) -> TreeBuilder:
     rows, frontier = roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
-    keeper = ops.keeper() if isinstance(ops, KeepingOps) else _history(ops, task, n_trees)
+    tree_builder = (
+        ops.tree_builder() if isinstance(ops, DeviceResidentOps) else _history(ops, task, n_trees)
+    )
     depth = 0
     while not ops.finished(frontier, depth):
         if by_median:
@@ -64,10 +67,10 @@ def _all_levels(
         if best_first:
             accepted = ops.narrow(frontier, splits, accepted)
         sums = ops.leaf_sums(rows, frontier, accepted)
-        keeper.add(frontier, splits, accepted, sums)
+        tree_builder.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)
         depth += 1
-    return keeper
+    return tree_builder
 
 
 def _history(ops: LevelOps, task: GrowTask, n_trees: int) -> History:

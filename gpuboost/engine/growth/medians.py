@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
-from gpuboost.engine.criteria import ABSOLUTE, SQUARES
+from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits, two_planes
 from gpuboost.engine.order_statistics import between, integer_weights
 from gpuboost.engine.targets import centre_targets, value_target
@@ -40,8 +40,8 @@ def median_options(options: TreeOptions) -> TreeOptions:
     """
     if options.score != ABSOLUTE:
         return options
-    least = options.min_impurity_decrease
-    return replace(options, score=SQUARES, min_impurity_decrease=0.0, least_decrease=least)
+    minimum = options.min_impurity_decrease
+    return replace(options, score=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
 
 
 def median_target(y: np.ndarray, facts: WeightFacts) -> Target:

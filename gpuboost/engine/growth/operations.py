@@ -58,7 +58,7 @@ class OpenOps(LevelOps, Protocol):
         """Copy what `History` keeps of a level to NumPy arrays, those of `history.COLUMNS`."""
 
 
-class Keeper(Protocol):
+class TreeBuilder(Protocol):
     """Keeps what a batch of trees is made of, in place of `History`."""
 
     def add(self, frontier: Any, splits: Any, accepted: Array, sums: Any) -> None:
@@ -69,14 +69,14 @@ class Keeper(Protocol):
 
 
 @runtime_checkable
-class KeepingOps(Protocol):
+class DeviceResidentOps(Protocol):
     """Operations that keep the nodes of levels themselves.
 
     They may grow some nodes to their leaves outside the level loop, to which such a node is one
     that is not split.
     """
 
-    def keeper(self) -> Keeper:
+    def tree_builder(self) -> TreeBuilder:
         """What keeps them of the batch whose roots were made last."""
 
     def end_batch(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
 
 
-def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, least: int = 1) -> Array:
-    """Smallest integer weight of a child, per tree and at least ``least``: int64 (trees,)."""
+def smallest_hessian(xp: Any, fraction: float, root_hessian: Array, minimum: int = 1) -> Array:
+    """Smallest integer weight of a child, per tree and at least ``minimum``: int64 (trees,)."""
     share = xp.ceil(fraction * root_hessian.astype(xp.float64)).astype(xp.int64)
-    return xp.maximum(share, least)
+    return xp.maximum(share, minimum)
 
 
 def may_split(
@@ -33,7 +33,7 @@ def may_split(
 
 def rises(score: int, splits: Splits, frontier: Frontier) -> np.ndarray:
     """Rise of the score by each split, -1 where there is none: float64 (m,)."""
-    if score != SQUARES:
+    if score != VARIANCE:
         return splits.gain
     return np.where(splits.gain < 0, -1.0, splits.gain / frontier.hessian)
 

@@ -42,11 +42,11 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     return _kept(tree, np.array(links.n_splits) > 0)
 
 
-def cut_back(tree: Tree, least_decrease: float) -> Tree:
+def cut_back(tree: Tree, min_decrease: float) -> Tree:
     """Without the splits that lower the impurity less, and all below them; itself if that is 0."""
-    if least_decrease == 0.0:
+    if min_decrease == 0.0:
         return tree
-    return _kept(tree, tree.gain + EPSILON >= least_decrease)
+    return _kept(tree, tree.gain + EPSILON >= min_decrease)
 
 
 def _kept(tree: Tree, splits: np.ndarray) -> Tree:
@@ -115,8 +115,8 @@ class _Links:
         Their number.
     """
 
-    def __init__(self, tree: Tree, most: float) -> None:
-        self._left, self._most = tree.left.tolist(), most
+    def __init__(self, tree: Tree, maximum: float) -> None:
+        self._left, self._maximum = tree.left.tolist(), maximum
         parent = np.full(tree.node_count, -1)
         gain, n_splits = tree.gain.copy(), (tree.left > 0).astype(np.int64)
         for nodes in reversed(levels(tree.left)):
@@ -129,9 +129,9 @@ class _Links:
         self.gain, self.n_splits = gain.tolist(), n_splits.tolist()
 
     def weakest(self) -> Iterator[tuple[float, float]]:
-        """Make leaves of one node after the other: its alpha, of at most ``most``, and its gain."""
+        """Make leaves of one node after the other: yield its alpha and its gain."""
         inner = (node for node, left in enumerate(self._left) if left)
-        queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._most]
+        queue = [(self._alpha(node), node) for node in inner if self._alpha(node) <= self._maximum]
         heapify(queue)
         while queue:
             alpha, node = heappop(queue)
@@ -142,7 +142,7 @@ class _Links:
             while above >= 0:
                 self.gain[above] -= gain
                 self.n_splits[above] -= n_splits
-                if self._alpha(above) <= self._most:
+                if self._alpha(above) <= self._maximum:
                     heappush(queue, (self._alpha(above), above))
                 above = self._parent[above]
             yield alpha, gain

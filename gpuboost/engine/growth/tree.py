@@ -16,7 +16,7 @@ from gpuboost.engine.criteria import (
     MISCLASSIFICATION,
     NEWTON,
     POISSON,
-    SQUARES,
+    VARIANCE,
     bounded,
     middle,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.bins import BinMapper
 
-    Router = Callable[["GrownTree", BinMapper], "Routes"]
+    ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
 def gain_unit(score: int, target: Target) -> float:
     """Factor from `GrownTree.gain` to the rise of weight times impurity.
 
-    For two classes SQUARES looks at one of two equal channels; targets of a regression are scaled
+    For two classes VARIANCE looks at one of two equal channels; targets of a regression are scaled
     by powers of two, and impurity is the mean over outputs.
     """
     if score == ENTROPY:
         return 1.4426950408889634  # 1 / ln 2: nats to bits
     if score == POISSON:  # of the first power of targets, others of the second
         return float(np.ldexp(1.0 / target.n_outputs, -target.value_exponent))
-    if score not in (SQUARES, NEWTON):
+    if score not in (VARIANCE, NEWTON):
         return 1.0
     if target.classes is not None:
         return 2.0 if target.n_channels == 1 else 1.0
@@ -151,11 +151,11 @@ def finish_tree(
     target: Target,
     rows: TreeRows,
     options: TreeOptions,
-    router: Router | None = None,
+    threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
     """Turn the integers of a grown tree into thresholds, values and impurities.
 
-    A backend's own ``router`` takes the place of `find_routes`.
+    A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
     """
     value, impurity, weight = node_values(grown, target, rows, options.score)
     directions = options.regularisation.monotonic
@@ -165,8 +165,8 @@ def finish_tree(
     values = NodeValues(value, impurity, weight * rows.unit)
     if target.by_median:  # chosen by signs: what splits gain is told by the impurities
         gain = decreases(grown.left, impurity, weight)
-        return replace(with_values(grown, mapper, values, 0.0, router), gain=gain)
-    return with_values(grown, mapper, values, gain_unit(options.score, target), router)
+        return replace(with_values(grown, mapper, values, 0.0, threshold_finder), gain=gain)
+    return with_values(grown, mapper, values, gain_unit(options.score, target), threshold_finder)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class NodeValues:
 
 
 @dataclass(frozen=True)
-class Routes:
+class SplitThresholds:
     """Which values splits send left: `Tree.threshold`, `Tree.code` and `Tree.missing_left`."""
 
     threshold: np.ndarray
@@ -192,18 +192,18 @@ def with_values(
     mapper: BinMapper,
     values: NodeValues,
     unit_of_gain: float,
-    router: Router | None = None,
+    threshold_finder: ThresholdFinder | None = None,
 ) -> Tree:
     """A tree of known values: thresholds, directions of missing values, gains per root weight."""
-    routes = (router or find_routes)(grown, mapper)
+    thresholds = (threshold_finder or find_thresholds)(grown, mapper)
     return Tree(
         feature=grown.feature,
-        threshold=routes.threshold,
-        code=routes.code,
-        missing_left=routes.missing_left,
+        threshold=thresholds.threshold,
+        code=thresholds.code,
+        missing_left=thresholds.missing_left,
         left=grown.left,
         category=grown.category,
-        masks=masks_with_unseen(grown, routes.missing_left),
+        masks=masks_with_unseen(grown, thresholds.missing_left),
         value=values.value,
         gain=grown.gain * (unit_of_gain / float(grown.hessian[0])),
         impurity=values.impurity,
@@ -244,7 +244,7 @@ def in_monotonic_order(
     return value
 
 
-def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
+def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """Threshold, its code and the direction of missing values of every node.
 
     Between the occupied bins b and b' of the node lie bins it has no rows in. The threshold is
@@ -277,7 +277,7 @@ def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
     at = np.maximum(at, below)
     threshold[split] = np.where(at >= above, midpoint(below, above), at)
     code[split] = low
-    return Routes(threshold, code, _missing_left(grown))
+    return SplitThresholds(threshold, code, _missing_left(grown))
 
 
 def _missing_left(grown: GrownTree) -> np.ndarray:

@@ -10,7 +10,7 @@
         parameter = loss.round_parameter(rows)
         g, h = loss.gradients(rows, parameter)
         ...                                                # trees, and new raw predictions
-        if loss.refits_leaves:                             # an `OrderStatisticLoss`
+        if loss.has_leaf_quantiles:                             # an `OrderStatisticLoss`
             values = loss.leaf_values(rows, groups, column, parameter)
         score = loss.mean_loss(rows, parameter)
     loss.predict(raw)
@@ -29,9 +29,10 @@ columns : int
     two, else 1.
 constant_hessian : bool
     The hessian of every row is its weight; ``h`` is then a read-only view of the weights.
-refits_leaves : bool
+has_leaf_quantiles : bool
     It is an `OrderStatisticLoss`: leaves take its `leaf_values` of the residuals in place of
-    Newton's -G / (H + lambda), ``refit_level`` (columns,) being the quantile. Huber adds a step.
+    Newton's -G / (H + lambda), ``leaf_quantile_level`` (columns,) being the quantile. Huber adds a
+    step.
 is_classifier : bool
 hessian_is_information : bool
     Hessians of weight 1 are Fisher's information, whatever the units of the target: 1 over that of

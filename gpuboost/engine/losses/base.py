@@ -70,7 +70,7 @@ class Loss:
     functions: ClassVar[Functions]
     link: ClassVar[Link]
     constant_hessian: ClassVar[bool] = False
-    refits_leaves: ClassVar[bool] = False
+    has_leaf_quantiles: ClassVar[bool] = False
     is_classifier: ClassVar[bool] = False
     hessian_is_information: ClassVar[bool] = False
     sums_outputs: ClassVar[bool] = False

@@ -53,8 +53,8 @@ def raised(gradient, hessian):
     2000, section 4); raising the hessian leaves the gradient, and so the minimum of the loss,
     where they are.
     """
-    least = select(gradient < 0.0, -gradient, gradient) * (1.0 / MAX_STEP)
-    return select(hessian > least, hessian, least)
+    minimum = select(gradient < 0.0, -gradient, gradient) * (1.0 / MAX_STEP)
+    return select(hessian > minimum, hessian, minimum)
 
 
 def squared_error(y, raw, parameter):

@@ -39,10 +39,10 @@ class OrderStatisticLoss(Loss):
 
     link: ClassVar[Link] = IDENTITY
     constant_hessian: ClassVar[bool] = True
-    refits_leaves: ClassVar[bool] = True
+    has_leaf_quantiles: ClassVar[bool] = True
 
     @property
-    def refit_level(self) -> np.ndarray:
+    def leaf_quantile_level(self) -> np.ndarray:
         """The median."""
         return np.full(self.columns, 0.5)
 
@@ -50,7 +50,7 @@ class OrderStatisticLoss(Loss):
         """Weighted quantile of each output, the midpoint where an interval is best."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
         values = (self.residuals(start, k) for k in range(self.columns))
-        return _quantiles(start, values, self.refit_level)
+        return _quantiles(start, values, self.leaf_quantile_level)
 
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
@@ -60,7 +60,7 @@ class OrderStatisticLoss(Loss):
         The weighted quantile of its residuals (Friedman 2001, algorithms 3 and 4).
         """
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
-        level = float(self.refit_level[column])
+        level = float(self.leaf_quantile_level[column])
         return rows.order.weighted_quantiles(self.residuals(rows, column), integers, groups, level)
 
     def residuals(self, rows: Predicted, column: int) -> np.ndarray:
@@ -127,7 +127,7 @@ class Quantile(OrderStatisticLoss):
     functions: ClassVar[Functions] = Functions(gradients.quantile, gradients.quantile_loss)
 
     @property
-    def refit_level(self) -> np.ndarray:
+    def leaf_quantile_level(self) -> np.ndarray:
         """The levels."""
         return np.array(self.levels)
 

@@ -18,7 +18,12 @@ from gpuboost.data.parameters import integer_at_least, number_between
 from gpuboost.data.validation import class_weights
 from gpuboost.engine.criteria import ABSOLUTE
 from gpuboost.engine.ensembles import adaboost
-from gpuboost.engine.ensembles.adaboost_task import RESAMPLING, REWEIGHTING, ClassJudge, ValueJudge
+from gpuboost.engine.ensembles.adaboost_task import (
+    RESAMPLING,
+    REWEIGHTING,
+    ClassObjective,
+    ValueObjective,
+)
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels, running_sums
@@ -27,10 +32,10 @@ from gpuboost.estimators.docstrings import documented, takes
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copy_result_to_host
 from gpuboost.estimators.fitting.pipeline import FitTemplate
 from gpuboost.estimators.inputs.features import where_they_are
-from gpuboost.estimators.inputs.parameters import draw_seed, word_of
+from gpuboost.estimators.inputs.parameters import check_option, draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
-from gpuboost.estimators.trees.base_learners import checked_tree, taken_over
+from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
 
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.estimators.fitting.pipeline import Prepared
-    from gpuboost.estimators.inputs.parameters import Machine
+    from gpuboost.estimators.inputs.parameters import Execution
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
 BOOSTING = (REWEIGHTING, RESAMPLING)
@@ -77,7 +82,7 @@ class AdaBoost(ManyTrees, FitTemplate):
                     f"counts; set it there, or leave one of them at its default ({default!r})"
                 )
         if type(self.estimator) in self._their_trees:
-            return taken_over(self.estimator, self._tree_class)
+            return from_sklearn(self.estimator, self._tree_class)
         name, also = type(self).__name__, ", or scikit-learn's"
         return checked_tree(self.estimator, self._tree_class, name, also)
 
@@ -87,7 +92,7 @@ class AdaBoost(ManyTrees, FitTemplate):
     # ---- the steps of a fit ----------------------------------------------------------------------
 
     @abstractmethod
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassJudge | ValueJudge:
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective | ValueObjective:
         """What the rounds are judged by."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
@@ -100,18 +105,18 @@ class AdaBoost(ManyTrees, FitTemplate):
         """All rounds; the sampler has the seed and the weights of the first."""
         n, n_rounds = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
-        word_of("boosting", self.boosting, BOOSTING)
+        check_option("boosting", self.boosting, BOOSTING)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
-        sampler = RowSampler(ALL_ROWS, n, n, seed, weights, most_weight_bits=bits)
+        sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return Batch(range(n_rounds), sampler, None)
 
-    def _grown_model(self, prepared: Prepared, machine: Machine, before: Any) -> BoostedTrees:
+    def _grown_model(self, prepared: Prepared, execution: Execution, before: Any) -> BoostedTrees:
         """Run the rounds."""
         with where_they_are(prepared.labels.rows):
-            judge = self._judge(prepared, float(self.learning_rate))
+            objective = self._judge(prepared, float(self.learning_rate))
             of_class = self._weights_of_classes(prepared.labels)
-        rounds = Rounds(prepared, judge, str(self.boosting), of_class)
-        return BoostedTrees.of(rounds.run(machine), prepared)
+        rounds = Rounds(prepared, objective, str(self.boosting), of_class)
+        return BoostedTrees.of(rounds.run(execution), prepared)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
         assert isinstance(model, BoostedTrees)
@@ -178,11 +183,11 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         of_class = class_weights(choice, labels.codes, labels.classes)
         return None if of_class is None else of_class / of_class.max()
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassJudge:
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective:
         labels, options = prepared.labels, prepared.plan.options
         assert isinstance(labels, ClassLabels)
         may_reverse = options.regularisation.monotonic is None
-        return ClassJudge.of(labels.codes, len(labels.classes), learning_rate, may_reverse)
+        return ClassObjective.of(labels.codes, len(labels.classes), learning_rate, may_reverse)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
         assert isinstance(model, BoostedTrees)
@@ -294,17 +299,17 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _tree_class = DecisionTreeRegressor
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ValueJudge:
+    def _judge(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
         weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
         inside = None if weights is None else weights > 0
         plan = prepared.plan
         score = ABSOLUTE if plan.target.by_median else plan.options.score
-        return ValueJudge.of(y, str(self.loss), learning_rate, inside, score)
+        return ValueObjective.of(y, str(self.loss), learning_rate, inside, score)
 
     def _batch(
         self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
     ) -> Batch:
-        word_of("loss", self.loss, adaboost.LOSSES)
+        check_option("loss", self.loss, adaboost.LOSSES)
         return super()._batch(labels, weights, n_features, before)
 
     @takes("X")

@@ -13,7 +13,7 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import as_host_array, is_cupy_array, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
-from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.inputs.targets import ValueLabels
 from gpuboost.estimators.model.fitted import Batch, FittedTrees, run_in_blocks
@@ -71,7 +71,7 @@ class BoostedTrees(FittedTrees):
         """Mean of the trees' normalised gains per feature, by their weights."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
-            gains = gain_per_feature(tree, n_features)
+            gains = impurity_decrease_per_feature(tree, n_features)
             total += vote * gains / gains.sum() if gains.sum() > 0 else 0.0
         return total / running_sums(self.tree_votes)[-1]
 

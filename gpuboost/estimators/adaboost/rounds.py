@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuboost.engine.ensembles.adaboost_task import ReweightTask, ValueJudge, goes_on
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask, ValueObjective, goes_on
 from gpuboost.estimators.fitting.grow_plan import with_progress
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from gpuboost.engine.ensembles.adaboost_task import ClassJudge, Round
+    from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round
     from gpuboost.estimators.fitting.pipeline import Prepared
-    from gpuboost.estimators.inputs.parameters import Machine
+    from gpuboost.estimators.inputs.parameters import Execution
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Rounds:
     Parameters
     ----------
     prepared : Prepared
-    judge : ClassJudge or ValueJudge
+    objective : ClassObjective or ValueObjective
     boosting : str
         `engine.ensembles.adaboost_task.REWEIGHTING` or `RESAMPLING`.
     of_class : float64 (K,) or None
@@ -33,11 +33,11 @@ class Rounds:
     """
 
     prepared: Prepared
-    judge: ClassJudge | ValueJudge
+    objective: ClassObjective | ValueObjective
     boosting: str
     of_class: np.ndarray | None = None
 
-    def run(self, machine: Machine) -> list[Round]:
+    def run(self, execution: Execution) -> list[Round]:
         """All rounds.
 
         Raises
@@ -46,21 +46,21 @@ class Rounds:
             The first tree of a classification is no better than chance.
         """
         n_rounds = len(self.prepared.plan.batch.trees)
-        return list(with_progress(self._rounds(machine), n_rounds, machine.verbose))
+        return list(with_progress(self._rounds(execution), n_rounds, execution.verbose))
 
-    def _rounds(self, machine: Machine) -> Iterator[Round]:
+    def _rounds(self, execution: Execution) -> Iterator[Round]:
         """Rounds until one is perfect or no better than chance."""
-        prepared, chance = self.prepared, self.judge.chance
+        prepared, chance = self.prepared, self.objective.chance
         plan = prepared.plan
         task = ReweightTask(
             prepared.matrix,
-            self.judge,
+            self.objective,
             plan.options,
             plan.batch.sampler,
             self.boosting,
             n_rounds=len(plan.batch.trees),
             of_class=self.of_class,
-            n_threads=machine.n_threads,
+            n_threads=execution.n_threads,
         )
         reweighter = prepared.backend.reweighter(task)
         for number in plan.batch.trees:
@@ -74,10 +74,10 @@ class Rounds:
 
     def _check_first(self, found: Round) -> None:
         """One tree may be all there is of a regression, as in scikit-learn; classes need better."""
-        if isinstance(self.judge, ValueJudge):
+        if isinstance(self.objective, ValueObjective):
             return
         raise ValueError(
             f"the first tree has a weighted error of {found.error:.3g} and must be below "
-            f"{self.judge.chance:.3g}, that of guessing: there is nothing to boost. Let trees be "
-            "deeper (max_depth, or that of estimator), or look whether X tells the classes apart"
+            f"{self.objective.chance:.3g}, that of guessing: there is nothing to boost. Let trees "
+            "be deeper (max_depth, or that of estimator), or look whether X tells the classes apart"
         )

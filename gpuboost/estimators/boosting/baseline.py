@@ -22,26 +22,26 @@ SMALLEST_SHARE = 1e-7  # of a class, as an ``init`` estimator predicts it
 
 
 def baseline(
-    loss: Loss, y: np.ndarray, weights: np.ndarray | None, beside: np.ndarray | None
+    loss: Loss, y: np.ndarray, weights: np.ndarray | None, offsets: np.ndarray | None
 ) -> np.ndarray:
     """Raw prediction of the best constant model: float64 (columns,).
 
     Parameters
     ----------
-    beside : float64 (n, columns) or None
+    offsets : float64 (n, columns) or None
         What each row has beside the constant: offsets.
     """
-    if beside is None:
+    if offsets is None:
         return loss.baseline(y, weights)
-    if loss.refits_leaves or loss.constant_hessian:  # raw predictions are in the units of y
-        left = y.reshape(len(y), -1) - beside
+    if loss.has_leaf_quantiles or loss.constant_hessian:  # raw predictions are in the units of y
+        left = y.reshape(len(y), -1) - offsets
         if y.ndim > 1:
             return loss.baseline(left, weights)
         columns = (loss.baseline(left[:, k], weights) for k in range(loss.columns))
         return np.array([found[k] for k, found in enumerate(columns)])
-    found = loss.baseline(y, weights) - weighted_mean(beside, weights)
+    found = loss.baseline(y, weights) - weighted_mean(offsets, weights)
     for _ in range(NEWTON_STEPS):
-        rows = Predicted(y, beside + found)
+        rows = Predicted(y, offsets + found)
         gradient, hessian = loss.gradients(rows, loss.round_parameter(rows))
         step = weighted_mean(gradient, weights) / weighted_mean(hessian, weights)
         found = found - np.clip(step, -LONGEST_STEP, LONGEST_STEP)
@@ -51,7 +51,7 @@ def baseline(
 
 
 def information_of_row(
-    loss: Loss, constant: np.ndarray, beside: np.ndarray | None, weights: np.ndarray | None
+    loss: Loss, constant: np.ndarray, offsets: np.ndarray | None, weights: np.ndarray | None
 ) -> float:
     """Mean hessian of a row where boosting starts, of all columns; 1.0 where hessians tell nothing.
 
@@ -59,10 +59,10 @@ def information_of_row(
     """
     if not loss.hessian_is_information:
         return 1.0
-    if beside is None:  # the same for all rows
+    if offsets is None:  # the same for all rows
         raw, weights = constant[None, :], None
     else:
-        raw = beside + constant
+        raw = offsets + constant
     rows = Predicted(np.zeros(len(raw), dtype=np.int32), raw)
     hessian = loss.gradients(rows, loss.round_parameter(rows))[1]
     columns = weighted_mean(hessian, weights)
@@ -116,6 +116,6 @@ def read_offset(given: Any, n: int, columns: int, near: Any = None) -> np.ndarra
     return offset if on_host else array_module(near).asarray(offset)
 
 
-def starting_at(n: int, constant: np.ndarray, beside: np.ndarray | None) -> np.ndarray:
+def starting_at(n: int, constant: np.ndarray, offsets: np.ndarray | None) -> np.ndarray:
     """Raw predictions of n rows before the first round: float64 (n, columns)."""
-    return np.broadcast_to(constant, (n, len(constant))) if beside is None else constant + beside
+    return np.broadcast_to(constant, (n, len(constant))) if offsets is None else constant + offsets

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class MonitoredSet:
     """Rows that metrics are taken of after each round.
 
     Attributes

@@ -23,7 +23,7 @@ from gpuboost.estimators.boosting.training import BoostingFit
 from gpuboost.estimators.docstrings import OF_A_FIT, documented, takes
 from gpuboost.estimators.fitting.grow_plan import memory_advice
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
-from gpuboost.estimators.inputs.parameters import word_of
+from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
@@ -144,7 +144,7 @@ class GradientBoosting(ManyTrees):
             facts["oob_scores_"] = self._extended("oob_scores_", fit.oob_scores)
             facts["oob_score_"] = fit.oob_scores[-1]
         if fit.results:
-            last = fit.results[fit.followed[-1].name]
+            last = fit.results[fit.monitored[-1].name]
             facts["validation_score_"] = np.array(last[list(last)[-1]])
         if fit.best_round is not None:
             facts["best_iteration_"] = fit.best_round
@@ -180,11 +180,11 @@ class GradientBoosting(ManyTrees):
         """Raw predictions before the first round: (n or 1, columns), where those of trees are."""
         model: BoostedRounds = self._model
         start = array_module(trees).asarray(model.baseline[None])
-        beside = read_offset(offset, len(trees), model.loss.columns, near=trees)
+        offsets = read_offset(offset, len(trees), model.loss.columns, near=trees)
         if model.init is not None:
             own = array_module(trees).asarray(raw_of_init(model.init, X, model.loss))
-            beside = own if beside is None else beside + own
-        return start if beside is None else start + beside
+            offsets = own if offsets is None else offsets + own
+        return start if offsets is None else start + offsets
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -193,7 +193,7 @@ class GradientBoosting(ManyTrees):
         See ``importance_type``; ndarray of shape (n_features,).
         """
         check_is_fitted(self)
-        kind = word_of("importance_type", self.importance_type, IMPORTANCES)
+        kind = check_option("importance_type", self.importance_type, IMPORTANCES)
         return self._model.importances(self.n_features_in_, kind)
 
     def fingerprint(self) -> str:

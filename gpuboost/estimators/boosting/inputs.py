@@ -24,14 +24,14 @@ from gpuboost.estimators.inputs.features import (
     read_training,
     where_they_are,
 )
-from gpuboost.estimators.inputs.parameters import machine_of, tree_limits
+from gpuboost.estimators.inputs.parameters import execution_of, tree_limits
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.losses import Loss
     from gpuboost.estimators.boosting.model import BoostedRounds
     from gpuboost.estimators.inputs.features import Table
-    from gpuboost.estimators.inputs.parameters import Machine
+    from gpuboost.estimators.inputs.parameters import Execution
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
@@ -53,8 +53,8 @@ def read_fit(
 ) -> tuple[BoostingFit, ClassLabels | ValueLabels]:
     """Read, check and bin everything, and choose the device."""
     check_flush_to_zero()
-    machine = machine_of(estimator)
-    X, device = adopt_features(given.X, machine.device)
+    execution = execution_of(estimator)
+    X, device = adopt_features(given.X, execution.device)
     table = read_training(X, estimator, before)
     labels, weights = read_rows(estimator, given.y, given.sample_weight, table.shape[0], device)
     if before is not None:
@@ -63,7 +63,7 @@ def read_fit(
     y = copy_to_host(labels.rows)
     loss.check_target(y)
     backend = choose_backend(device, work_of(estimator, table, loss))
-    matrix = table.bin(weights, backend, machine.n_threads)
+    matrix = table.bin(weights, backend, execution.n_threads)
     init = None if before is None else before.init
     if before is None and estimator.init is not None:
         init = fitted_init(estimator.init, given.X, given.y, weights)
@@ -72,13 +72,13 @@ def read_fit(
         matrix,
         y,
         copy_to_host(estimator._weights(labels, weights)),
-        beside_of(given.X, given.offset, init, loss, len(y)),
+        start_of_rows(given.X, given.offset, init, loss, len(y)),
         init,
         [],
     )
-    reader = EvaluationReader(estimator, data, loss, backend, machine)
+    reader = EvaluationReader(estimator, data, loss, backend, execution)
     data.evaluated.extend(reader.read(given.eval_set, labels))
-    return BoostingFit(estimator, data, loss, backend, machine, before), labels
+    return BoostingFit(estimator, data, loss, backend, execution, before), labels
 
 
 def work_of(estimator: Any, table: Table, loss: Loss) -> Work:
@@ -115,13 +115,13 @@ def read_rows(
         return read_targets(estimator._labels, y, sample_weight, n)
 
 
-def beside_of(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
+def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
     """What raw predictions start from beside a constant: float64 (n, columns)."""
-    beside = read_offset(offset, n, loss.columns)
+    offsets = read_offset(offset, n, loss.columns)
     if init is None:
-        return beside
+        return offsets
     own = raw_of_init(init, X, loss)
-    return own if beside is None else beside + own
+    return own if offsets is None else offsets + own
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class EvaluationReader:
     data: TrainingData
     loss: Loss
     backend: Backend
-    machine: Machine
+    execution: Execution
 
     def read(self, eval_set: Any, labels: ClassLabels | ValueLabels) -> list[RowSet]:
         """The row sets; their raw predictions are those beside the constant."""
@@ -153,10 +153,10 @@ class EvaluationReader:
         n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
         own, weights = read_rows(self.estimator, y, sample_weight, n, self.backend.name)
         target = self._target(own, labels)
-        beside = beside_of(X, offset, self.data.init, self.loss, len(target))
-        if beside is None:
-            beside = np.zeros((len(target), self.loss.columns))
-        return RowSet(data, target, weights, beside)
+        offsets = start_of_rows(X, offset, self.data.init, self.loss, len(target))
+        if offsets is None:
+            offsets = np.zeros((len(target), self.loss.columns))
+        return RowSet(data, target, weights, offsets)
 
     def _target(self, own: Any, labels: Any) -> np.ndarray:
         """Targets as the training data has them."""

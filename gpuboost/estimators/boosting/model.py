@@ -12,7 +12,7 @@ from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.backends.host.binned import on_codes
 from gpuboost.data.arrays import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
-from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.losses import USER
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
@@ -85,7 +85,7 @@ class BoostedRounds(FittedTrees):
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
             if kind == "gain":
-                total += gain_per_feature(tree, n_features)
+                total += impurity_decrease_per_feature(tree, n_features)
             else:
                 total += np.bincount(tree.feature[tree.feature >= 0], minlength=n_features)
         return total / total.sum() if total.sum() > 0 else total

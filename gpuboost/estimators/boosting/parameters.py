@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
-from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
 from gpuboost.estimators.inputs.constraints import interaction_groups, monotonic_directions
-from gpuboost.estimators.inputs.parameters import feature_count, tree_limits, word_of
+from gpuboost.estimators.inputs.parameters import check_option, feature_count, tree_limits
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
@@ -49,11 +49,11 @@ def boosting_options(
 ) -> TreeOptions:
     """Limits and policy of a tree; regularisation in the units of the loss."""
     check_criterion(estimator)
-    word_of("importance_type", estimator.importance_type, IMPORTANCES)
+    check_option("importance_type", estimator.importance_type, IMPORTANCES)
     counts = FeatureCounts.of(estimator, schema.n_features)
     regular = regularisation(estimator, schema, loss)
     return TreeOptions(
-        score=SQUARES if regular == Regularisation() else NEWTON,
+        score=VARIANCE if regular == Regularisation() else NEWTON,
         **tree_limits(estimator, n_samples, counts.level),
         level_features=counts.level if counts.level < counts.tree else NO_LIMIT,
         interactions=interaction_groups(estimator.interaction_cst, schema),
@@ -76,20 +76,24 @@ def category_fraction(
     information : float
         Hessian of a row where boosting starts (`boosting_start.information_of_row`).
     """
-    least = estimator.min_samples_category
-    if isinstance(least, str) and least == "auto":
+    minimum = estimator.min_samples_category
+    if isinstance(minimum, str) and minimum == "auto":
         rows = max(CATEGORY_ROWS, CATEGORY_HESSIAN / max(information, CATEGORY_HESSIAN * 1e-9))
         share = min(CATEGORY_SHARE, rows / max(n_rows, 1.0))
-    elif isinstance(least, Integral) and not isinstance(least, bool) and int(least) >= 0:
-        share = min(1.0, int(least) / max(n_rows, 1.0))
+    elif isinstance(minimum, Integral) and not isinstance(minimum, bool) and int(minimum) >= 0:
+        share = min(1.0, int(minimum) / max(n_rows, 1.0))
         share = math.nextafter(share, 0.0)  # so that times n_rows it is not above the rows
-    elif isinstance(least, Real) and not isinstance(least, Integral) and 0.0 <= float(least) < 1.0:
-        share = float(least)
+    elif (
+        isinstance(minimum, Real)
+        and not isinstance(minimum, Integral)
+        and 0.0 <= float(minimum) < 1.0
+    ):
+        share = float(minimum)
     else:
-        kind = ValueError if isinstance(least, Real) else TypeError
+        kind = ValueError if isinstance(minimum, Real) else TypeError
         raise kind(
             'min_samples_category must be "auto", an integer of at least 0, or a number in '
-            f"[0.0, 1.0), a share of the rows; got {least!r}"
+            f"[0.0, 1.0), a share of the rows; got {minimum!r}"
         )
     is_sorted = mapper.is_categorical & (mapper.n_bins > ONE_HOT_LEVELS)
     return share if is_sorted.any() else 0.0
@@ -98,7 +102,7 @@ def category_fraction(
 def check_criterion(estimator: Any) -> None:
     """Refuse what is no criterion in scikit-learn, and say that there is but one here."""
     if estimator.criterion != "deprecated":
-        word_of("criterion", estimator.criterion, CRITERIA)
+        check_option("criterion", estimator.criterion, CRITERIA)
         warn_user(
             f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
             "splits are chosen by the gain of Newton's step; leave it out",
@@ -130,7 +134,7 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
 
 def sums_outputs(estimator: Any, loss: Loss) -> bool:
     """Whether one tree a round holds all columns in its leaves."""
-    strategy = word_of("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
+    strategy = check_option("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
     if loss.columns == 1 or strategy == "one_output_per_tree":
         return False
     if strategy == "auto":

@@ -19,7 +19,7 @@ from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import baseline, information_of_row, starting_at
 from gpuboost.estimators.boosting.early_stopping import (
     EarlyStopping,
-    Followed,
+    MonitoredSet,
     RoundResult,
     read_callbacks,
 )
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.bins import BinMapper, BinnedMatrix
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.inputs.parameters import Machine
+    from gpuboost.estimators.inputs.parameters import Execution
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class TrainingData:
     matrix : BinnedMatrix
     y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
     weights : float64 (n,) or None
-    beside : float64 (n, columns) or None
+    offsets : float64 (n, columns) or None
         What raw predictions start from beside a constant: offsets, and what ``init`` predicts.
     init : estimator or None
     evaluated : list of RowSet
@@ -61,7 +61,7 @@ class TrainingData:
     matrix: BinnedMatrix
     y: np.ndarray
     weights: np.ndarray | None
-    beside: np.ndarray | None
+    offsets: np.ndarray | None
     init: Any
     evaluated: list[RowSet]
 
@@ -79,7 +79,7 @@ class BoostingFit:
     data: TrainingData
     loss: Loss
     backend: Backend
-    machine: Machine
+    execution: Execution
     before: BoostedRounds | None
     trees: list[Tree] = field(default_factory=list)
     train_scores: list[float] = field(default_factory=list)
@@ -145,23 +145,23 @@ class BoostingFit:
             return self.before.baseline
         if self.estimator.init is not None:
             return np.zeros(self.loss.columns)
-        return baseline(self.loss, self.data.y, self.weights, self.data.beside)
+        return baseline(self.loss, self.data.y, self.weights, self.data.offsets)
 
     @cached_property
     def train(self) -> RowSet:
         """The rows that trees are grown on."""
         data = self.data
-        start = starting_at(len(data.y), self.constant, data.beside)
+        start = starting_at(len(data.y), self.constant, data.offsets)
         return RowSet(data.matrix, data.y, self.weights, self._so_far(data.matrix, start))
 
     def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
         """Raw predictions with the rounds that a warm start goes on from."""
         if self.before is None:
             return start
-        return start + self.before.raw(data, self.backend, self.machine.n_threads)
+        return start + self.before.raw(data, self.backend, self.execution.n_threads)
 
     @cached_property
-    def followed(self) -> list[Followed]:
+    def monitored(self) -> list[MonitoredSet]:
         """Rows that metrics are taken of, and which metrics."""
         metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
         sets = []
@@ -171,7 +171,7 @@ class BoostingFit:
         for i, rows in enumerate(self.data.evaluated):
             raw = self._so_far(rows.data, rows.raw + self.constant)
             sets.append((f"validation_{i}", replace(rows, raw=raw)))
-        return [Followed(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
+        return [MonitoredSet(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
 
     @cached_property
     def sampler(self) -> RowSampler:
@@ -192,22 +192,22 @@ class BoostingFit:
         """What the backend is asked for."""
         draw, seed = self.feature_draw, self.seed
         estimator, n = self.estimator, len(self.data.y)
-        least = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
+        minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
         limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
-        told = information_of_row(self.loss, self.constant, self.data.beside, self.weights)
+        told = information_of_row(self.loss, self.constant, self.data.offsets, self.weights)
         rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree(), told)
         return BoostTask(
             matrix=self.data.matrix,
             train=self.train,
-            watched=tuple(each.rows for each in self.followed),
+            watched=tuple(each.rows for each in self.monitored),
             loss=self.loss,
             options=replace(limits, min_category_fraction=rare),
-            min_hessian=least,
+            min_hessian=minimum,
             sums_outputs=options.sums_outputs(estimator, self.loss),
             sampler=self.sampler,
             seed=seed,
             features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-            n_threads=self.machine.n_threads,
+            n_threads=self.execution.n_threads,
         )
 
     def _rows_of_tree(self) -> float:
@@ -232,18 +232,20 @@ class BoostingFit:
         first = 0 if self.before is None else self.before.n_rounds
         n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
         check_growing(n_rounds, first, "rounds")
-        is_judged = bool(callbacks) or stopping is not None or monitor is not None
-        has_metrics = any(each.metrics for each in self.followed)
+        is_evaluated = bool(callbacks) or stopping is not None or monitor is not None
+        has_metrics = any(each.metrics for each in self.monitored)
         untold: list[FittedRound] = []
-        for number in with_progress(range(first, n_rounds), n_rounds - first, self.machine.verbose):
+        for number in with_progress(
+            range(first, n_rounds), n_rounds - first, self.execution.verbose
+        ):
             rate = rates(number)
             untold.append(booster.boost(number, rate))
-            if not (is_judged or has_metrics):
+            if not (is_evaluated or has_metrics):
                 continue  # a device need not be waited for
             self._tell(untold, booster)
             told = RoundResult(number, rate, self.train_scores[-1], self.results)
             answers = [each(told) is True for each in callbacks]
-            answers.append(stopping is not None and stopping.stops(number, self._judged()))
+            answers.append(stopping is not None and stopping.stops(number, self._evaluated()))
             answers.append(monitor is not None and monitor(number, self.estimator, vars(self)))
             if any(answers):
                 break
@@ -261,7 +263,7 @@ class BoostingFit:
                 before, after = losses.outside
                 self.oob_scores.append(after)
                 self.oob_improvements.append(before - after)
-            for each, loss in zip(self.followed, losses.watched, strict=True):
+            for each, loss in zip(self.monitored, losses.watched, strict=True):
                 for name, score in each.scores(booster, self.loss, loss).items():
                     self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
         untold.clear()
@@ -272,11 +274,11 @@ class BoostingFit:
         tol = number_between("tol", self.estimator.tol, 0.0)
         if patience is None:
             return None
-        metrics = self.followed[-1].metrics
+        metrics = self.monitored[-1].metrics
         return EarlyStopping(patience, tol, bool(metrics) and metrics[-1].greater_is_better)
 
-    def _judged(self) -> float:
-        last = self.results[self.followed[-1].name]
+    def _evaluated(self) -> float:
+        last = self.results[self.monitored[-1].name]
         return last[list(last)[-1]][-1]
 
     def _model(self, task: BoostTask) -> BoostedRounds:

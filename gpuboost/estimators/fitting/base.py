@@ -18,7 +18,7 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.inputs.features import read_prediction
-from gpuboost.estimators.inputs.parameters import word_of
+from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
@@ -55,7 +55,7 @@ class TreeModel(BaseEstimator, ABC):
 
     def _voting_rule(self) -> str:
         """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
-        return word_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+        return check_option("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows, with which they are also drawn where they are drawn.

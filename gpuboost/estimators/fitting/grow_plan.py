@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import Target, TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
-    from gpuboost.estimators.inputs.parameters import Machine
+    from gpuboost.estimators.inputs.parameters import Execution
     from gpuboost.estimators.model.fitted import Batch
 
 
@@ -42,7 +42,7 @@ def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
 
 
 def grow_trees(
-    plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, machine: Machine
+    plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, execution: Execution
 ) -> Iterator[Tree]:
     """Grow the trees of a plan, and prune what comes finished."""
     sampler, draw = plan.batch.sampler, plan.batch.feature_draw
@@ -55,18 +55,18 @@ def grow_trees(
         trees=plan.batch.trees,
         seed=seed,
         features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-        n_threads=machine.n_threads,
+        n_threads=execution.n_threads,
         sampler=sampler,
     )
 
     options = plan.options
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
-        return pruned(cut_back(numbered[1], options.least_decrease), options.ccp_alpha)
+        return pruned(cut_back(numbered[1], options.min_decrease), options.ccp_alpha)
 
-    prunes = options.ccp_alpha > 0.0 or options.least_decrease > 0.0
-    trees = in_threads(prune, backend.grow_finished(task), machine.n_threads if prunes else 1)
-    yield from with_progress(trees, len(plan.batch.trees), machine.verbose)
+    prunes = options.ccp_alpha > 0.0 or options.min_decrease > 0.0
+    trees = in_threads(prune, backend.grow_finished(task), execution.n_threads if prunes else 1)
+    yield from with_progress(trees, len(plan.batch.trees), execution.verbose)
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:

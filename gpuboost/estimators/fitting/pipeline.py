@@ -20,7 +20,7 @@ from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, memory_advice
 from gpuboost.estimators.inputs.constraints import with_monotonic
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
-from gpuboost.estimators.inputs.parameters import Machine, machine_of, tree_options
+from gpuboost.estimators.inputs.parameters import Execution, execution_of, tree_options
 from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class FitTemplate(TreeModel):
     def _fitted_facts(self, X: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         """Run a fit; its result is the fitted attributes."""
         check_flush_to_zero()
-        machine, before = machine_of(self), self._model_to_extend()
-        prepared = self._prepare(X, y, sample_weight, machine, before)
-        model = self._grown_model(prepared, machine, before)
+        execution, before = execution_of(self), self._model_to_extend()
+        prepared = self._prepare(X, y, sample_weight, execution, before)
+        model = self._grown_model(prepared, execution, before)
         facts = {
             "_model": model,
             "_binning": (self.max_bins, self.categorical_features),
@@ -104,22 +104,22 @@ class FitTemplate(TreeModel):
         return facts
 
     def _grown_model(
-        self, prepared: Prepared, machine: Machine, before: FittedTrees | None
+        self, prepared: Prepared, execution: Execution, before: FittedTrees | None
     ) -> FittedTrees:
         """Grow the trees, after those of a model that is extended."""
         matrix, batch = prepared.matrix, prepared.plan.batch
-        grown = grow_trees(prepared.plan, matrix, prepared.backend, machine)
+        grown = grow_trees(prepared.plan, matrix, prepared.backend, execution)
         old = before.ensemble.trees if before else ()
-        ensemble = Ensemble.of(chain(old, grown), machine.n_threads)
+        ensemble = Ensemble.of(chain(old, grown), execution.n_threads)
         batch = replace(batch, sampler=batch.sampler.drawing_only())
         batches = (*before.batches, batch) if before else (batch,)
         return FittedTrees(ensemble, matrix.mapper, prepared.schema, batches)
 
     def _prepare(
-        self, X: Any, y: Any, sample_weight: Any, machine: Machine, before: FittedTrees | None
+        self, X: Any, y: Any, sample_weight: Any, execution: Execution, before: FittedTrees | None
     ) -> Prepared:
         """Read, check and bin; columns made from X are given up here, before trees grow."""
-        X, device = adopt_features(X, machine.device)
+        X, device = adopt_features(X, execution.device)
         table = read_training(X, self, before)
         y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
         n_samples, n_features = table.shape
@@ -135,7 +135,7 @@ class FitTemplate(TreeModel):
             options = median_options(options)
         plan = GrowPlan(options, batch, target)
         backend = choose_backend(device, growth_work(self._growth(table, plan, seen)))
-        matrix = table.bin(own_weights, backend, machine.n_threads)
+        matrix = table.bin(own_weights, backend, execution.n_threads)
         return Prepared(table.schema, matrix, labels, plan, backend)
 
     def _growth(self, table: Table, plan: GrowPlan, seen: int) -> Growth:

@@ -41,7 +41,7 @@ def out_of_bag_means(
         for sampler, batch in zip(samplers, model.batches, strict=True)
         for tree in batch.trees
     ]
-    total, count = backend.sum_left_out(on_codes(ensemble), matrix, draws, n_threads)
+    total, count = backend.sum_out_of_bag(on_codes(ensemble), matrix, draws, n_threads)
     if not count.all():
         warn_user(
             "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "

@@ -8,9 +8,9 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.engine.criteria import NEWTON, SQUARES
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import Regularisation
-from gpuboost.estimators.inputs.parameters import word_of
+from gpuboost.estimators.inputs.parameters import check_option
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
@@ -32,7 +32,7 @@ def with_monotonic(
             f"monotonic_cst={given!r:.80} was given with several classes or outputs; monotonic "
             "constraints are not supported there: fit one model for each, or pass None"
         )
-    if options.score != SQUARES:
+    if options.score != VARIANCE:
         raise ValueError(
             f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain is "
             "made of the values of leaves; pass one of these, or monotonic_cst=None"
@@ -69,7 +69,7 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
     if given is None:
         return None
     if isinstance(given, str):
-        word_of("interaction_cst", given, INTERACTIONS)
+        check_option("interaction_cst", given, INTERACTIONS)
         size = 1 if given == "no_interactions" else min(2, n)
         return tuple(combinations(range(n), size))
     if not isinstance(given, Iterable) or not all(

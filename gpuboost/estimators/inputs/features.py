@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuboost.data.arrays import beside, is_cupy_array, working_on
+from gpuboost.data.arrays import is_cupy_array, to_module_of, working_on
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features, check_same_length, check_weights
@@ -129,7 +129,7 @@ def read_targets(
     weights = check_weights(sample_weight, n_samples)
     if weights is None:
         return labels, None
-    return labels.beside(weights), beside(weights, labels.rows)
+    return labels.to_module_of(weights), to_module_of(weights, labels.rows)
 
 
 def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:

@@ -24,7 +24,7 @@ from gpuboost.data.parameters import (
     thread_count,
 )
 from gpuboost.engine.bins import MAX_BINS
-from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, MISCLASSIFICATION, POISSON, SQUARES
+from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, MISCLASSIFICATION, POISSON, VARIANCE
 from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.task import NO_LIMIT, TreeOptions
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 CLASS_CRITERIA = {
-    "gini": SQUARES,
+    "gini": VARIANCE,
     "entropy": ENTROPY,
     "log_loss": ENTROPY,
     "misclassification": MISCLASSIFICATION,
 }
-VALUE_CRITERIA = {"squared_error": SQUARES, "absolute_error": ABSOLUTE, "poisson": POISSON}
-MOST_DRAWS = 2**31 - 1  # draws are counted with int32
+VALUE_CRITERIA = {"squared_error": VARIANCE, "absolute_error": ABSOLUTE, "poisson": POISSON}
+MAX_DRAWS = 2**31 - 1  # draws are counted with int32
 MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
 SPLITTERS = {"best": False, "random": True}
 
 
 @dataclass(frozen=True)
-class Machine:
+class Execution:
     """Where and with what a fit runs; none of it changes the model."""
 
     device: str
@@ -52,13 +52,13 @@ class Machine:
     verbose: int
 
 
-def machine_of(estimator: Any) -> Machine:
+def execution_of(estimator: Any) -> Execution:
     """The parameters of an estimator that say where it runs."""
     verbose = getattr(estimator, "verbose", 0)
     if isinstance(verbose, (bool, np.bool_)):
         verbose = int(verbose)
     verbose = integer_at_least("verbose", verbose, 0)
-    return Machine(estimator.device, thread_count(estimator.n_jobs), verbose)
+    return Execution(estimator.device, thread_count(estimator.n_jobs), verbose)
 
 
 def draw_seed(random_state: Any) -> int:
@@ -96,8 +96,8 @@ def tree_options(
         Names and scores of the criteria there are.
     """
     return TreeOptions(
-        score=criterion_score(tree.criterion, criteria),
-        random_thresholds=SPLITTERS[word_of("splitter", tree.splitter, SPLITTERS)],
+        score=criterion_number(tree.criterion, criteria),
+        random_thresholds=SPLITTERS[check_option("splitter", tree.splitter, SPLITTERS)],
         **tree_limits(tree, n_samples, n_features),
     )
 
@@ -106,13 +106,13 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
     """Those of the options that limit the size of a tree, and the features of its nodes."""
     leaf = _rows(tree, "min_samples_leaf", 1, n_samples)
     split = max(2, _rows(tree, "min_samples_split", 2, n_samples))
-    least = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
+    minimum = number_between("min_weight_fraction_leaf", tree.min_weight_fraction_leaf, 0.0, 0.5)
     gain = number_between("min_impurity_decrease", tree.min_impurity_decrease, 0.0)
     return {
         "max_depth": _limit(tree, "max_depth", 1),
         "min_samples_split": max(split, 2 * leaf),
         "min_samples_leaf": leaf,
-        "min_weight_fraction_leaf": least,
+        "min_weight_fraction_leaf": minimum,
         "min_impurity_decrease": gain,
         "max_features": feature_count(tree.max_features, n_features),
         "max_leaf_nodes": _limit(tree, "max_leaf_nodes", 2),
@@ -120,7 +120,7 @@ def tree_limits(tree: Any, n_samples: int, n_features: int) -> dict[str, Any]:
     }
 
 
-def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
+def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
     """The engine's score of a criterion."""
     if criterion == "friedman_mse" and criteria is VALUE_CRITERIA:
         warn_user(
@@ -129,10 +129,10 @@ def criterion_score(criterion: Any, criteria: Mapping[str, int]) -> int:
             FutureWarning,
         )
         criterion = "squared_error"
-    return criteria[word_of("criterion", criterion, criteria)]
+    return criteria[check_option("criterion", criterion, criteria)]
 
 
-def word_of(name: str, value: Any, allowed: Collection[str]) -> str:
+def check_option(name: str, value: Any, allowed: Collection[str]) -> str:
     """One of the allowed words, as NumPy's strings as well."""
     return one_of(name, str(value) if isinstance(value, str) else value, allowed)
 
@@ -164,27 +164,27 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
     return max(1, int(share * total))
 
 
-def _rows(tree: Any, name: str, least: int, n_samples: int) -> int:
+def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
     """A number of rows, given as such or as a fraction of all rows, rounded up."""
     value = getattr(tree, name)
     if isinstance(value, Real) and not isinstance(value, (Integral, bool)):
         return math.ceil(fraction(name, value, one=name == "min_samples_split") * n_samples)
     if value is None or isinstance(value, str):
         raise TypeError(
-            f"{name} must be an integer of at least {least} or a float that is a fraction of the "
+            f"{name} must be an integer of at least {minimum} or a float that is a fraction of the "
             f"rows, got {value!r}"
         )
-    return min(integer_at_least(name, value, least), NO_LIMIT // 2)
+    return min(integer_at_least(name, value, minimum), NO_LIMIT // 2)
 
 
-def _limit(tree: Any, name: str, least: int) -> int:
+def _limit(tree: Any, name: str, minimum: int) -> int:
     """A limit, None for none."""
     value = getattr(tree, name)
-    return NO_LIMIT if value is None else min(integer_at_least(name, value, least), NO_LIMIT)
+    return NO_LIMIT if value is None else min(integer_at_least(name, value, minimum), NO_LIMIT)
 
 
 def draw_count(
-    max_samples: Any, n_samples: int, weights: np.ndarray | None, most: float = math.inf
+    max_samples: Any, n_samples: int, weights: np.ndarray | None, maximum: float = math.inf
 ) -> int:
     """How many rows are drawn for a tree.
 
@@ -192,20 +192,20 @@ def draw_count(
     ----------
     max_samples : None, int or float
         All; so many; or this share of the rows or, where there are weights, of their sum.
-    most : float
+    maximum : float
         The largest float allowed.
     """
     if max_samples is None:
         return n_samples
     if isinstance(max_samples, Integral):
-        return integer_between("max_samples", max_samples, 1, MOST_DRAWS)
-    share = number_between("max_samples", max_samples, 0.0, most, low_included=False)
+        return integer_between("max_samples", max_samples, 1, MAX_DRAWS)
+    share = number_between("max_samples", max_samples, 0.0, maximum, low_included=False)
     total = n_samples if weights is None else total_of(weights)
     of = f"{n_samples} rows" if weights is None else f"a sum of weights of {total:g}"
-    if share * total > MOST_DRAWS:
+    if share * total > MAX_DRAWS:
         raise ValueError(
             f"max_samples={max_samples!r} of {of} draws {share * total:.3g} rows for each tree, "
-            f"more than {MOST_DRAWS} (2**31 - 1); lower it, or pass an integer to say how many"
+            f"more than {MAX_DRAWS} (2**31 - 1); lower it, or pass an integer to say how many"
         )
     drawn = max(int(share * total), 1)
     few = drawn < max(10, n_samples ** (1 / 3))

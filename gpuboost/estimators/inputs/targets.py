@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import array_module, beside, copy_to_host
+from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
 from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
-from gpuboost.engine.criteria import POISSON, SQUARES
+from gpuboost.engine.criteria import POISSON, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.targets import class_target
@@ -50,16 +50,16 @@ class ClassLabels:
         """What there is of every row."""
         return self.codes
 
-    def beside(self, weights: np.ndarray) -> ClassLabels:
+    def to_module_of(self, weights: np.ndarray) -> ClassLabels:
         """These labels where the weights are, if that is a GPU."""
-        return replace(self, codes=beside(self.codes, weights))
+        return replace(self, codes=to_module_of(self.codes, weights))
 
     @property
     def n_columns(self) -> int:
         """Numbers that tell the value of a leaf: one share for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
-    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
+    def target(self, sampler: RowSampler, score: int = VARIANCE) -> Target:
         """The target in integers, the same for every score."""
         _warn_of_small_weights(sampler)
         return class_target(self.codes, len(self.classes), sampler.weight_facts)
@@ -99,16 +99,16 @@ class ValueLabels:
         """What there is of every row."""
         return self.values
 
-    def beside(self, weights: np.ndarray) -> ValueLabels:
+    def to_module_of(self, weights: np.ndarray) -> ValueLabels:
         """These labels where the weights are, if that is a GPU."""
-        return replace(self, values=beside(self.values, weights))
+        return replace(self, values=to_module_of(self.values, weights))
 
     @property
     def n_columns(self) -> int:
         """Numbers that tell the value of a leaf."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
-    def target(self, sampler: RowSampler, score: int = SQUARES) -> Target:
+    def target(self, sampler: RowSampler, score: int = VARIANCE) -> Target:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts

@@ -17,7 +17,7 @@ from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.estimators import GradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
-from gpuboost.estimators.memory.shape_only_fit import ForetoldTable, ForetoldTrees, boost_task
+from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
 if TYPE_CHECKING:
     from gpuboost.engine.bins import BinnedMatrix
@@ -91,7 +91,7 @@ def estimate_memory(
         raise TypeError(
             f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
         )
-    table = ForetoldTable(
+    table = ShapeOnlyTable(
         integer_at_least("n_samples", n_samples, 1),
         integer_at_least("n_features", n_features, 1),
         integer_at_least("n_classes", n_classes, 1),
@@ -104,10 +104,10 @@ def estimate_memory(
     if isinstance(estimator, GradientBoosting):
         growing = _boosting_peak(boost_task(estimator, table), memory_budget)
     elif isinstance(estimator, AdaBoost):
-        task = ForetoldTrees(estimator, table).reweight_task()
+        task = ShapeOnlyTrees(estimator, table).reweight_task()
         growing = _reweighting_peak(task, memory_budget)
     else:
-        growing = _growing_peak(ForetoldTrees(estimator, table).grow_task(), memory_budget)
+        growing = _growing_peak(ShapeOnlyTrees(estimator, table).grow_task(), memory_budget)
     itemsize = table.dtype.itemsize
     return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
 
@@ -127,7 +127,7 @@ def _boosting_peak(task: BoostTask, given: int | None) -> int:
 
 def _reweighting_peak(task: ReweightTask, given: int | None) -> int:
     """Most bytes held while AdaBoost's trees grow."""
-    work = task.options.max_depth, task.judge.target.n_channels
+    work = task.options.max_depth, task.objective.target.n_channels
     budget, shape = _budget(given, task.matrix, 1, *work)
     return reweighting_peak(replace(task, memory_budget=budget), shape)
 

@@ -13,9 +13,9 @@ from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.adaboost_task import (
-    ClassJudge,
+    ClassObjective,
     ReweightTask,
-    ValueJudge,
+    ValueObjective,
     weight_facts,
 )
 from gpuboost.engine.growth.medians import median_options, regression_target
@@ -23,7 +23,7 @@ from gpuboost.engine.targets import class_target
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import BoostingFit, TrainingData
-from gpuboost.estimators.inputs.parameters import Machine, bin_limit, tree_options
+from gpuboost.estimators.inputs.parameters import Execution, bin_limit, tree_options
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _FEW = 8  # rows from which the columns of a target are learnt
 
 
 @dataclass(frozen=True)
-class ForetoldTable:
+class ShapeOnlyTable:
     """What is known of the data."""
 
     n_samples: int
@@ -103,11 +103,11 @@ def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
 
 
 @dataclass(frozen=True, eq=False)
-class ForetoldTrees:
+class ShapeOnlyTrees:
     """Trees that one plan says all about, and the table they grow on."""
 
     estimator: Any
-    table: ForetoldTable
+    table: ShapeOnlyTable
 
     @cached_property
     def labels(self) -> ClassLabels | ValueLabels:
@@ -144,16 +144,16 @@ class ForetoldTrees:
     def reweight_task(self) -> ReweightTask:
         """What it would be asked for by AdaBoost."""
         labels, table = self.labels, self.table
-        judge: ClassJudge | ValueJudge
+        objective: ClassObjective | ValueObjective
         if isinstance(labels, ClassLabels):
-            target = table.target(labels, weight_facts(ClassJudge.bits), self.options.score)
-            judge = ClassJudge(labels.codes, table.n_classes, 1.0, True, target)
+            target = table.target(labels, weight_facts(ClassObjective.bits), self.options.score)
+            objective = ClassObjective(labels.codes, table.n_classes, 1.0, True, target)
         else:
-            target = table.target(labels, weight_facts(ValueJudge.bits), self.options.score)
-            judge = ValueJudge(labels.values[:, 0], self.estimator.loss, 1.0, target)
+            target = table.target(labels, weight_facts(ValueObjective.bits), self.options.score)
+            objective = ValueObjective(labels.values[:, 0], self.estimator.loss, 1.0, target)
         return ReweightTask(
             table.matrix(bin_limit(self.estimator.max_bins)),
-            judge,
+            objective,
             median_options(self.options),
             self.batch.sampler,
             self.estimator.boosting,
@@ -162,7 +162,7 @@ class ForetoldTrees:
         )
 
 
-class ForetoldFit(BoostingFit):
+class ShapeOnlyFit(BoostingFit):
     """A fit of boosting that starts from zeros."""
 
     @cached_property
@@ -180,7 +180,7 @@ class ForetoldFit(BoostingFit):
         return np.zeros(self.loss.columns)
 
 
-def boost_task(estimator: Any, table: ForetoldTable) -> BoostTask:
+def boost_task(estimator: Any, table: ShapeOnlyTable) -> BoostTask:
     """What a backend would be asked for by a fit of boosting."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
     matrix, none = table.matrix(bin_limit(estimator.max_bins)), (None,) * n_features
@@ -189,7 +189,7 @@ def boost_task(estimator: Any, table: ForetoldTable) -> BoostTask:
     loss, weights = estimator._make_loss(labels), estimator._weights(labels, table.weights())
     data = TrainingData(schema, matrix, labels.rows, weights, None, None, [])
     backend = cast("Backend", None)  # a task is made without one
-    return ForetoldFit(estimator, data, loss, backend, Machine("cuda", 1, 0), None).task()
+    return ShapeOnlyFit(estimator, data, loss, backend, Execution("cuda", 1, 0), None).task()
 
 
 def _names_of_features(estimator: Any, n_features: int) -> np.ndarray:

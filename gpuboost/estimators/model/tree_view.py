@@ -13,7 +13,7 @@ from gpuboost.backends.select import choose_backend, prediction_work
 from gpuboost.data.arrays import array_module, as_host_array, is_sparse, working_on
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.validation import check_features
-from gpuboost.engine.ensembles.ensemble import Ensemble, gain_per_feature
+from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.growth.tree import Tree, levels
 from gpuboost.estimators.model.fitted import select_columns
 
@@ -122,7 +122,7 @@ class TreeView:
 
     def compute_feature_importances(self, normalize: bool = True) -> np.ndarray:
         """Sum per feature of the weighted impurity decrease, of the whole if ``normalize``."""
-        gains = gain_per_feature(self._tree, self.n_features)
+        gains = impurity_decrease_per_feature(self._tree, self.n_features)
         total = gains.sum()
         return gains / total if normalize and total > 0 else gains
 

@@ -42,7 +42,7 @@ def checked_tree(
     return tree
 
 
-def taken_over(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
+def from_sklearn(tree: Any, tree_class: type[SingleTree]) -> SingleTree:
     """A tree of ours with the parameters of one of scikit-learn's.
 
     Parameters

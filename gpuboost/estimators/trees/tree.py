@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-NOT_ROUTED = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on
+NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,7 +54,7 @@ class SingleTree(TreeParameters, FitTemplate):
 
     splitter: str = "best"
 
-    __metadata_request__fit: ClassVar = NOT_ROUTED
+    __metadata_request__fit: ClassVar = NO_THRESHOLD
 
     def _batch(
         self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
@@ -62,7 +62,7 @@ class SingleTree(TreeParameters, FitTemplate):
         """One tree over all rows and features."""
         n = len(labels)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
-        sampler = RowSampler(ALL_ROWS, n, n, seed, weights, most_weight_bits=bits)
+        sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
         return Batch(range(1), sampler, None)
 
     def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
@@ -140,8 +140,8 @@ class DecisionTreeClassifier(Classifier, SingleTree):
     criterion: str = "gini"
     class_weight: Any = None
 
-    __metadata_request__predict: ClassVar = NOT_ROUTED
-    __metadata_request__predict_proba: ClassVar = NOT_ROUTED
+    __metadata_request__predict: ClassVar = NO_THRESHOLD
+    __metadata_request__predict_proba: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
         boolean("check_input", check_input)
@@ -160,7 +160,7 @@ class DecisionTreeClassifier(Classifier, SingleTree):
 class DecisionTreeRegressor(Regressor, SingleTree):
     criterion: str = "squared_error"
 
-    __metadata_request__predict: ClassVar = NOT_ROUTED
+    __metadata_request__predict: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
         boolean("check_input", check_input)

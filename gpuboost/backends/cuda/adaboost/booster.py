@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.objective import N_FACTS, Facts, is_judged_as_grown
+from gpuboost.backends.cuda.adaboost.objective import N_FACTS, Facts, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
-from gpuboost.backends.cuda.boosting.pending_round import LateTree
+from gpuboost.backends.cuda.boosting.pending_round import PendingTree
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
@@ -51,9 +51,9 @@ class CudaReweighter:
 
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
-        self._judges = is_judged_as_grown(task)
+        self._objectives = is_evaluated_as_grown(task)
         self._ahead: Callable[[], tuple[Facts, Tree]] | None = None  # of a round that is launched
-        self._late: LateTree | None = None  # of the last round, if it is not here
+        self._pending: PendingTree | None = None  # of the last round, if it is not here
         with runtime.active():
             self._begin_fit()
 
@@ -78,25 +78,25 @@ class CudaReweighter:
         this one, it is launched in vain.
         """
         with self._runtime.active():
-            if not self._judges:
+            if not self._objectives:
                 return self._boost_pruned(number)
             read, self._ahead = self._ahead or self._launched(number), None
             is_last = number + 1 == self._task.n_rounds
             if self._grower.recorded is not None and self._is_small and not is_last:
                 self._ahead = self._launched(number + 1)
-            if self._late is not None:
-                self._late.finished()  # while the device is busy
-                self._late = None
+            if self._pending is not None:
+                self._pending.finished()  # while the device is busy
+                self._pending = None
             facts, tree = read()
-            return facts.round(tree, self._task.judge.chance)
+            return facts.round(tree, self._task.objective.chance)
 
     def _launched(self, number: int) -> Callable[[], tuple[Facts, Tree]]:
         """Launch a round; what waits for it."""
         self.launch(number)
-        parcel, names = self.rows.parcel, self.rows.finished.columns
+        readback, names = self.rows.readback, self.rows.finished.columns
         if not self._is_small:
             return self._by_parts
-        read = parcel.read_later(self._runtime)
+        read = readback.read_later(self._runtime)
 
         def whole() -> tuple[Facts, Tree]:
             copied = read()
@@ -108,27 +108,27 @@ class CudaReweighter:
     @property
     def _is_small(self) -> bool:
         """Whether a round is copied as a whole, with the room that its nodes do not take."""
-        return self.rows.parcel.n_bytes <= parcels.MOST_WHOLE
+        return self.rows.readback.n_bytes <= parcels.MAX_WHOLE
 
     def _by_parts(self) -> tuple[Facts, Tree]:
         """What the round launched last comes to, and its tree, which is on its way."""
         runtime, rows = self._runtime, self.rows
-        facts = Facts.of(runtime.read_later(rows.parcel.arrays["facts"])())
+        facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
         read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
         names = tuple(rows.finished.columns)
-        self._late = LateTree(lambda: facts.tree(read(), names))
-        return facts, cast("Tree", self._late)
+        self._pending = PendingTree(lambda: facts.tree(read(), names))
+        return facts, cast("Tree", self._pending)
 
     def _boost_pruned(self, number: int) -> Round:
         """A round whose tree is pruned before it is judged."""
         runtime, rows, options = self._runtime, self.rows, self._task.options
         self.launch(number)
         _, (whole,) = rows.finished.copy_to_host(runtime)
-        tree = pruned(cut_back(whole, options.least_decrease), options.ccp_alpha)
+        tree = pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
-        rows.judge.judge(Finished.of(runtime, [tree]), facts)
+        rows.objective.objective(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
-        return found.round(found.said(tree), self._task.judge.chance)
+        return found.round(found.said(tree), self._task.objective.chance)
 
     def launch(self, number: int) -> None:
         """Launch a round: its weights, its tree, and what it comes to where none is pruned."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.row_weights import Told
+from gpuboost.backends.cuda.adaboost.row_weights import PackedTree
 from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
-from gpuboost.engine.ensembles.adaboost_task import ClassJudge, Round, goes_on, reversed_tree
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round, goes_on, reversed_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.tree_arrays import Finished
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.backends.cuda.runtime.readback import HostCopy
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.growth.tree import Tree
@@ -27,9 +27,9 @@ N_FACTS = 6  # of a round: see end_round of adaboost.cu
 FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
 
 
-def is_judged_as_grown(task: ReweightTask) -> bool:
+def is_evaluated_as_grown(task: ReweightTask) -> bool:
     """Whether trees are judged as they are grown: none is pruned by the host before."""
-    return task.options.ccp_alpha == 0.0 and task.options.least_decrease == 0.0
+    return task.options.ccp_alpha == 0.0 and task.options.min_decrease == 0.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Facts:
         error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
         return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
 
-    def tree(self, copied: HostParcel, names: Iterable[str]) -> Tree:
+    def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
         """The tree of a round, of arrays of these names, in memory of its own."""
         copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
         return self.said(cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks)))
@@ -74,7 +74,7 @@ class Facts:
         return Round(tree, self.error, self.vote, self.bound)
 
 
-class TreeJudge:
+class TreeObjective:
     """Judges finished trees of a fit.
 
     Parameters
@@ -86,31 +86,31 @@ class TreeJudge:
     """
 
     def __init__(self, runtime: Runtime, task: ReweightTask, weights: RowWeights) -> None:
-        judge = task.judge
+        objective = task.objective
         self._runtime, self._weights = runtime, weights
-        by_class = isinstance(judge, ClassJudge)
+        by_class = isinstance(objective, ClassObjective)
         self._by_class = np.int32(by_class)
-        n_classes = judge.n_classes if isinstance(judge, ClassJudge) else 2
-        may_reverse = isinstance(judge, ClassJudge) and judge.may_reverse
-        rates = (np.float64(judge.learning_rate), np.float64(judge.chance))
+        n_classes = objective.n_classes if isinstance(objective, ClassObjective) else 2
+        may_reverse = isinstance(objective, ClassObjective) and objective.may_reverse
+        rates = (np.float64(objective.learning_rate), np.float64(objective.chance))
         self._given = (self._by_class, np.int32(n_classes), *rates, np.int32(may_reverse))
 
-    def judge(self, finished: Finished, facts: Array) -> None:
+    def objective(self, finished: Finished, facts: Array) -> None:
         """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
         weights = self._weights
-        weights.judge(self._tell(finished))
+        weights.objective(self._tell(finished))
         args = (*self._given, finished.table, weights.sums, weights.factors, facts)
         self._runtime.kernel("adaboost/adaboost.cu", "end_round", {})((1,), (1,), args)
 
-    def _tell(self, finished: Finished) -> Told:
+    def _tell(self, finished: Finished) -> PackedTree:
         """What rows are to be told of a tree."""
         nodes, left = finished.columns, finished.columns["left"]
-        told = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
+        packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
         kinds = ("masks" in nodes, self._by_class, nodes["value"].shape[1])
         args = (
             *(finished.table, *map(np.int32, kinds), nodes["feature"], nodes["code"]),
             *(nodes["missing_left"], left, nodes.get("category", left), nodes["value"]),
-            *(told, self._weights.sums),
+            *(packed, self._weights.sums),
         )
-        self._weights.launch("tell_nodes", args, self._weights.blocks_over(len(left)))
-        return Told(told, nodes.get("masks", told), nodes["value"])
+        self._weights.launch("pack_tree", args, self._weights.blocks_over(len(left)))
+        return PackedTree(packed, nodes.get("masks", packed), nodes["value"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import zeros
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.ensembles.adaboost_task import ClassJudge
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -21,8 +21,8 @@ _BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
 
 
 @dataclass(frozen=True)
-class Told:
-    """What rows are told of a tree: see tell_nodes of adaboost.cu.
+class PackedTree:
+    """What rows are told of a tree: see pack_tree of adaboost.cu.
 
     Attributes
     ----------
@@ -63,33 +63,37 @@ class RowWeights:
     def __init__(
         self, runtime: Runtime, task: ReweightTask, codes: Array, start: np.ndarray
     ) -> None:
-        xp, judge = runtime.xp, task.judge
-        self._runtime, self._codes, self._by_class = runtime, codes, isinstance(judge, ClassJudge)
+        xp, objective = runtime.xp, task.objective
+        self._runtime, self._codes, self._by_class = (
+            runtime,
+            codes,
+            isinstance(objective, ClassObjective),
+        )
         self._missing_code = np.int32(task.matrix.missing_code)
         self.values = runtime.asarray(start)
-        if isinstance(judge, ClassJudge):
-            self.known, self._loss = runtime.asarray(judge.codes), np.int32(0)
+        if isinstance(objective, ClassObjective):
+            self.known, self._loss = runtime.asarray(objective.codes), np.int32(0)
         else:
-            self.known = runtime.asarray(judge.y)
-            self._loss = np.int32(constant("adaboost/adaboost.cu", _LOSSES[judge.loss]))
+            self.known = runtime.asarray(objective.y)
+            self._loss = np.int32(constant("adaboost/adaboost.cu", _LOSSES[objective.loss]))
         n = len(self.values)
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
         self.sums = zeros(runtime, 3, np.int64)
         self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
 
-    def judge(self, tree: Told) -> None:
+    def objective(self, tree: PackedTree) -> None:
         """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
         sums = self.sums
         rows = (self._codes, self._n, self._missing_code, tree.nodes, tree.masks)
         if self._by_class:
-            self.launch("judge_classes", (*rows, self.known, self.values, self._seen, sums))
+            self.launch("evaluate_classes", (*rows, self.known, self.values, self._seen, sums))
             return
         largest = sums[2:].view(np.uint64)
         seen = (self.known, self.values, self._seen)
         self.launch("find_misses", (*rows, tree.value, *seen, largest))
         found = (self._n, largest, self.values, self._seen)
-        self.launch("judge_values", (self._loss, *found, sums))
+        self.launch("evaluate_values", (self._loss, *found, sums))
 
     def reweigh(self) -> None:
         """Make the weights that follow from the tree judged last, by `factors`."""

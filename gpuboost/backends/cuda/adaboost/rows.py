@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.objective import FACTS, TreeJudge, is_judged_as_grown
+from gpuboost.backends.cuda.adaboost.objective import FACTS, TreeObjective, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.growth.value_rule import Reading
-from gpuboost.backends.cuda.level.policy import is_unasked
+from gpuboost.backends.cuda.growth.value_rule import ValueRule
+from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.launch import launch_for_roots, zeros
-from gpuboost.backends.cuda.runtime.readback import Parcel
+from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
 from gpuboost.backends.cuda.sampling.launch import DrawLauncher
@@ -31,7 +31,7 @@ from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
     from gpuboost.backends.cuda.sampling.launch import TreeKeys
@@ -61,15 +61,15 @@ class ReweightedRows(RowsOfRounds):
     Attributes
     ----------
     weights : RowWeights
-    judge : TreeJudge
+    objective : TreeObjective
     finished : Finished
         The tree of the round launched last.
-    parcel : Parcel
+    readback : Parcel
         Its arrays, and the facts of the round, where it was judged.
     """
 
     finished: Finished
-    parcel: Parcel
+    readback: Readback
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class ReweightedRows(RowsOfRounds):
         codes: Array,
         start: np.ndarray,
     ) -> None:
-        target, bits = task.judge.target, task.judge.bits
+        target, bits = task.objective.target, task.objective.bits
         self._runtime, self._task = runtime, task
         self.weights = RowWeights(runtime, task, codes, start)
         self._columns = target_columns(runtime, asked)
         self._order = listing_order(runtime, asked, self._columns)
         self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
         self._launch = DrawLauncher(runtime, task.sampler)
-        self._most_rows = task.sampler.most_rows
+        self._max_rows = task.sampler.max_rows
         by_class = ClassFactors(runtime, task, self.weights.known)
         self._resampling: Resampling | None = None
         self._rounding: RoundedWeights | None = None
@@ -95,10 +95,12 @@ class ReweightedRows(RowsOfRounds):
         else:
             given = (self._launch, self._order, self.weights.values)
             self._rounding = RoundedWeights(*given, by_class, bits)
-        self._finisher = Finisher(runtime, asked, asks=not is_unasked(task.options))
-        self._reading = Reading.of_target(runtime, asked)
-        self._judges = is_judged_as_grown(task)
-        self.judge = TreeJudge(runtime, task, self.weights)
+        self._finisher = Finisher(
+            runtime, asked, needs_size_readback=not is_sync_free(task.options)
+        )
+        self._rule = ValueRule.of_target(runtime, asked)
+        self._objectives = is_evaluated_as_grown(task)
+        self.objective = TreeObjective(runtime, task, self.weights)
         self._whole: tuple[Array, Array] | None = None
         self._follows = True
 
@@ -120,11 +122,11 @@ class ReweightedRows(RowsOfRounds):
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
-        rows = DeviceRows.room(xp, self._most_rows, len(self._columns))
+        rows = DeviceRows.room(xp, self._max_rows, len(self._columns))
         count = self._list(inputs.keys, rows)
         if self._wide is None:
             return rows, count, None, ANY_ROWS
-        n_classes = max(1, self._task.judge.target.n_classes)
+        n_classes = max(1, self._task.objective.target.n_classes)
         leaf = LeafColumns(self._wide, zeros(self._runtime, 1, np.int32), n_classes, draws=True)
         return rows, count, leaf, ANY_ROWS
 
@@ -140,16 +142,16 @@ class ReweightedRows(RowsOfRounds):
             drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
         return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Finish the tree, and judge it."""
-        reading = replace(self._reading, unit=self._unit)
-        columns = self._finisher.columns(*self._finisher.sizes(store), reading.n_values)
-        self.parcel = Parcel(self._runtime.xp, FACTS | columns)
-        arrays = self.parcel.arrays
+        rule = replace(self._rule, unit=self._unit)
+        columns = self._finisher.columns(*self._finisher.sizes(store), rule.n_values)
+        self.readback = Readback(self._runtime.xp, FACTS | columns)
+        arrays = self.readback.arrays
         self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
-        self._finisher.finish_into(self.finished, store, reading)
-        if self._judges:
-            self.judge.judge(self.finished, arrays["facts"])
+        self._finisher.finish_into(self.finished, store, rule)
+        if self._objectives:
+            self.objective.objective(self.finished, arrays["facts"])
 
 
 class ClassFactors:
@@ -209,7 +211,7 @@ class Resampling:
     def __init__(
         self, launch: DrawLauncher, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
     ) -> None:
-        self._launch, self._weights, self._most = launch, weights, 2**bits.largest
+        self._launch, self._weights, self._capacity = launch, weights, 2**bits.largest
         n = launch.sampler.n_samples
         self._n, self._bits = np.int64(n), np.int32(SUM_BITS - sum_bits(n))
         self.unit = launch.runtime.asarray(np.array([1.0 / n]))
@@ -222,8 +224,8 @@ class Resampling:
         guided = Guided.of(launch, self._cumulative())
         sizes = (self._n, self._n)
         launch("draw_weighted", launch.parts, (*keys.arguments, *guided.arguments, *sizes, drawn))
-        if n > self._most:
-            self._weights.launch("cap_draws", (drawn, self._n, np.uint32(self._most)))
+        if n > self._capacity:
+            self._weights.launch("cap_draws", (drawn, self._n, np.uint32(self._capacity)))
         return drawn
 
     def _cumulative(self) -> Array:

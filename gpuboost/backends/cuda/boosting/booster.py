@@ -17,15 +17,15 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
 from gpuboost.backends.cuda.boosting.host_finisher import HostFinisher
-from gpuboost.backends.cuda.boosting.leaf_quantiles import RefitRound
+from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantileRound
 from gpuboost.backends.cuda.boosting.leaf_updates import add_leaves, find_leaves
-from gpuboost.backends.cuda.boosting.pending_round import LateRound
+from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.level.policy import is_unasked
+from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.host.boosting import no_row_error
@@ -37,7 +37,7 @@ from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.protocol import FittedRound
     from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -75,15 +75,15 @@ class CudaBooster:
         adds = task.options.ccp_alpha == 0.0 and self._at_once >= task.trees_per_round
 
         def maker(own: Runtime, codes: Array) -> RoundRows:
-            asks = not is_unasked(task.options)
-            finisher = Finisher(own, asked, asks) if adds else None
+            needs_size_readback = not is_sync_free(task.options)
+            finisher = Finisher(own, asked, needs_size_readback) if adds else None
             return RoundRows(own, task, codes, finisher)
 
         self._grower = TreeGrower(runtime, asked, task.memory_budget, maker)
         self.rounds = cast("RoundRows", self._grower.rounds)
         self._kernels = self.rounds.kernels
         self._finisher = HostFinisher(task, self.rounds)
-        self._late: LateRound | None = None  # the last round, if it may not be finished
+        self._pending: PendingRound | None = None  # the last round, if it may not be finished
         self._sets = self.rounds.sets
 
     # ---- what the trainer asks for -------------------------------------------------------------
@@ -97,7 +97,7 @@ class CudaBooster:
                 user = UserLosses(self.rounds, self._task, number)
                 self.rounds.ask_user()
             if self.rounds.leaves is not None:
-                return self._late_round(self.rounds.leaves, number, user)
+                return self._pending_round(self.rounds.leaves, number, user)
             trees = self._finisher.trees(self._grow(number), number, learning_rate)
             trees = self._add(trees)
             self.rounds.keep_losses()
@@ -121,8 +121,10 @@ class CudaBooster:
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
         train, *_ = followed = self.rounds.followed
         finished = Finished.of(runtime, trees)
-        if self._task.loss.refits_leaves:
-            trees = self._refitted(trees, find_leaves(runtime, finished, train.data, missing_code))
+        if self._task.loss.has_leaf_quantiles:
+            trees = self._with_quantiles(
+                trees, find_leaves(runtime, finished, train.data, missing_code)
+            )
             finished = Finished.of(runtime, trees)
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
         for rows in followed:
@@ -143,7 +145,7 @@ class CudaBooster:
         """Begin a round."""
         self.rounds.begin(number, learning_rate)
 
-    def launch(self, number: int) -> NodeStore:
+    def launch(self, number: int) -> NodeBuffer:
         """Launch a round, or of its trees as many as grow together."""
         n_trees = self._task.trees_per_round
         again = n_trees % self._at_once == 0
@@ -153,24 +155,26 @@ class CudaBooster:
         trees = range(first, first + self._at_once)
         return self._grower.launch(HostInputs.of(self._grow_task, trees), again)
 
-    def _late_round(self, leaves: RoundLeaves, number: int, user: UserLosses | None) -> FittedRound:
+    def _pending_round(
+        self, leaves: RoundLeaves, number: int, user: UserLosses | None
+    ) -> FittedRound:
         """Launch a round that is read when it is asked for."""
         self.launch(number)
-        if self._late is not None:
-            self._late.copied()  # while the device is busy with the round launched now
+        if self._pending is not None:
+            self._pending.copied()  # while the device is busy with the round launched now
         read = leaves.read_later()
         found = user.after() if user else self.rounds.losses
         assert found is not None
         error = partial(no_row_error, self._task.sampler, number)
-        self._late = LateRound(self._task.trees_per_round, read, found, error)
-        return self._late
+        self._pending = PendingRound(self._task.trees_per_round, read, found, error)
+        return self._pending
 
-    def _refitted(self, trees: list[Tree], leaf: Array) -> list[Tree]:
+    def _with_quantiles(self, trees: list[Tree], leaf: Array) -> list[Tree]:
         """Trees with the loss's own values in their leaves."""
         rounds, loss = self.rounds, self._task.loss
         assert isinstance(loss, OrderStatisticLoss)
         by = (rounds.leaf_weights, rounds.parameter, rounds.rate, rounds.inside())
-        own = RefitRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
+        own = LeafQuantileRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
         return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.losses import OrderStatisticLoss
 
 
-class LeafRefits:
+class LeafQuantiles:
     """Leaves of a round that take quantiles of the residuals of their rows.
 
     Parameters
@@ -43,9 +43,9 @@ class LeafRefits:
         The training rows.
     weights : int64 (n,) or None
         Of `order_statistics.integer_weights`; None: ones.
-    most : int
+    capacity : int
         Leaves that a round has at most.
-    most_rows : int
+    max_rows : int
         Rows of all trees of a round, at most.
     """
 
@@ -55,27 +55,29 @@ class LeafRefits:
         loss: OrderStatisticLoss,
         rows: DeviceRowSet,
         weights: Array | None,
-        most: int,
-        most_rows: int,
+        capacity: int,
+        max_rows: int,
     ) -> None:
         self._runtime, self._loss, self._rows = runtime, loss, rows
-        self._most, self._most_rows = most, most_rows
-        self._level_of = runtime.asarray(np.ascontiguousarray(loss.refit_level, dtype=np.float64))
+        self._capacity, self._max_rows = capacity, max_rows
+        self._level_of = runtime.asarray(
+            np.ascontiguousarray(loss.leaf_quantile_level, dtype=np.float64)
+        )
         self._weights = weights
         self._clips = loss.formula == gradients.HUBER
 
-    def begin(self, most: int | None = None) -> None:
+    def begin(self, capacity: int | None = None) -> None:
         """Begin a round: no leaf is known; there are at most so many, if that is known better."""
-        xp, runtime, n = self._runtime.xp, self._runtime, self._most_rows
-        most = self._most if most is None else min(self._most, most)
-        self._seated = zeros(runtime, 1, np.int64)
+        xp, runtime, n = self._runtime.xp, self._runtime, self._max_rows
+        capacity = self._capacity if capacity is None else min(self._capacity, capacity)
+        self._has_offset = zeros(runtime, 1, np.int64)
         counters = zeros(runtime, 2, np.int32)
-        most_pieces = n // constant("boosting/quantiles.cuh", "QUANTILE_PIECE") + most
-        pieces = Pieces.room(xp, counters[1:], most_pieces)
+        max_pieces = n // constant("boosting/quantiles.cuh", "QUANTILE_PIECE") + capacity
+        pieces = Pieces.room(xp, counters[1:], max_pieces)
         key = xp.empty(n, dtype=np.uint64)
         weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
-        self._groups = GroupedNumbers.room(xp, counters[:1], most, pieces, key, weight)
-        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (most,)))
+        self._groups = GroupedNumbers.room(xp, counters[:1], capacity, pieces, key, weight)
+        columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (capacity,)))
         self._of_groups = tuple(allocate(xp, columns).values())
 
     def keep_level(
@@ -98,25 +100,25 @@ class LeafRefits:
             Numbers of the trees.
         """
         nodes = (frontier.size, accepted, frontier.tree, frontier.count)
-        seat, pieces = self._seats(nodes, trees, first), frontier.pieces
+        offset, pieces = self._offsets(nodes, trees, first), frontier.pieces
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         args = (
-            *(row, frontier.tree, accepted, frontier.start, seat, *work),
+            *(row, frontier.tree, accepted, frontier.start, offset, *work),
             *(*self._by_column(trees), *self._residuals, *self._keys),
         )
         self._launch("key_residuals", self._over(pieces), args)
 
-    def _seats(self, nodes: tuple[Array, ...], trees: Array, first: Array) -> Array:
+    def _offsets(self, nodes: tuple[Array, ...], trees: Array, first: Array) -> Array:
         """Where the rows of the leaves of a level come: int64 (m,)."""
         own, n = self._groups, len(nodes[1])
-        seat = self._runtime.xp.empty(n, dtype=np.int64)
+        offset = self._runtime.xp.empty(n, dtype=np.int64)
         args = (
-            *(*nodes, *self._by_column(trees), self._level_of, first, self._seated),
-            *(own.size, own.pieces.size, seat, *self._of_groups),
+            *(*nodes, *self._by_column(trees), self._level_of, first, self._has_offset),
+            *(own.size, own.pieces.size, offset, *self._of_groups),
             *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
         )
         self._launch("seat_leaves", (blocks(n),), args)
-        return seat
+        return offset
 
     def _by_column(self, trees: Array) -> tuple[Any, ...]:
         return trees, np.int32(len(self._rows.raw))
@@ -152,9 +154,9 @@ class LeafRefits:
         self._launch("count_leaves", grid, (*rows, *given, leaf, nodes["count"]))
         first = zeros(runtime, 1, np.int32)
         own = (size, nodes["accepted"], nodes["tree"], nodes["count"])
-        seat = self._seats(own, trees, first)
+        offset = self._offsets(own, trees, first)
         by = (*self._by_column(trees), *self._residuals)
-        self._launch("key_walked", grid, (*rows, leaf, seat, *by, nodes["taken"], *self._keys))
+        self._launch("key_walked", grid, (*rows, leaf, offset, *by, nodes["taken"], *self._keys))
 
     def finish(
         self,
@@ -194,12 +196,12 @@ class LeafRefits:
             terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
             self._launch("largest_terms", self._over(own.pieces), terms)
             self._launch("sum_terms", self._over(own.pieces), (*terms, n_rows, sums))
-        told = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
+        packed = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
         args = (
             *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
-            *(sums, largest, n_rows, rate, *told, value),
+            *(sums, largest, n_rows, rate, *packed, value),
         )
-        self._launch("refit_leaves", (blocks(len(own.level)),), args)
+        self._launch("set_leaf_quantiles", (blocks(len(own.level)),), args)
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
         """Let the first group of each leaf have all numbers; the nodes that groups are now."""
@@ -207,12 +209,12 @@ class LeafRefits:
         self._launch("first_groups", (blocks(len(own.level)),), (own.size, node_of, leaf, first_of))
         joined, pieces = self._runtime.xp.empty(len(own.level), dtype=np.int32), own.pieces
         args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
-        self._launch("join_groups", (blocks(max(len(own.level), pieces.most)),), args)
+        self._launch("join_groups", (blocks(max(len(own.level), pieces.capacity)),), args)
         return joined
 
     def _over(self, pieces: Pieces) -> tuple[int]:
         """Blocks that take pieces in turn."""
-        return (striding_blocks(self._runtime, pieces.most),)
+        return (striding_blocks(self._runtime, pieces.capacity),)
 
     def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
         threads = constant("common/rounds.cuh", "BOOST_THREADS")
@@ -273,7 +275,7 @@ class LeafNodes:
     row: Array
 
     @property
-    def most(self) -> int:
+    def capacity(self) -> int:
         """Leaves."""
         return len(self.tree)
 
@@ -310,7 +312,7 @@ class LeafNodes:
 
 
 @dataclass(frozen=True, eq=False)
-class RefitRound:
+class LeafQuantileRound:
     """What the leaves of finished trees are refitted by.
 
     Attributes
@@ -338,12 +340,14 @@ class RefitRound:
         """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""
         leaves = [np.flatnonzero(tree.left == 0) for tree in trees]
         nodes = LeafNodes.of(runtime, leaves, leaf, self.inside)
-        refits = LeafRefits(runtime, self.loss, self.rows, self.weights, nodes.most, len(nodes.row))
-        refits.begin()
+        quantiles = LeafQuantiles(
+            runtime, self.loss, self.rows, self.weights, nodes.capacity, len(nodes.row)
+        )
+        quantiles.begin()
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
-        none = zeros(runtime, nodes.most, np.uint8)
-        refits.keep_level(nodes.row, nodes, none, zeros(runtime, 1, np.int32), numbers)
-        value = runtime.xp.empty(nodes.most, dtype=np.float64)
+        none = zeros(runtime, nodes.capacity, np.uint8)
+        quantiles.keep_level(nodes.row, nodes, none, zeros(runtime, 1, np.int32), numbers)
+        value = runtime.xp.empty(nodes.capacity, dtype=np.float64)
         n_rows = runtime.asarray(np.array([len(nodes.row) // len(trees)], dtype=np.int64))
-        refits.finish(numbers, self.parameter, n_rows, self.rate, value)
+        quantiles.finish(numbers, self.parameter, n_rows, self.rate, value)
         return np.split(runtime.to_host(value), np.cumsum([len(own) for own in leaves])[:-1])

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafRefits, ListedRows, PlacedLeaves
+from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
 from gpuboost.backends.cuda.data.features import DeviceFeatures
-from gpuboost.backends.cuda.growth.node_buffer import TreeRoom, most_stored, table_shape
+from gpuboost.backends.cuda.growth.node_buffer import NodeCapacity, max_stored_nodes, table_shape
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime import readback as parcels
-from gpuboost.backends.cuda.runtime.arrays import allocate, room_of
+from gpuboost.backends.cuda.runtime.arrays import allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill
-from gpuboost.backends.cuda.runtime.readback import Parcel
+from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.task import NO_LIMIT
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.best_first import SplitQueue
     from gpuboost.backends.cuda.growth.finish import Finisher
     from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
-    from gpuboost.backends.cuda.growth.value_rule import Reading
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+    from gpuboost.backends.cuda.growth.value_rule import ValueRule
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.backends.cuda.runtime.readback import HostCopy
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.losses import OrderStatisticLoss
 
 # Of trees of so many levels rows are followed: deeper ones had better let go of nodes of few rows.
-FOLLOWED_DEPTH = 12
+MONITORED_DEPTH = 12
 
 
 class RoundLeaves:
@@ -52,7 +52,7 @@ class RoundLeaves:
     finisher : Finisher
     sets : list of DeviceRowSet
         The training rows, and those of watched rows that have raw predictions of their own.
-    most_rows : int
+    max_rows : int
         Rows that a tree has at most.
 
     Attributes
@@ -60,11 +60,11 @@ class RoundLeaves:
     follows : bool
         Whether rows in the trees are followed by the partition, so that no node leaves the levels
         (`small_rows_for`). Rows of deep trees are not: all of them walk down the finished trees.
-    parcel : Parcel
+    readback : Parcel
         What the host reads of the round begun last.
     """
 
-    parcel: Parcel
+    readback: Readback
 
     def __init__(
         self,
@@ -72,73 +72,79 @@ class RoundLeaves:
         task: BoostTask,
         finisher: Finisher,
         sets: list[DeviceRowSet],
-        most_rows: int,
+        max_rows: int,
     ) -> None:
         self._runtime, self._task, self._sets = runtime, task, sets
-        self._finisher, self._most_rows = finisher, most_rows
+        self._finisher, self._max_rows = finisher, max_rows
         n_trees = task.trees_per_round
         self._n_outputs = task.loss.columns if task.sums_outputs else 1
-        self._most = TreeRoom.of(task.options, sets[0].n).nodes(n_trees, n_trees * most_rows)
+        self._capacity = NodeCapacity.of(task.options, sets[0].n).nodes(n_trees, n_trees * max_rows)
         options = task.options
-        is_shallow = options.deepest <= FOLLOWED_DEPTH
+        is_shallow = options.deepest <= MONITORED_DEPTH
         self.follows = is_shallow or options.max_leaf_nodes != NO_LIMIT
-        self._has_rows_outside = most_rows < sets[0].n
+        self._has_rows_outside = max_rows < sets[0].n
         shape = (n_trees, sets[0].n if self.follows else 0)
         self._place = runtime.xp.empty(shape, dtype=np.int32)
-        self._refits: LeafRefits | None = None
-        trees = finisher.columns(self._most, self._most // 2, self._n_outputs)
+        self._quantiles: LeafQuantiles | None = None
+        trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
         # Trees are read with the rest where nobody asks for their size and it is not too much.
-        self._of_parcel = (
-            trees if not finisher.asks and room_of(trees) <= parcels.MOST_WHOLE else {}
+        self._of_readback = (
+            trees
+            if not finisher.needs_size_readback and bytes_of(trees) <= parcels.MAX_WHOLE
+            else {}
         )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
         """From now on leaves take quantiles of residuals, by `RoundRows.leaf_weights`."""
         n_trees, rows = self._task.trees_per_round, self._sets[0]
-        n_rows = n_trees * self._most_rows
+        n_rows = n_trees * self._max_rows
         # All that were leaves when their level was done, though splits above be taken back.
-        most = most_stored(n_trees, n_rows, self._task.options, rows.n)
-        most_leaves = (most + n_trees) // 2
-        sizes = (min(n_rows, most_leaves), n_rows)
-        self._refits = LeafRefits(self._runtime, loss, rows, weights, *sizes)
+        capacity = max_stored_nodes(n_trees, n_rows, self._task.options, rows.n)
+        max_leaves = (capacity + n_trees) // 2
+        sizes = (min(n_rows, max_leaves), n_rows)
+        self._quantiles = LeafQuantiles(self._runtime, loss, rows, weights, *sizes)
 
     def begin(self, others: Columns) -> dict[str, Array]:
         """Begin a round; arrays for what else the host reads of it."""
         table: Columns = {"table": (np.int64, table_shape(self._task.trees_per_round))}
-        self.parcel = Parcel(self._runtime.xp, {**others, **table, **self._of_parcel})
+        self.readback = Readback(self._runtime.xp, {**others, **table, **self._of_readback})
         if self.follows and self._has_rows_outside:
             fill(self._runtime, self._place, -1)
         self._listed: ListedRows | None = None
-        if self._refits is not None and self.follows:
-            self._refits.begin()
-        return {name: self.parcel.arrays[name] for name in others}
+        if self._quantiles is not None and self.follows:
+            self._quantiles.begin()
+        return {name: self.readback.arrays[name] for name in others}
 
     @property
     def table(self) -> Array:
-        """Where that of the round is made, see `NodeStore.end`."""
-        return self.parcel.arrays["table"]
+        """Where that of the round is made, see `NodeBuffer.end`."""
+        return self.readback.arrays["table"]
 
     def keep_level(self, level: LevelLeaves) -> None:
         """Keep which rows are in the leaves of a level, or where they are not followed the rows."""
         rows, frontier, accepted = level.rows, level.frontier, level.accepted
         if not self.follows:
-            if self._refits is not None and self._listed is None:
+            if self._quantiles is not None and self._listed is None:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
             return
         pieces, first = frontier.pieces, level.first
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         where = (np.int64(self._sets[0].n), first, self._place)
         args = (rows.row, frontier.tree, accepted, *work, *where)
-        launch(self._runtime, "keep_leaves", (striding_blocks(self._runtime, pieces.most),), args)
-        if self._refits is not None:
-            self._refits.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.number)
+        launch(
+            self._runtime, "keep_leaves", (striding_blocks(self._runtime, pieces.capacity),), args
+        )
+        if self._quantiles is not None:
+            self._quantiles.keep_level(
+                rows.row, frontier, accepted, first, level.inputs.keys.number
+            )
 
     def finish(
         self,
-        store: NodeStore,
+        store: NodeBuffer,
         queue: SplitQueue | None,
         trees: Array,
-        reading: Reading,
+        rule: ValueRule,
         own: tuple[Array, Array],
     ) -> Finished:
         """Finish the trees of the round, whose nodes are numbered.
@@ -150,37 +156,37 @@ class RoundLeaves:
         trees : uint64 (T,)
             Their numbers.
         own : parameter of the loss, rows of a tree
-            See `LeafRefits.finish`.
+            See `LeafQuantiles.finish`.
         """
         number_of = None
         if self.follows:
-            number_of = self._runtime.xp.empty(store.most, dtype=np.int32)
+            number_of = self._runtime.xp.empty(store.capacity, dtype=np.int32)
         columns = self._columns(store)
         self._finished = finished = Finished(store.numbers.table, columns, number_of)
-        self._finisher.finish_into(finished, store, reading)
-        if self._refits is not None:
-            places = self._keep_leaves(self._refits, finished, store, trees)
-            self._refits.finish(trees, *own, reading.rate, columns["value"], places)
+        self._finisher.finish_into(finished, store, rule)
+        if self._quantiles is not None:
+            places = self._keep_leaves(self._quantiles, finished, store, trees)
+            self._quantiles.finish(trees, *own, rule.rate, columns["value"], places)
         if queue is not None and store.leaf is not None:
             queue.hand_numbers(store.leaf, number_of)
         return finished
 
     def _keep_leaves(
-        self, refits: LeafRefits, finished: Finished, store: NodeStore, trees: Array
+        self, quantiles: LeafQuantiles, finished: Finished, store: NodeBuffer, trees: Array
     ) -> PlacedLeaves | None:
         """Keep the residuals of leaves, if they are not kept; what is known of their places."""
         if finished.number_of is not None:
             return PlacedLeaves(finished.number_of, store.leaf)
         assert self._listed is not None
-        refits.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
-        refits.keep_walked(self._listed, finished, self._task.matrix.missing_code, trees)
+        quantiles.begin((len(finished.columns["left"]) + finished.n_trees) // 2)
+        quantiles.keep_walked(self._listed, finished, self._task.matrix.missing_code, trees)
         self._listed = None
         return None
 
-    def _columns(self, store: NodeStore) -> dict[str, Array]:
+    def _columns(self, store: NodeBuffer) -> dict[str, Array]:
         """The arrays of the finished trees."""
-        if self._of_parcel:
-            return {name: self.parcel.arrays[name] for name in self._of_parcel}
+        if self._of_readback:
+            return {name: self.readback.arrays[name] for name in self._of_readback}
         columns = self._finisher.columns(*self._finisher.sizes(store), self._n_outputs)
         return allocate(self._runtime.xp, columns)
 
@@ -191,18 +197,20 @@ class RoundLeaves:
             place = self._place if number == 0 and self.follows else None
             add_leaves(self._runtime, finished, trees, rows, missing_code, place)
 
-    def read_later(self) -> Callable[[], HostParcel]:
+    def read_later(self) -> Callable[[], HostCopy]:
         """Start to copy what the host reads of the round, in one piece or as it is known."""
-        read = self.parcel.read_later(self._runtime)
-        if self._of_parcel:
+        read = self.readback.read_later(self._runtime)
+        if self._of_readback:
             return read
-        if self._finisher.asks:  # for as many nodes as there are the arrays have room
+        if (
+            self._finisher.needs_size_readback
+        ):  # for as many nodes as there are the arrays have room
             exact = parcels.read_later(self._runtime, self._finished.columns)
             return lambda: read().beside(exact())
-        told = read()
-        (n, *_), (n_masks, *_), _ = told.part("table", 0, 3)[:, ::-1].tolist()
+        packed = read()
+        (n, *_), (n_masks, *_), _ = packed.part("table", 0, 3)[:, ::-1].tolist()
         trees = self._finished.read_later(self._runtime, n, n_masks)
-        return lambda: told.beside(trees())
+        return lambda: packed.beside(trees())
 
 
 def add_leaves(

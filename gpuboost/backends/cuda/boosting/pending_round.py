@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuboost.backends.cuda.boosting.losses import MeanLosses
-    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.backends.cuda.runtime.readback import HostCopy
 
 
-class LateRound:
+class PendingRound:
     """A round whose trees and losses are known when its copy is there; see `FittedRound`.
 
     Parameters
@@ -38,7 +38,7 @@ class LateRound:
     def __init__(
         self,
         n_trees: int,
-        read: Callable[[], HostParcel],
+        read: Callable[[], HostCopy],
         losses: RoundLosses | MeanLosses,
         error: Callable[[], ValueError],
     ) -> None:
@@ -48,8 +48,8 @@ class LateRound:
     @property
     def trees(self) -> list[Tree]:
         """Its trees, which wait when something is asked of them."""
-        late = [LateTree(partial(self._tree, number)) for number in range(self._n_trees)]
-        return cast("list[Tree]", late)
+        pending = [PendingTree(partial(self._tree, number)) for number in range(self._n_trees)]
+        return cast("list[Tree]", pending)
 
     @property
     def losses(self) -> RoundLosses:
@@ -71,10 +71,10 @@ class LateRound:
             The round has drawn no row with weight.
         """
         if self._copied is None:
-            parcel = self._read()
+            readback = self._read()
             del self._read
-            self._sums = parcel.part("losses", 0, parcel.length("losses")).copy()
-            self._copied = CopiedTrees(parcel)
+            self._sums = readback.part("losses", 0, readback.length("losses")).copy()
+            self._copied = CopiedTrees(readback)
         if self._copied.weights[0] == 0:
             raise self._error()
         return self._copied
@@ -85,7 +85,7 @@ class CopiedTrees:
 
     Parameters
     ----------
-    parcel : HostParcel
+    readback : HostCopy
         The table and the arrays of `finishing.Finished`, by their names; it may have others.
 
     Attributes
@@ -94,20 +94,20 @@ class CopiedTrees:
         Integer weights of the roots.
     """
 
-    def __init__(self, parcel: HostParcel) -> None:
-        self._nodes, self._masks, weights = parcel.part("table", 0, 3).tolist()
+    def __init__(self, readback: HostCopy) -> None:
+        self._nodes, self._masks, weights = readback.part("table", 0, 3).tolist()
         self.weights = weights[:-1]
-        self._names = [name for name in NAMES if name in parcel]
+        self._names = [name for name in NAMES if name in readback]
         used = lengths(self._names, self._nodes[-1], self._masks[-1])
-        self._parcel = parcel.kept(used)  # and neither pinned memory is kept nor spare room
+        self._readback = readback.kept(used)  # and neither pinned memory is kept nor spare room
 
     def tree(self, number: int) -> Tree:
         """One of the trees."""
         bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
-        return cut_tree(self._parcel.part, self._names, *bounds)
+        return cut_tree(self._readback.part, self._names, *bounds)
 
 
-class LateTree:
+class PendingTree:
     """A tree that is made when something is asked of it; it has all that a `Tree` has.
 
     Parameters

@@ -87,16 +87,16 @@ class GroupedNumbers:
     def find(self, runtime: Runtime, quantile: Array) -> None:
         """Write the quantile of each group: float64 (g,)."""
         fill(runtime, self.counts, 0)
-        most, n_groups = (striding_blocks(runtime, self.pieces.most),), len(self.level)
+        capacity, n_groups = (striding_blocks(runtime, self.pieces.capacity),), len(self.level)
         for first in range(0, n_groups, _at_once()):
             self._find_some(runtime, np.int32(first))
-        launch(runtime, "find_above", most, (*self.numbers, self.prefix, self.more, self.above))
+        launch(runtime, "find_above", capacity, (*self.numbers, self.prefix, self.more, self.above))
         given = (self.size, self.total, self.prefix, self.more, self.above)
         launch(runtime, "take_quantiles", (blocks(n_groups),), (*given, quantile))
 
     def _find_some(self, runtime: Runtime, first: np.int32) -> None:
         """Find the digits of as many groups as counts have room for, from ``first`` on."""
-        most = (striding_blocks(runtime, self.pieces.most),)
+        capacity = (striding_blocks(runtime, self.pieces.capacity),)
         warps = (
             striding_blocks(
                 runtime, blocks(len(self.counts) * constant("common/common.cuh", "WARP"))
@@ -105,7 +105,7 @@ class GroupedNumbers:
         top, step = (constant("boosting/quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
         for shift in range(top, -1, -step):
             at, counts = np.int32(shift), (first, self.counts)
-            launch(runtime, "count_digits", most, (*self.numbers, self.prefix, at, *counts))
+            launch(runtime, "count_digits", capacity, (*self.numbers, self.prefix, at, *counts))
             found = (self.prefix, self.below, self.total, self.more, self.above)
             launch(runtime, "choose_digits", warps, (self.size, self.level, at, *found, *counts))
 

@@ -18,7 +18,7 @@ from gpuboost.backends.cuda.boosting.quantiles import SizesQuantile
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.data.features import copy_to_device
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
-from gpuboost.backends.cuda.growth.value_rule import Reading
+from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import allocate, cut, one_piece
 from gpuboost.backends.cuda.runtime.launch import count_up, fill, launch_for_roots, zeros
 from gpuboost.backends.cuda.runtime.source import constant
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.best_first import SplitQueue
     from gpuboost.backends.cuda.growth.finish import Finisher
     from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
@@ -110,7 +110,7 @@ class RoundRows(RowsOfRounds):
         self._read = allocate(xp, self._columns_read())
         self.leaves = None
         if finisher is not None:
-            made = RoundLeaves(runtime, task, finisher, self.followed, self.most_rows)
+            made = RoundLeaves(runtime, task, finisher, self.followed, self.max_rows)
             if isinstance(loss, OrderStatisticLoss):
                 made.refit(loss, self.leaf_weights)
             self.leaves = made
@@ -166,7 +166,7 @@ class RoundRows(RowsOfRounds):
         return whole if unit == 1.0 else None
 
     @cached_property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """Rows that a tree has at most."""
         weights, sampler = self._task.train.weights, self._task.sampler
         positive = sampler.n_samples if weights is None else int((weights > 0).sum())
@@ -223,7 +223,7 @@ class RoundRows(RowsOfRounds):
             self.losses.keep_before(drawn, self.parameter)
         first, count = self._place(drawn)
         self._count = count
-        rows = DeviceRows.room(xp, n_trees * self.most_rows, self._n_outputs)
+        rows = DeviceRows.room(xp, n_trees * self.max_rows, self._n_outputs)
         n_hessians = self._n_hessians
         shape = (n_trees, self.rows.n, self._n_outputs + n_hessians)
         wide = xp.empty(shape, dtype=np.int64)
@@ -257,7 +257,7 @@ class RoundRows(RowsOfRounds):
 
     def _scale(self, inputs: BatchInputs) -> None:
         sizes = (np.int32(sum_bits(self.rows.n)), self._is_whole, np.int32(self._n_outputs))
-        out = (self._exponents, inputs.regular, inputs.least_hessian, inputs.unit)
+        out = (self._exponents, inputs.regular, inputs.min_hessian, inputs.unit)
         args = (self.largest, self._given, *sizes, *out)
         self.kernels.kernel("scale_round")((1,), (1,), args)
 
@@ -317,14 +317,14 @@ class RoundRows(RowsOfRounds):
         if self.leaves is not None:
             self.leaves.keep_level(level)
 
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Add the values of leaves to raw predictions, and sum the losses that are left then."""
         if self.leaves is None:
             return
         by = (self._exponents, self._given, self.rate, inputs.unit)
-        reading = Reading.of_steps(*by, self._n_outputs)
+        rule = ValueRule.of_steps(*by, self._n_outputs)
         trees, own = inputs.keys.number, (self.parameter, self._count)
-        self.leaves.add(self.leaves.finish(store, queue, trees, reading, own), trees)
+        self.leaves.add(self.leaves.finish(store, queue, trees, rule, own), trees)
         self.keep_losses()
 
     def keep_losses(self) -> None:

@@ -43,7 +43,7 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
 
 def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     """Learn the bins of every column; equal to `gpuboost.data.binning.fit_bin_mapper`."""
-    is_categorical, most = rule.is_categorical, rule.max_bins
+    is_categorical, capacity = rule.is_categorical, rule.max_bins
     rows, counts = (None, None) if rule.weights is None else weighted_rows(rule.weights)
     rows, counts = (None if a is None else runtime.asarray(a) for a in (rows, counts))
     bins = []
@@ -52,7 +52,7 @@ def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
     for first in range(0, X.shape[1], step):
         features = copy_to_device(runtime, X[:, first : first + step])
         bins += [
-            learn_column(runtime, features, f, rows, counts, None if categorical else most)
+            learn_column(runtime, features, f, rows, counts, None if categorical else capacity)
             for f, categorical in enumerate(is_categorical[first : first + step])
         ]
     return assemble_mapper(bins, is_categorical)

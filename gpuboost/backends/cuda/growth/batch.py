@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.growth.subtrees import SmallTrees
     from gpuboost.backends.cuda.level.policy import Policy
     from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places, Search
@@ -26,7 +26,7 @@ class Batch:
     slices: Slices
     search: SplitSearch
     leaf: LeafColumns | None
-    store: NodeStore
+    store: NodeBuffer
     small: SmallTrees | None
 
     def grow_small(
@@ -47,5 +47,5 @@ class Batch:
         sums: Array | None,
         depth: int,
     ) -> None:
-        """Store the nodes of a level, see `NodeStore.keep`."""
+        """Store the nodes of a level, see `NodeBuffer.keep`."""
         self.store.keep(frontier, splits, places, sums, self.policy.small_rows_at(depth))

@@ -12,7 +12,7 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.task import NO_LIMIT
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore, Store
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
     from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -27,24 +27,24 @@ class SplitQueue:
     ----------
     runtime : Runtime
     options : TreeOptions
-    n_trees, most_rows : int
+    n_trees, max_rows : int
         Trees of the batch, and rows that one of them has at most.
     n_places : int
         Places that nodes have.
     """
 
     def __init__(
-        self, runtime: Runtime, options: TreeOptions, n_trees: int, most_rows: int, n_places: int
+        self, runtime: Runtime, options: TreeOptions, n_trees: int, max_rows: int, n_places: int
     ) -> None:
         self._runtime, self._n_trees, self._n_places = runtime, n_trees, n_places
-        most_leaves = min(options.max_leaf_nodes, most_rows // max(1, options.min_samples_leaf))
-        self._most = max(1, most_leaves - 1)
-        shape = (n_trees, self._most)
+        max_leaves = min(options.max_leaf_nodes, max_rows // max(1, options.min_samples_leaf))
+        self._capacity = max(1, max_leaves - 1)
+        shape = (n_trees, self._capacity)
         types = {"rise": np.float64, "key": np.uint64, "node": np.int32}
         order: Columns = {name: (dtype, shape) for name, dtype in types.items()}
         self._before, self._after = (allocate(runtime.xp, order) for _ in range(2))
         self._turn = runtime.xp.empty(shape, dtype=np.int32)
-        n_groups = self._most // constant("growth/best_first.cu", "GROUP") + 1
+        n_groups = self._capacity // constant("growth/best_first.cu", "GROUP") + 1
         self._worst = runtime.xp.empty((n_trees, n_groups), dtype=np.int32)
         self._length = zeros(runtime, n_trees, np.int32)
         none = constant("growth/best_first.cu", "NO_NODE")
@@ -55,7 +55,7 @@ class SplitQueue:
         cls,
         runtime: Runtime,
         task: GrowTask,
-        store: NodeStore,
+        store: NodeBuffer,
         n_trees: int,
         n_rows: int,
     ) -> SplitQueue | None:
@@ -63,26 +63,26 @@ class SplitQueue:
 
         Parameters
         ----------
-        store : NodeStore
+        store : NodeBuffer
             Where nodes have places.
         n_trees, n_rows : int
             Of the batch.
         """
         if task.options.max_leaf_nodes == NO_LIMIT:
             return None
-        most_rows = min(n_rows, task.matrix.n_samples)
-        return cls(runtime, task.options, n_trees, most_rows, store.most)
+        max_rows = min(n_rows, task.matrix.n_samples)
+        return cls(runtime, task.options, n_trees, max_rows, store.capacity)
 
     def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array) -> Array:
         """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
 
         ``first`` is the place of the first node, int32 (1,).
         """
-        rooms = (self._runtime.xp.empty(frontier.most, dtype=np.int32) for _ in range(4))
+        capacities = (self._runtime.xp.empty(frontier.capacity, dtype=np.int32) for _ in range(4))
         args = (
             *(frontier.size, frontier.tree, frontier.key, splits.rise, splits.accepted),
-            *(first, np.int32(self._most), self._length),
-            *(*self._before.values(), *self._after.values(), self._turn, self._worst, *rooms),
+            *(first, np.int32(self._capacity), self._length),
+            *(*self._before.values(), *self._after.values(), self._turn, self._worst, *capacities),
             self._parent,
         )
         self._launch("take_splits", self._n_trees, args)
@@ -120,7 +120,7 @@ class SplitQueue:
     def _is_split(self) -> Array:
         """Whether each node is split in the end: uint8 (m,)."""
         is_split = zeros(self._runtime, self._n_places, np.uint8)
-        args = (self._length, self._before["node"], np.int32(self._most), is_split)
+        args = (self._length, self._before["node"], np.int32(self._capacity), is_split)
         self._launch("mark_splits", self._n_trees, args)
         return is_split
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
-from gpuboost.backends.cuda.growth.value_rule import Reading
+from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
@@ -32,35 +32,39 @@ class Finisher:
     ----------
     runtime : Runtime
     task : GrowTask
-    asks : bool
+    needs_size_readback : bool
         Whether the host asks how many nodes there are, so that arrays need no room for more.
-    reading : Reading or None
+    rule : Reading or None
         How sums are to be read; None where each batch says it for itself.
 
     Attributes
     ----------
-    asks : bool
+    needs_size_readback : bool
     """
 
     def __init__(
-        self, runtime: Runtime, task: GrowTask, asks: bool, reading: Reading | None = None
+        self,
+        runtime: Runtime,
+        task: GrowTask,
+        needs_size_readback: bool,
+        rule: ValueRule | None = None,
     ) -> None:
-        self._runtime, self._task, self.asks = runtime, task, asks
-        self._reading = reading
+        self._runtime, self._task, self.needs_size_readback = runtime, task, needs_size_readback
+        self._rule = rule
         mapper = task.matrix.mapper
         bins = (mapper.center, mapper.low, mapper.high)
         self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
         self._has_masks = bool(mapper.is_categorical.any())
         # Rows of rounds walk down finished trees: there is one type of features for them.
         narrow = task.matrix.n_features <= np.iinfo(np.int16).max
-        self._is_narrow = narrow and reading is not None
-        self._is_whole = reading is not None and _has_whole_weights(task, len(reading.exponents))
+        self._is_narrow = narrow and rule is not None
+        self._is_whole = rule is not None and _has_whole_weights(task, len(rule.exponents))
         signs = task.options.regularisation.monotonic
         self._signs = None if signs is None else runtime.asarray(np.array(signs, dtype=np.int8))
         self._one = runtime.asarray(np.ones(1))
 
     @classmethod
-    def of(cls, runtime: Runtime, task: GrowTask, asks: bool) -> Finisher | None:
+    def of(cls, runtime: Runtime, task: GrowTask, needs_size_readback: bool) -> Finisher | None:
         """That of a task; None where trees are finished on the host.
 
         That is where the rows of trees are known to none but ``rows_of``, which may give each leaf
@@ -68,7 +72,7 @@ class Finisher:
         """
         if task.sampler is None or task.target.has_gradients:
             return None
-        return cls(runtime, task, asks, Reading.of_target(runtime, task))
+        return cls(runtime, task, needs_size_readback, ValueRule.of_target(runtime, task))
 
     def columns(self, n: int, n_masks: int, n_values: int) -> Columns:
         """The arrays of n nodes, as they are in `Finished`."""
@@ -89,30 +93,30 @@ class Finisher:
         masks = {"category": (np.int32, (n,)), "masks": (np.uint32, (n_masks, MASK_WORDS))}
         return columns | masks
 
-    def finish(self, store: NodeStore) -> Finished:
+    def finish(self, store: NodeBuffer) -> Finished:
         """Finish the nodes of a store, which are numbered."""
-        assert self._reading is not None
+        assert self._rule is not None
         n, n_masks = self.sizes(store)
-        columns = self.columns(n, n_masks, self._reading.n_values)
+        columns = self.columns(n, n_masks, self._rule.n_values)
         found = Finished(store.numbers.table, allocate(self._runtime.xp, columns))
-        self.finish_into(found, store, self._reading)
+        self.finish_into(found, store, self._rule)
         return found
 
-    def sizes(self, store: NodeStore) -> tuple[int, int]:
+    def sizes(self, store: NodeBuffer) -> tuple[int, int]:
         """Nodes and masks there are to be room for."""
-        if not self.asks:
-            return store.most_finished, store.most_finished // 2
+        if not self.needs_size_readback:
+            return store.max_finished, store.max_finished // 2
         table = self._runtime.read_later(store.numbers.table)()
-        n = min(store.most_finished, int(table[0, -1]))  # where memory is foretold, of all levels
+        n = min(store.max_finished, int(table[0, -1]))  # where memory is foretold, of all levels
         return n, min(int(table[1, -1]), (n - store.n_trees) // 2)
 
-    def finish_into(self, found: Finished, store: NodeStore, reading: Reading) -> None:
+    def finish_into(self, found: Finished, store: NodeBuffer, rule: ValueRule) -> None:
         """Finish the nodes of a store into arrays that are there."""
-        self._finish_nodes(store, found, reading)
+        self._finish_nodes(store, found, rule)
         if self._signs is not None:
-            self._order_values(store, found.columns, reading)
+            self._order_values(store, found.columns, rule)
 
-    def _finish_nodes(self, store: NodeStore, found: Finished, reading: Reading) -> None:
+    def _finish_nodes(self, store: NodeBuffer, found: Finished, rule: ValueRule) -> None:
         runtime, numbers, nodes, arrays = self._runtime, store.numbers, store.nodes, found.columns
         kinds = (np.int32(store.has_draws), np.int32(self._has_masks))
         bins = (*self._bins, np.int32(self._bins[0].shape[1]))
@@ -125,24 +129,31 @@ class Finisher:
             places[arrays[name].dtype] = arrays[name]
         chosen = (np.int32(self._is_narrow), np.int32(self._is_whole), *features.values())
         before, after = ("threshold", "code", "missing_left", "left"), ("value", "gain", "impurity")
-        rate = reading.rate if self._signs is None else self._one  # after they are in order
-        told = (nodes.left, np.int32(0)) if found.number_of is None else (found.number_of, 1)
+        rate = rule.rate if self._signs is None else self._one  # after they are in order
+        packed = (nodes.left, np.int32(0)) if found.number_of is None else (found.number_of, 1)
         args = (
-            *(*store.rooms, numbers.table, numbers.order, numbers.category, *nodes.nodes, *kinds),
-            *(*bins, *reading.arguments(store.n_sums, self._task.options.score, rate), *chosen),
+            *(
+                *store.capacities,
+                numbers.table,
+                numbers.order,
+                numbers.category,
+                *nodes.nodes,
+                *kinds,
+            ),
+            *(*bins, *rule.arguments(store.n_sums, self._task.options.score, rate), *chosen),
             *(*map(arrays.get, before), category, masks, *map(arrays.get, after)),
-            *(*weights.values(), arrays["count"], np.int32(told[1]), told[0]),
+            *(*weights.values(), arrays["count"], np.int32(packed[1]), packed[0]),
         )
         threads = constant("growth/finish.cu", "FINISH_THREADS")
         n_blocks = min(-(-len(arrays["left"]) // threads), _BLOCKS * runtime.n_multiprocessors)
         runtime.kernel("growth/finish.cu", "finish_nodes", {})((n_blocks,), (threads,), args)
 
-    def _order_values(self, store: NodeStore, arrays: dict[str, Array], reading: Reading) -> None:
+    def _order_values(self, store: NodeBuffer, arrays: dict[str, Array], rule: ValueRule) -> None:
         numbers, empty, n = store.numbers, self._runtime.xp.empty, len(arrays["left"])
         bounds = (empty(n, dtype=np.float64), empty(n, dtype=np.float64))
-        held_to = (reading.given[2:3], reading.rate, np.int32(reading.n_values))
+        held_to = (rule.given[2:3], rule.rate, np.int32(rule.n_values))
         nodes = (store.nodes.feature, arrays["left"], self._signs, *held_to)
-        given = (*store.rooms, numbers.table, numbers.order, numbers.level_end, *nodes)
+        given = (*store.capacities, numbers.table, numbers.order, numbers.level_end, *nodes)
         kernel = self._runtime.kernel("growth/finish.cu", "order_values", {})
         threads = constant("growth/finish.cu", "ORDER_THREADS")
         kernel((store.n_trees,), (threads,), (*given, arrays["value"], *bounds))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
-from gpuboost.backends.cuda.growth.memory_plan import foretell_recorded
+from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded
 from gpuboost.backends.cuda.runtime.graph import Recording, RecordingRuntime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.host.finish import check_weight
@@ -15,7 +15,7 @@ from gpuboost.engine.growth.level_loop import run_levels
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.level_ops import RoundMaker
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
     from gpuboost.engine.growth.tree import Tree
@@ -31,7 +31,7 @@ class RecordedBatch:
     launches : Recording
     inputs : BatchInputs
         What the launches begin with.
-    nodes : NodeStore
+    nodes : NodeBuffer
         Reads what they leave behind.
     kind : tuple of int
         `CudaLevelOps.kind_of` the batch: others of this kind are the same launches.
@@ -39,7 +39,7 @@ class RecordedBatch:
 
     launches: Recording
     inputs: BatchInputs
-    nodes: NodeStore
+    nodes: NodeBuffer
     kind: tuple[int, ...]
 
 
@@ -110,7 +110,7 @@ class TreeGrower:
             check_weight(self._task.sampler, tree, weight > 0)
         return trees
 
-    def launch(self, host: HostInputs, again: bool) -> NodeStore:
+    def launch(self, host: HostInputs, again: bool) -> NodeBuffer:
         """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
         kind = self._ops.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
@@ -124,14 +124,14 @@ class TreeGrower:
                 self._not_recorded.add(kind)
         return nodes or self._launch(host)
 
-    def _launch(self, host: HostInputs) -> NodeStore:
+    def _launch(self, host: HostInputs) -> NodeBuffer:
         """Launch a batch kernel by kernel."""
         return self._levels(host, host.to_device(self._runtime))
 
-    def _record(self, host: HostInputs) -> NodeStore | None:
+    def _record(self, host: HostInputs) -> NodeBuffer | None:
         """Launch a batch and keep the launches; None where it cannot be replayed, or not fit."""
         shape = DeviceShape.of(self._runtime)
-        recorded = foretell_recorded(self._task, host, shape, self._maker)
+        recorded = dry_run_recorded(self._task, host, shape, self._maker)
         if recorded is None or recorded.total > self._budget:
             return None
         inputs = host.to_device(self._runtime)
@@ -140,13 +140,13 @@ class TreeGrower:
         self.recorded = RecordedBatch(launches, inputs, nodes, self._ops.kind_of(host))
         return nodes
 
-    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeStore:
+    def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeBuffer:
         """Launch the recorded batch over other inputs."""
         recorded.inputs.replace_by(host, self._runtime)
         recorded.launches.replay()
         return recorded.nodes
 
-    def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeStore:
+    def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
         roots = partial(self._ops.roots_of, host, inputs)
         run_levels(self._ops, self._task, len(host.trees), roots)
-        return self._ops.keeper()
+        return self._ops.tree_builder()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.level.records import DeviceFrontier
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
     from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -47,7 +47,7 @@ class RowsOfRounds(ABC):
 
     @property
     def table(self) -> Array | None:
-        """Where the table of the trees is to be made, see `NodeStore.end`; None: anywhere."""
+        """Where the table of the trees is to be made, see `NodeBuffer.end`; None: anywhere."""
         return None
 
     @abstractmethod
@@ -59,5 +59,5 @@ class RowsOfRounds(ABC):
         del level
 
     @abstractmethod
-    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeStore) -> None:
+    def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Make use of the leaves, when all levels are grown; ``queue`` of best-first growth."""

@@ -12,11 +12,11 @@ from gpuboost.backends.cuda.growth.batch import Batch
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, NodeStore, check_places
+from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, NodeBuffer, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, SmallTrees, small_rows_for
 from gpuboost.backends.cuda.level.constraints import Constraints
 from gpuboost.backends.cuda.level.medians import MedianKernels
-from gpuboost.backends.cuda.level.policy import Policy, is_unasked, purity_of
+from gpuboost.backends.cuda.level.policy import Policy, is_sync_free, purity_of
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.level.row_passes import RowKernels
 from gpuboost.backends.cuda.level.slices import Slices
@@ -24,12 +24,12 @@ from gpuboost.backends.cuda.level.split_search import (
     HistogramBuilder,
     Searched,
     SplitSearch,
+    capacity_for_planes,
     choose_tile,
-    lists_pay,
     plane_count,
-    room_for_planes,
+    use_feature_lists,
 )
-from gpuboost.backends.cuda.runtime.compile_flags import Variant
+from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import fill, launch_for_roots
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
@@ -79,17 +79,17 @@ class CudaLevelOps:
         self.by_class = target.classes is not None
         self._by_channel = self.by_class and target.n_channels > 1
         planes = plane_count(target.n_channels, self.by_class, _counted(task))
-        room = room_for_planes(runtime.shared_memory, self._by_channel)
+        room = capacity_for_planes(runtime.shared_memory, self._by_channel)
         tile = choose_tile(room, task.matrix.width, planes)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
-        self._variant = Variant.of(task)
-        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._variant)
+        self._flags = CompileFlags.of(task)
+        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._flags)
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
         self._medians = MedianKernels.of(runtime, target) if target.by_median else None
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
-        self._unasked = is_unasked(task.options)
-        self.finisher = Finisher.of(runtime, task, asks=not self._unasked)
+        self._sync_free = is_sync_free(task.options)
+        self.finisher = Finisher.of(runtime, task, needs_size_readback=not self._sync_free)
         self._maker: DeviceDrawing | RowUploads | None = None
         if maker is None:
             made = RowUploads if task.sampler is None else DeviceDrawing
@@ -99,13 +99,13 @@ class CudaLevelOps:
 
     def kind_of(self, host: HostInputs) -> tuple[int, ...]:
         """What of its inputs decides how a batch is launched: its size, and how it looks."""
-        by_lists = lists_pay(self.task.options.max_features, host.most_allowed)
+        by_lists = use_feature_lists(self.task.options.max_features, host.max_allowed)
         return len(host.trees), int(by_lists)
 
     def forget_batch(self) -> None:
         """Let go of what is kept of the batch that was grown last."""
         for name in (
-            *("_batch", "_inputs", "_least_category", "_search", "_allowed", "_histogram"),
+            *("_batch", "_inputs", "_min_category", "_search", "_allowed", "_histogram"),
             *("_asked", "_bounds", "_sums", "_queue"),
         ):
             vars(self).pop(name, None)
@@ -121,14 +121,14 @@ class CudaLevelOps:
         rows, count, leaf, largest = self._make_rows(host, inputs)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
         policy = self._policy(count, n, len(rows), largest)
-        pieces = policy.room_for_pieces(xp.empty(1, dtype=xp.int32), n)
+        pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
         frontier = DeviceFrontier.room(xp, xp.empty(1, np.int32), n, n_channels, pieces)
         nodes = (frontier.size, frontier.tree, frontier.key, frontier.start, frontier.count)
         args = (count, inputs.key, np.int32(n), *nodes, frontier.parent)
         launch_for_roots(self.runtime, "make_roots", args)
         policy.cut_roots(frontier)
         self._kernels.node_sums(rows, frontier)
-        smallest, self._least_category = self._least_hessians(frontier, inputs)
+        smallest, self._min_category = self._min_hessians(frontier, inputs)
         policy = replace(policy, min_hessian=smallest)
         self._inputs = inputs
         self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
@@ -164,16 +164,16 @@ class CudaLevelOps:
         many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
         return self.rounds is None or (many and not self.rounds.follows)
 
-    def _least_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
+    def _min_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
         """Smallest integer weight of a child and of a category that is not rare in each tree.
 
         As `engine.growth.policy.smallest_hessian`.
         """
         options = self.task.options
         shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
-        child, category = (self.xp.empty(roots.most, dtype=np.int64) for _ in shares)
-        given = (roots.hessian, np.int32(roots.most), *map(np.float64, shares))
-        args = (*given, inputs.least_hessian, child, category)
+        child, category = (self.xp.empty(roots.capacity, dtype=np.int64) for _ in shares)
+        given = (roots.hessian, np.int32(roots.capacity), *map(np.float64, shares))
+        args = (*given, inputs.min_hessian, child, category)
         launch_for_roots(self.runtime, "limit_hessian", args)
         return child, category
 
@@ -187,7 +187,7 @@ class CudaLevelOps:
         largest: int,
     ) -> Batch:
         max_features, n_trees = self.task.options.max_features, len(host.trees)
-        by_lists = lists_pay(max_features, host.most_allowed)
+        by_lists = use_feature_lists(max_features, host.max_allowed)
         builder = HistogramBuilder(
             self.runtime,
             self.matrix,
@@ -196,7 +196,7 @@ class CudaLevelOps:
             _counted(self.task),
             largest,
             max_features if by_lists else self.matrix.n_features,
-            self._variant,
+            self._flags,
         )
         search = SplitSearch(
             self.runtime,
@@ -204,20 +204,20 @@ class CudaLevelOps:
             self.matrix,
             inputs.allowed,
             policy.min_hessian,
-            self._least_category,
+            self._min_category,
             roots.hessian,
             inputs.unit,
             inputs.regular,
             self._constraints,
             by_lists,
         )
-        store = NodeStore(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
+        store = NodeBuffer(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
         small = SmallTrees(search, leaf, store, policy.n_rows) if policy.small_rows else None
         per_node = builder.bytes_per_node()
         slices = Slices.of(policy, self.task.memory_budget, per_node, by_lists)
         return Batch(n_trees, policy, builder, slices, search, leaf, store, small)
 
-    def keeper(self) -> NodeStore:
+    def tree_builder(self) -> NodeBuffer:
         """What keeps the nodes of the batch begun last."""
         return self._batch.store
 
@@ -233,7 +233,7 @@ class CudaLevelOps:
 
     def finished(self, frontier: DeviceFrontier, depth: int) -> bool:
         """Whether there can be no nodes."""
-        return frontier.most == 0
+        return frontier.capacity == 0
 
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
         """Which nodes are searched."""
@@ -257,11 +257,11 @@ class CudaLevelOps:
         The histograms of a level are kept for the next one if both fit the memory budget; those of
         a level that does not fit at once are summed in slices of slots.
         """
-        batch, xp, most = self._batch, self.xp, frontier.most
+        batch, xp, capacity = self._batch, self.xp, frontier.capacity
         by_parents = self._histogram is not None
-        n_slots = max(1, batch.policy.most_slots(most, self._depth, by_parents))
+        n_slots = max(1, batch.policy.max_slots(capacity, self._depth, by_parents))
         n_channels = self.task.target.n_channels
-        splits = DeviceSplits.room(xp, most, n_channels, self.matrix.mask_words)
+        splits = DeviceSplits.room(xp, capacity, n_channels, self.matrix.mask_words)
         at_once = min(n_slots, batch.slices.at_once)
         shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
@@ -269,21 +269,21 @@ class CudaLevelOps:
         search = replace(batch.search, allowed=self._allowed)
         for first in range(0, n_slots, at_once):
             slots = range(first, first + at_once)
-            looked = search.looked(frontier, candidates, slots)
+            lists = search.lists(frontier, candidates, slots)
             if not candidates.none:
-                batch.builder.build(rows, candidates, slots, looked, histogram)
-            level = Searched(frontier, candidates, slots, looked, histogram, previous)
+                batch.builder.build(rows, candidates, slots, lists, histogram)
+            level = Searched(frontier, candidates, slots, lists, histogram, previous)
             search.search(level, rows, splits)
-        self._histogram = histogram if self._keeps(most, at_once) else None
+        self._histogram = histogram if self._keeps(capacity, at_once) else None
         batch.grow_small(rows, frontier, candidates, self._depth)
         return splits
 
-    def _keeps(self, most: int, n_histograms: int) -> bool:
-        """Whether so many histograms, of a level of ``most`` nodes, are kept for the next level."""
+    def _keeps(self, capacity: int, n_histograms: int) -> bool:
+        """Whether so many histograms of a level of ``capacity`` nodes are kept for the next."""
         batch, is_last = self._batch, self._depth + 1 >= self.task.options.deepest
         if is_last or batch.search.by_lists or self._medians is not None:
             return False
-        return batch.slices.keep(n_histograms, most, self._depth)
+        return batch.slices.keep(n_histograms, capacity, self._depth)
 
     def accept(self, frontier: DeviceFrontier, splits: DeviceSplits) -> Array:
         """Nodes whose splits are taken: uint8 (m,)."""
@@ -313,7 +313,7 @@ class CudaLevelOps:
             return None
         if self._medians is not None:
             return self._medians.sums(rows, frontier, self._bounds, leaf, self.xp)
-        sums = self.xp.empty((frontier.most, leaf.n_sums), dtype=np.int64)
+        sums = self.xp.empty((frontier.capacity, leaf.n_sums), dtype=np.int64)
         fill(self.runtime, sums, 0)
         given = (leaf, policy.small_rows_at(self._depth), sums)
         self._kernels.leaf_sums(rows, frontier, accepted, *given)
@@ -342,8 +342,8 @@ class CudaLevelOps:
         self._batch.store_level(frontier, splits, places, self._sums, self._depth)
         self._sums = None
         moved = self._kernels.move(rows, frontier, splits, left, places)
-        most = policy.most_nodes(min(frontier.most, self._asked()), self._depth)
-        children = policy.children(frontier, splits, left.of_node, places, search.slot, most)
+        capacity = policy.max_nodes(min(frontier.capacity, self._asked()), self._depth)
+        children = policy.children(frontier, splits, left.of_node, places, search.slot, capacity)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
         self._asked = self._ask(children)
@@ -356,8 +356,8 @@ class CudaLevelOps:
         for. Trees of bounded depth do without, unless the slices of a level, of nodes that may not
         be, would take longer than to ask.
         """
-        if self._unasked and self._batch.slices.are_few(frontier.most, self._depth + 1):
-            return lambda: frontier.most
+        if self._sync_free and self._batch.slices.are_few(frontier.capacity, self._depth + 1):
+            return lambda: frontier.capacity
         read = self.runtime.read_later(frontier.size)
         return lambda: int(read()[0])
 

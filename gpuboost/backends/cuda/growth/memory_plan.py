@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.node_buffer import has_places, rows_of_tree
-from gpuboost.backends.cuda.level.policy import is_unasked
+from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arena import plan_arena
-from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, PhantomRuntime
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import run_levels
 
@@ -29,7 +29,7 @@ ROWS_OF_FULL_LEVEL = 4  # of a node of the last level that is taken to be full
 
 
 @dataclass(frozen=True)
-class Foretold:
+class MemoryEstimate:
     """Bytes of a fit on the device.
 
     Attributes
@@ -38,27 +38,27 @@ class Foretold:
         Of the binned matrix and the target, which all batches of trees share.
     peak : int
         Most that is held while a batch of trees grows, ``lasting`` included.
-    asks : bool
+    needs_size_readback : bool
         Whether the host asks how many nodes there are.
     """
 
     lasting: int
     peak: int
-    asks: bool
+    needs_size_readback: bool
 
 
-def foretell(task: GrowTask, n_trees: int, shape: DeviceShape) -> Foretold:
+def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
     """Bytes that growing the first ``n_trees`` trees of a task together will take.
 
     Histograms take up to ``task.memory_budget``. Where the host asks how many nodes there are, the
     answer is `nodes_at`.
     """
-    runtime = _phantoms(task, n_trees, shape)
+    runtime = _shape_runtime(task, n_trees, shape)
     ops = CudaLevelOps(runtime, task)
     lasting = runtime.meter.now
     roots = partial(ops.roots, task.trees[:n_trees])
     run_levels(ops, task, n_trees, roots)
-    return Foretold(lasting, runtime.meter.peak, runtime.asked)
+    return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Recorded:
         return self.plan.total
 
 
-def foretell_recorded(
+def dry_run_recorded(
     task: GrowTask, host: HostInputs, shape: DeviceShape, maker: RoundMaker | None = None
 ) -> Recorded | None:
     """Where the arrays of a batch lie that is recorded; None if it cannot be replayed.
@@ -92,7 +92,7 @@ def foretell_recorded(
     if task.sampler is None and maker is None:
         return None
     n_trees = len(host.trees)
-    runtime = _phantoms(task, n_trees, shape)
+    runtime = _shape_runtime(task, n_trees, shape)
     ops = CudaLevelOps(runtime, task, maker)
     inputs = host.to_device(runtime)
     first = len(runtime.meter.sizes)
@@ -104,13 +104,13 @@ def foretell_recorded(
     return Recorded(plan)
 
 
-def _phantoms(task: GrowTask, n_trees: int, shape: DeviceShape) -> PhantomRuntime:
+def _shape_runtime(task: GrowTask, n_trees: int, shape: DeviceShape) -> ShapeRuntime:
     rows = task.matrix.n_samples
 
     def nodes(depth: int) -> int:
-        return n_trees * min(nodes_at(depth, rows), 2 * task.options.most_splits(depth - 1))
+        return n_trees * min(nodes_at(depth, rows), 2 * task.options.max_splits(depth - 1))
 
-    return PhantomRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
+    return ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
 
 
 def binning_peak(n_features: int, n_samples: int, itemsize: int, weighted: bool) -> int:
@@ -125,8 +125,8 @@ def nodes_at(depth: int, rows: int) -> int:
     Levels are full until their nodes have few rows, and then lose half of their nodes every second
     level. So a tree to purity has about as many nodes as rows, which is more than most have.
     """
-    most = max(1, rows // ROWS_OF_FULL_LEVEL)
-    full = most.bit_length() - 1
+    capacity = max(1, rows // ROWS_OF_FULL_LEVEL)
+    full = capacity.bit_length() - 1
     return 2 ** min(depth, full) >> max(0, (depth - full) // 2)
 
 
@@ -138,20 +138,20 @@ def trees_at_once(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     of bounded depth fewer grow at once, if then the host need not ask how many nodes levels have:
     but not of those of a round, which belong together.
     """
-    known = cache(lambda n_trees: foretell(task, n_trees, shape))
+    known = cache(lambda n_trees: dry_run(task, n_trees, shape))
     taken = partial(_bytes_of_batch, task, known, budget, shape)
-    most = _most_that_fit(task, 1, taken, budget)
-    if task.sampler is None or not is_unasked(task.options):
-        return most
-    n_trees = most
-    while known(n_trees).asks:
+    capacity = _max_that_fit(task, 1, taken, budget)
+    if task.sampler is None or not is_sync_free(task.options):
+        return capacity
+    n_trees = capacity
+    while known(n_trees).needs_size_readback:
         if n_trees == 1:
-            return most
-        n_trees = _most_that_fit(task, 2 * -(-len(task.trees) // n_trees), taken, budget)
+            return capacity
+        n_trees = _max_that_fit(task, 2 * -(-len(task.trees) // n_trees), taken, budget)
     return n_trees
 
 
-def _most_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
+def _max_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], budget: int) -> int:
     """Trees of one of the fewest batches, ``n_batches`` at least, that fit ``budget``; or 1.
 
     ``taken`` says how many bytes so many trees take.
@@ -172,13 +172,13 @@ def _most_that_fit(task: GrowTask, n_batches: int, taken: Callable[[int], int], 
 
 def _bytes_of_batch(
     task: GrowTask,
-    foretold: Callable[[int], Foretold],
+    estimated: Callable[[int], MemoryEstimate],
     budget: int,
     shape: DeviceShape,
     n_trees: int,
 ) -> int:
     """Bytes of so many trees; of those that fit, if they are recorded, as they are then."""
-    found = foretold(n_trees)
+    found = estimated(n_trees)
     taken = found.peak - found.lasting
     return taken if taken > budget else max(taken, _recorded_bytes(task, n_trees, shape))
 
@@ -189,7 +189,7 @@ def fit_peak(task: GrowTask, budget: int, shape: DeviceShape) -> int:
     The memory of batches that are replayed is held from the first to the last.
     """
     n_trees = trees_at_once(task, budget, shape)
-    found = foretell(task, n_trees, shape)
+    found = dry_run(task, n_trees, shape)
     return max(found.peak, found.lasting + _recorded_bytes(task, n_trees, shape))
 
 
@@ -197,5 +197,5 @@ def _recorded_bytes(task: GrowTask, n_trees: int, shape: DeviceShape) -> int:
     """Bytes of a batch of so many trees where it is recorded; 0 where it is not."""
     if 2 * n_trees > len(task.trees):
         return 0
-    recorded = foretell_recorded(task, HostInputs.of(task, task.trees[:n_trees]), shape)
+    recorded = dry_run_recorded(task, HostInputs.of(task, task.trees[:n_trees]), shape)
     return recorded.total if recorded else 0

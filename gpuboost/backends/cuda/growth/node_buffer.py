@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuboost.backends.cuda.level.policy import least_rows
+from gpuboost.backends.cuda.level.policy import min_rows
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import full
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
 
-MOST_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
+MAX_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
 DEEPEST = 33  # trees of as many levels and more are taken to have as many nodes as rows allow
 
 
 @dataclass(frozen=True)
-class TreeRoom:
+class NodeCapacity:
     """What a tree has at most when it is finished: see node_buffer.cuh.
 
     Attributes
     ----------
-    least_rows : int
+    min_rows : int
         Of a leaf.
-    most_nodes, most_levels : int
+    max_nodes, max_levels : int
         0: as many as its rows allow.
     """
 
-    least_rows: int
-    most_nodes: int
-    most_levels: int
+    min_rows: int
+    max_nodes: int
+    max_levels: int
 
     @classmethod
-    def of(cls, options: TreeOptions, tree_rows: int) -> TreeRoom:
+    def of(cls, options: TreeOptions, tree_rows: int) -> NodeCapacity:
         """That of trees with these limits, and so many rows each at most.
 
         Nodes of a level that are split have the rows that it takes.
@@ -59,25 +59,25 @@ class TreeRoom:
         depth, leaves = options.max_depth, options.max_leaf_nodes
         by_limit = [] if leaves == NO_LIMIT else [2 * leaves - 1]
         if depth < DEEPEST:
-            most_splits = tree_rows // least_rows(options)
-            by_limit.append(1 + 2 * sum(min(2**level, most_splits) for level in range(depth)))
+            max_splits = tree_rows // min_rows(options)
+            by_limit.append(1 + 2 * sum(min(2**level, max_splits) for level in range(depth)))
         levels = options.deepest + 1 if by_limit else 0
         return cls(max(options.min_samples_leaf, 1), min(by_limit, default=0), levels)
 
     def nodes(self, n_trees: int, n_rows: int) -> int:
         """Room for the nodes of so many trees, and rows of all of them."""
-        by_rows = 2 * (n_rows // self.least_rows) + n_trees
-        return min(by_rows, n_trees * self.most_nodes) if self.most_nodes else by_rows
+        by_rows = 2 * (n_rows // self.min_rows) + n_trees
+        return min(by_rows, n_trees * self.max_nodes) if self.max_nodes else by_rows
 
     def levels(self, n_trees: int, n_rows: int) -> int:
         """Room for their levels."""
-        by_rows = n_rows // self.least_rows + n_trees
-        return min(by_rows, n_trees * self.most_levels) if self.most_levels else by_rows
+        by_rows = n_rows // self.min_rows + n_trees
+        return min(by_rows, n_trees * self.max_levels) if self.max_levels else by_rows
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """As kernels take it."""
-        return np.int64(self.least_rows), np.int64(self.most_nodes), np.int32(self.most_levels)
+        return np.int64(self.min_rows), np.int64(self.max_nodes), np.int32(self.max_levels)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Numbers:
     ----------
     order, category : int32
         Place in the store, and which categorical split of its tree it is, -1 for none, of every
-        node; each tree has its `TreeRoom`. ``category`` has no entries where no
+        node; each tree has its `NodeCapacity`. ``category`` has no entries where no
         feature is categorical.
     level_end : int32
         Number of the first node behind each level of each tree, with room for each tree.
@@ -166,11 +166,11 @@ class CutsNodes(Protocol):
 class FinishesNodes(Protocol):
     """What makes finished trees of the nodes: `gpuboost.backends.cuda.growth.finish`."""
 
-    def finish(self, store: NodeStore) -> Finished:
+    def finish(self, store: NodeBuffer) -> Finished:
         """Finish the nodes of a store, which are numbered."""
 
 
-class NodeStore:
+class NodeBuffer:
     """Keeps the nodes of a batch of trees; as `gpuboost.engine.growth.level_history` does.
 
     Parameters
@@ -186,9 +186,9 @@ class NodeStore:
 
     Attributes
     ----------
-    most : int
+    capacity : int
         Nodes that are stored at most.
-    most_finished : int
+    max_finished : int
         Nodes of finished trees at most: fewer where splits are taken back.
     first : int32 (1,)
         Place of the first node of the level that is grown.
@@ -207,17 +207,17 @@ class NodeStore:
         n_rows: int,
     ) -> None:
         self._runtime, self._task, self._matrix = runtime, task, matrix
-        self.n_trees, self._n_rows = roots.most, n_rows
+        self.n_trees, self._n_rows = roots.capacity, n_rows
         self._starts = roots.start
         self._kind = _kind_of_sums(task, leaf)
         n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
         self.n_sums = task.target.n_sums if task.target.by_median else n_sums
-        self._room = TreeRoom.of(task.options, rows_of_tree(task))
-        self.most = most_stored(self.n_trees, n_rows, task.options, rows_of_tree(task))
-        self.most_finished = self._room.nodes(self.n_trees, n_rows)
+        self._node_capacity = NodeCapacity.of(task.options, rows_of_tree(task))
+        self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
+        self.max_finished = self._node_capacity.nodes(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
         size = full(runtime, 1, self.n_trees, np.int32)
-        given = (runtime.xp, size, self.most, self.has_draws, words, self.n_sums)
+        given = (runtime.xp, size, self.capacity, self.has_draws, words, self.n_sums)
         self.nodes = Store.room(*given)
         self.first = roots.tree[:1]  # 0: that of the first root
         self.leaf: Array | None = None
@@ -254,7 +254,7 @@ class NodeStore:
         )
         threads = constant("growth/node_buffer.cu", "STORE_THREADS")
         kernel = runtime.kernel("growth/node_buffer.cu", "store_level", {})
-        kernel((blocks_for(frontier.most, threads),), (threads,), args)
+        kernel((blocks_for(frontier.capacity, threads),), (threads,), args)
         self.first = nodes.size
         if places is not None:
             self.nodes = replace(nodes, size=following)
@@ -271,9 +271,9 @@ class NodeStore:
     # ---- the end -------------------------------------------------------------------------------
 
     @property
-    def rooms(self) -> tuple[Any, ...]:
+    def capacities(self) -> tuple[Any, ...]:
         """Where trees have room, as kernels take it: see node_buffer.cuh."""
-        return (self._starts, *self._room.arguments, np.int32(self.n_trees))
+        return (self._starts, *self._node_capacity.arguments, np.int32(self.n_trees))
 
     def end(
         self, queue: CutsNodes | None, finisher: FinishesNodes | None, table: Array | None = None
@@ -295,13 +295,13 @@ class NodeStore:
     def _number(self, table: Array) -> Numbers:
         runtime, task, nodes, xp = self._runtime, self._task, self.nodes, self._runtime.xp
         has_masks = self._matrix.mask_words > 0
-        order = xp.empty(self.most_finished, dtype=np.int32)
-        category = xp.empty(self.most_finished if has_masks else 0, dtype=np.int32)
-        level_end = xp.empty(self._room.levels(self.n_trees, self._n_rows), dtype=np.int32)
+        order = xp.empty(self.max_finished, dtype=np.int32)
+        category = xp.empty(self.max_finished if has_masks else 0, dtype=np.int32)
+        level_end = xp.empty(self._node_capacity.levels(self.n_trees, self._n_rows), dtype=np.int32)
         kinds = (self._matrix.is_categorical, np.int32(has_masks))
         sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
         args = (
-            *(*self.rooms, nodes.hessian, nodes.feature, *kinds, *sums),
+            *(*self.capacities, nodes.hessian, nodes.feature, *kinds, *sums),
             *(nodes.left, nodes.sums, order, category, level_end, table),
         )
         threads = (constant("growth/node_buffer.cu", "NUMBER_THREADS"),)
@@ -329,7 +329,7 @@ class NodeStore:
         columns.setdefault("draw", np.empty(0))
         grown = []
         for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
-            at = self._room.nodes(tree, int(starts[tree]))
+            at = self._node_capacity.nodes(tree, int(starts[tree]))
             grown.append(self._grown(columns, order[at : at + end - first]))
         return grown
 
@@ -357,7 +357,7 @@ def table_shape(n_trees: int) -> tuple[int, int]:
 
 def rows_of_tree(task: GrowTask) -> int:
     """Rows of a tree at most."""
-    return task.matrix.n_samples if task.sampler is None else task.sampler.most_rows
+    return task.matrix.n_samples if task.sampler is None else task.sampler.max_rows
 
 
 def check_places(task: GrowTask) -> None:
@@ -374,30 +374,30 @@ def check_places(task: GrowTask) -> None:
     limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     given = ((name, getattr(options, name)) for name in limits)
     told = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
-    most = most_stored(1, rows, options, rows)
+    most = max_stored_nodes(1, rows, options, rows)
     raise ValueError(
         f"a tree of {rows:,} rows with {told} could have {most:,} nodes; on a GPU it may have "
-        f"{MOST_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
+        f"{MAX_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
         'with device="cpu"'
     )
 
 
 def has_places(task: GrowTask, n_trees: int, n_rows: int) -> bool:
     """Whether the nodes of so many trees, and rows of all of them, can be numbered."""
-    return most_stored(n_trees, n_rows, task.options, rows_of_tree(task)) <= MOST_PLACES
+    return max_stored_nodes(n_trees, n_rows, task.options, rows_of_tree(task)) <= MAX_PLACES
 
 
-def most_stored(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
+def max_stored_nodes(n_trees: int, n_rows: int, options: TreeOptions, tree_rows: int) -> int:
     """Nodes there can be: of leaves that have their least rows, or in levels that are full.
 
     With ``max_leaf_nodes`` those of all levels, also of splits that are taken back.
     """
     unlimited = replace(options, max_leaf_nodes=NO_LIMIT)
-    by_rows = TreeRoom.of(unlimited, tree_rows).nodes(n_trees, n_rows)
+    by_rows = NodeCapacity.of(unlimited, tree_rows).nodes(n_trees, n_rows)
     if options.max_leaf_nodes == NO_LIMIT:
         return by_rows
     by_levels, depth = n_trees, 0
     while depth < options.deepest and by_levels < by_rows:
-        by_levels += 2 * n_trees * min(2**depth, options.most_splits(depth))
+        by_levels += 2 * n_trees * min(2**depth, options.max_splits(depth))
         depth += 1
     return min(by_levels, by_rows)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import allocate
-from gpuboost.backends.cuda.runtime.compile_flags import Variant
+from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import fill
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.task import NO_LIMIT
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeStore
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.level.records import DeviceFrontier, Search
     from gpuboost.backends.cuda.level.split_search import SplitSearch
     from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 # Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in
 # global memory; but a block grows a subtree node after node, so there must be a few of them for
-# each multiprocessor. Nodes of at most LEAST_ROWS are grown by a warp, of which there are more.
-# MOST_ROWS is two rows for each thread of a block: 512 rows take 6 KiB of its shared memory.
-LEAST_ROWS, MOST_ROWS = 32, 512
+# each multiprocessor. Nodes of at most MIN_ROWS are grown by a warp, of which there are more.
+# MAX_ROWS is two rows for each thread of a block: 512 rows take 6 KiB of its shared memory.
+MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
 _THREADS = {
@@ -46,7 +46,7 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of small.cu: all codes, and `MOST_ROWS` as compiled."""
+    """Dynamic shared memory of a block of small.cu: all codes, and `MAX_ROWS` as compiled."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
@@ -73,15 +73,15 @@ def small_rows_for(
     max_weight : int
         Largest weight of a row: sums of a code must not wrap around 2**32.
     """
-    variant = Variant.of(task)
-    held = variant.monotonic or variant.by_node or variant.by_level
+    flags = CompileFlags.of(task)
+    held = flags.monotonic or flags.by_node or flags.by_level
     if held or task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT:
         return 0
     if small_bytes(task) + STATIC_BYTES > runtime.shared_memory:
         return 0
     spread = n_rows // (SUBTREES_WANTED * runtime.n_multiprocessors)
     no_wrap = (2**32 - 1) // max(max_weight, 1)
-    return min(max(spread, LEAST_ROWS), MOST_ROWS, no_wrap)
+    return min(max(spread, MIN_ROWS), MAX_ROWS, no_wrap)
 
 
 @dataclass(frozen=True)
@@ -124,18 +124,18 @@ class SmallTrees:
     search : SplitSearch
         Of the batch.
     leaf : LeafColumns or None
-    store : NodeStore
+    store : NodeBuffer
         Keeps the nodes of the batch.
     n_rows : int
         Rows of all trees of the batch.
     """
 
     def __init__(
-        self, search: SplitSearch, leaf: LeafColumns | None, store: NodeStore, n_rows: int
+        self, search: SplitSearch, leaf: LeafColumns | None, store: NodeBuffer, n_rows: int
     ) -> None:
         self._search, self._leaf, self._store = search, leaf, store
-        most = n_rows // search.task.options.min_samples_leaf + store.n_trees
-        self._tiny = TinyNodes.room(search.runtime.xp, most)
+        capacity = n_rows // search.task.options.min_samples_leaf + store.n_trees
+        self._tiny = TinyNodes.room(search.runtime.xp, capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
         """Grow the small nodes of a level, none of which has the largest depth.
@@ -147,20 +147,20 @@ class SmallTrees:
         nodes = (frontier.tree, frontier.key, frontier.start, frontier.count)
         level = (np.int32(task.options.max_depth - depth), self._store.first)
         given = (found.small, found.sizes, *nodes, *level, *vars(tiny).values())
-        self._launch("small", frontier.most, small_bytes(task), rows, given)
-        most = min(len(tiny.tree), len(rows))
-        self._launch("tiny", most, tiny_bytes(task), rows, tuple(vars(tiny).values()))
+        self._launch("small", frontier.capacity, small_bytes(task), rows, given)
+        capacity = min(len(tiny.tree), len(rows))
+        self._launch("tiny", capacity, tiny_bytes(task), rows, tuple(vars(tiny).values()))
 
     def _launch(
-        self, name: str, most: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
+        self, name: str, capacity: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
     ) -> None:
         search = self._search
-        constants = Variant.of(search.task).constants(f"growth/{name}.cu")
+        constants = CompileFlags.of(search.task).constants(f"growth/{name}.cu")
         kernel = search.runtime.kernel(f"growth/{name}.cu", f"grow_{name}", constants)
         threads = constant(*_THREADS[name])
         given = (rows.row, rows.weight, rows.target, np.int64(len(rows)))
-        least = (search.min_hessian, search.least_category)
-        trees = (*least, search.root_hessian, search.allowed)
+        minimum = (search.min_hessian, search.min_category)
+        trees = (*minimum, search.root_hessian, search.allowed)
         options = (*self._wide(), *self._options(), np.int32(search.matrix.mask_words > 0))
         args = (
             *given,
@@ -170,7 +170,7 @@ class SmallTrees:
             *options,
             *vars(self._store.nodes).values(),
         )
-        n_blocks = min(most, BLOCKS * search.runtime.n_multiprocessors)
+        n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)
         kernel((n_blocks,), (threads,), args, shared_mem=shared)
 
     def _matrix(self) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostParcel
+    from gpuboost.backends.cuda.runtime.readback import HostCopy
     from gpuboost.engine.growth.frontier import Array
 
 
@@ -82,7 +82,7 @@ class Finished:
         routes = (own["feature"], own["code"], own["missing_left"], left)
         return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
 
-    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostParcel]:
+    def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostCopy]:
         """Start to copy the trees, of so many nodes and masks in all; the call waits for them."""
         used = lengths(self.columns, n, n_masks).items()
         return read_later(runtime, {name: self.columns[name][:length] for name, length in used})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ValueRule:
     """How the sums of nodes are to be read.
 
     What may be known on the device alone is in arrays.
@@ -27,7 +27,7 @@ class Reading:
     ----------
     exponents : int32 (planes,)
     mean, levels, first_level : arrays
-        Of targets, see ``Reading`` of finish.cu.
+        Of targets, see ``ValueRule`` of finish.cu.
     given : float64 (3,)
         l1, l2 and the largest value; the last one bounds values in monotonic order, too.
     rate : float64 (1,)
@@ -54,7 +54,7 @@ class Reading:
     square_unit: int = 0
 
     @classmethod
-    def of_target(cls, runtime: Runtime, task: GrowTask) -> Reading:
+    def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
         """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
         target, sampler = task.target, task.sampler
         own = None if sampler is None else sampler.brief.exponents
@@ -77,7 +77,7 @@ class Reading:
     @classmethod
     def of_steps(
         cls, exponents: Array, given: Array, rate: Array, unit_of_gain: Array, n_outputs: int
-    ) -> Reading:
+    ) -> ValueRule:
         """That of a round of boosting, whose exponents ``scale_round`` has made."""
         unread = (given, given, exponents)  # of means and levels
         units = (rate, unit_of_gain)  # weights have none

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.level.records import NodeBounds
-from gpuboost.backends.cuda.runtime.compile_flags import Variant
+from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.task import GrowTask
 
 _WORD_BITS = 32
-_MOST_BLOCKS = 1 << 12  # of a launch: what is left is taken in turn
+_MAX_BLOCKS = 1 << 12  # of a launch: what is left is taken in turn
 
 
 class Constraints:
@@ -38,14 +38,14 @@ class Constraints:
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
         self._runtime, self._options = runtime, task.options
         self._n_features = task.matrix.n_features
-        self.bounded = Variant.of(task).monotonic
+        self.bounded = CompileFlags.of(task).monotonic
         signs = task.options.regularisation.monotonic if self.bounded else None
         self._signs = runtime.asarray(np.array(signs or (0,), dtype=np.int8))
         groups = task.options.interactions
         words = group_words(groups or (), self._n_features, 0 if groups is None else 1)
         self._n_words = words.shape[1]
         self._of_feature = runtime.asarray(words)
-        self._by_level = Variant.of(task).by_level
+        self._by_level = CompileFlags.of(task).by_level
 
     @property
     def any(self) -> bool:
@@ -60,9 +60,9 @@ class Constraints:
         """The roots with what they are held to."""
         if not self.any:
             return frontier
-        made = NodeBounds.room(self._runtime.xp, frontier.most, self.bounded, self._n_words)
+        made = NodeBounds.room(self._runtime.xp, frontier.capacity, self.bounded, self._n_words)
         args = (frontier.size, inputs.regular, *self._sizes, *vars(made).values())
-        self._launch("hold_roots", frontier.most, args)
+        self._launch("hold_roots", frontier.capacity, args)
         return replace(frontier, bounds=made)
 
     def hold_children(
@@ -76,14 +76,14 @@ class Constraints:
         """The children of accepted nodes, which `rank` numbers, with what they are held to."""
         if parents.bounds is None:
             return children
-        made = NodeBounds.room(self._runtime.xp, children.most, self.bounded, self._n_words)
+        made = NodeBounds.room(self._runtime.xp, children.capacity, self.bounded, self._n_words)
         sums = (parents.hessian, parents.gradient, splits.left_hessian, splits.left_gradient)
         args = (
             *(parents.size, splits.accepted, rank, splits.feature, *sums, inputs.regular),
             *(self._signs, self._of_feature, *self._sizes),
             *(*vars(parents.bounds).values(), *vars(made).values()),
         )
-        self._launch("hold_children", parents.most, args)
+        self._launch("hold_children", parents.capacity, args)
         return replace(children, bounds=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
@@ -98,7 +98,7 @@ class Constraints:
             allowed = drawn
         if frontier.bounds is None or not self._n_words:
             return allowed
-        of_nodes = xp.empty((frontier.most, self._n_features), dtype=np.uint8)
+        of_nodes = xp.empty((frontier.capacity, self._n_features), dtype=np.uint8)
         given = (frontier.size, frontier.tree, frontier.bounds.groups, self._of_feature, allowed)
         args = (*given, n_features, np.int32(self._n_words), of_nodes)
         self._launch("allow_by_groups", of_nodes.size, args)
@@ -112,13 +112,13 @@ class Constraints:
 
     def _launch(self, name: str, n: int, args: tuple[Any, ...]) -> None:
         threads = constant("level/constraints.cu", "CONSTRAINT_THREADS")
-        n_blocks = min(-(-n // threads), _MOST_BLOCKS)
+        n_blocks = min(-(-n // threads), _MAX_BLOCKS)
         self._runtime.kernel("level/constraints.cu", name, {})((n_blocks,), (threads,), args)
 
 
-def group_words(groups: tuple[tuple[int, ...], ...], n_features: int, least: int) -> np.ndarray:
-    """Bits of the groups that each feature is in: uint32 (F, W), W at least ``least``."""
-    n_words = max(least, -(-len(groups) // _WORD_BITS))
+def group_words(groups: tuple[tuple[int, ...], ...], n_features: int, minimum: int) -> np.ndarray:
+    """Bits of the groups that each feature is in: uint32 (F, W), W at least ``minimum``."""
+    n_words = max(minimum, -(-len(groups) // _WORD_BITS))
     words = np.zeros((n_features, n_words), dtype=np.uint32)
     for number, group in enumerate(groups):
         word, bit = divmod(number, _WORD_BITS)

@@ -64,13 +64,13 @@ class MedianKernels:
 
     def find(self, rows: DeviceRows, frontier: DeviceFrontier) -> Medians:
         """The medians of all nodes, digit by digit."""
-        runtime, shape = self.runtime, (frontier.most, self.n_outputs)
+        runtime, shape = self.runtime, (frontier.capacity, self.n_outputs)
         found = Medians(zeros(runtime, shape, np.int32), runtime.xp.empty(shape, dtype=np.int32))
         n_digits = 1 << constant("level/median.cu", "DIGIT_BITS")
         counts = zeros(runtime, (*shape, n_digits), np.int64)
         below, total = (runtime.xp.empty(shape, dtype=np.int64) for _ in range(2))
         threads = constant("level/median.cu", "MEDIAN_THREADS")
-        n_blocks = -(-frontier.most * self.n_outputs // threads)
+        n_blocks = -(-frontier.capacity * self.n_outputs // threads)
         given = self._weighed(rows)
         for shift in self.shifts:
             asked = (np.int32(shift), found.lower, counts)
@@ -97,7 +97,7 @@ class MedianKernels:
         room: Any,
     ) -> Array:
         """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2). ``room`` makes the array."""
-        sums = room.empty((frontier.most, 6 * self.n_outputs + 2), dtype=np.int64)
+        sums = room.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         given = (rows.row, rows.weight, self._signs(rows), leaf.wide[0])
         after = (frontier.start, found.lower, found.upper, np.int32(leaf.draws), sums)
@@ -129,7 +129,7 @@ class MedianKernels:
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
         args = (*given, *work, np.int64(len(rows)), np.int32(self.n_outputs), *after)
         threads = (constant("level/median.cu", "MEDIAN_THREADS"),)
-        self._kernel(name)((striding_blocks(self.runtime, pieces.most),), threads, args)
+        self._kernel(name)((striding_blocks(self.runtime, pieces.capacity),), threads, args)
 
     def _kernel(self, name: str) -> Any:
         return self.runtime.kernel("level/median.cu", name, {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cost_model import UNASKED_DEPTH, UNASKED_LEAVES
+from gpuboost.backends.cost_model import SYNC_FREE_DEPTH, SYNC_FREE_LEAVES
 from gpuboost.backends.cuda.level.records import (
     DeviceFrontier,
     DeviceSplits,
@@ -60,34 +60,34 @@ class Policy:
     purity: int
     small_rows: int = 0
 
-    def most_nodes(self, before: int, depth: int) -> int:
+    def max_nodes(self, before: int, depth: int) -> int:
         """Nodes there can be below a level at ``depth`` that has at most ``before``."""
-        of_trees = self.n_trees * self.options.most_splits(depth)
-        return most_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
+        of_trees = self.n_trees * self.options.max_splits(depth)
+        return max_children(min(before, of_trees), self.n_rows, self.options, self.small_rows)
 
-    def most_slots(self, most_nodes: int, depth: int, by_parents: bool) -> int:
+    def max_slots(self, max_nodes: int, depth: int, by_parents: bool) -> int:
         """Histograms that a level of at most so many nodes needs, ``by_parents`` by subtraction.
 
         Those of nodes that are searched, and by subtraction those of their smaller siblings.
         """
         if depth >= self.options.deepest:
             return 0
-        large = most_large(self.n_rows, self.options, self.small_rows)
-        return min(most_nodes, 2 * large if by_parents else large)
+        large = max_large(self.n_rows, self.options, self.small_rows)
+        return min(max_nodes, 2 * large if by_parents else large)
 
-    def most_pieces(self, most_nodes: int, rows: int) -> int:
+    def max_pieces(self, max_nodes: int, rows: int) -> int:
         """Pieces of so many rows that all rows can make: each node has one that is not full."""
-        return self.n_rows // rows + most_nodes
+        return self.n_rows // rows + max_nodes
 
-    def room_for_pieces(self, size: Array, most_nodes: int) -> Pieces:
+    def empty_pieces(self, size: Array, max_nodes: int) -> Pieces:
         """Room for the pieces of the rows of so many nodes."""
-        return Pieces.room(self.runtime.xp, size, self.most_pieces(most_nodes, PIECE_ROWS))
+        return Pieces.room(self.runtime.xp, size, self.max_pieces(max_nodes, PIECE_ROWS))
 
     def cut_roots(self, frontier: DeviceFrontier) -> None:
         """Cut the rows of the roots into pieces."""
         pieces = frontier.pieces
         args = (frontier.size, frontier.start, frontier.count, np.int32(PIECE_ROWS))
-        grid = (1, shares_for(pieces.most, 1))
+        grid = (1, shares_for(pieces.capacity, 1))
         work = (pieces.slot, pieces.first, pieces.rows, pieces.size)
         self._launch("level/policy.cu", "cut_roots", grid, (*args, *work))
 
@@ -96,9 +96,9 @@ class Policy:
     ) -> Search:
         """Which nodes are searched. ``ranges`` is given where targets are values."""
         deeper = depth < self.options.deepest
-        most_work = self.most_pieces(frontier.most, rows_per_piece)
-        found = Search.room(self.runtime.xp, frontier.most, most_work, none=not deeper)
-        smallest = least_rows(self.options)
+        max_work = self.max_pieces(frontier.capacity, rows_per_piece)
+        found = Search.room(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
+        smallest = min_rows(self.options)
         low, high = (ranges.low, ranges.high) if ranges else (frontier.tree, frontier.tree)
         nodes = (frontier.tree, frontier.start, frontier.count, frontier.hessian)
         args = (
@@ -107,19 +107,19 @@ class Policy:
             *(np.int32(self.n_channels), np.int32(self.purity), np.int32(deeper)),
             np.int32(rows_per_piece),
         )
-        n_chunks = chunks_for(frontier.most)
-        totals = self._room_for_totals(2 * n_chunks)
+        n_chunks = chunks_for(frontier.capacity)
+        totals = self._capacity_for_totals(2 * n_chunks)
         if n_chunks > 1:
             self._launch("level/policy.cu", "count_open", (n_chunks,), (*args, totals))
         out = (
             *(totals, found.slot, found.node, found.source, found.open, found.small),
             *(found.sizes, found.work.slot, found.work.first, found.work.rows),
         )
-        grid = (n_chunks, shares_for(most_work, n_chunks))
+        grid = (n_chunks, shares_for(max_work, n_chunks))
         self._launch("level/policy.cu", "open_nodes", grid, (*args, *out))
         return found
 
-    def _room_for_totals(self, n: int) -> Array:
+    def _capacity_for_totals(self, n: int) -> Array:
         return self.runtime.xp.empty(n, dtype=np.int64)
 
     def small_rows_at(self, depth: int) -> int:
@@ -134,17 +134,17 @@ class Policy:
             *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
             *(pieces.size, pieces.slot, pieces.first, left.of_piece, np.int32(PIECE_ROWS)),
         )
-        n_chunks, n_piece_chunks = chunks_for(frontier.most), chunks_for(pieces.most)
+        n_chunks, n_piece_chunks = chunks_for(frontier.capacity), chunks_for(pieces.capacity)
         if n_piece_chunks == 1:
             args = (*given, *of_nodes, places.left_at, places.right_at)
             self._launch("level/children.cu", "place_rows", (1,), args)
             return places
-        totals = self._room_for_totals(3 * n_chunks)
+        totals = self._capacity_for_totals(3 * n_chunks)
         if n_chunks > 1:
             parents = (frontier.size, frontier.count, splits.accepted, left.of_node)
             args = (*parents, np.int32(PIECE_ROWS), totals)
             self._launch("level/children.cu", "count_children", (n_chunks,), args)
-        piece_totals = self._room_for_totals(n_piece_chunks)
+        piece_totals = self._capacity_for_totals(n_piece_chunks)
         args = (*given, totals, np.int32(n_chunks), *of_nodes, piece_totals)
         self._launch("level/children.cu", "place_nodes", (n_chunks + n_piece_chunks,), args)
         args = (
@@ -162,11 +162,13 @@ class Policy:
         n_left: Array,
         places: Places,
         parent_slot: Array,
-        most: int,
+        capacity: int,
     ) -> DeviceFrontier:
-        """The next level, with room for ``most`` nodes."""
-        pieces = self.room_for_pieces(places.next_pieces, most)
-        made = DeviceFrontier.room(self.runtime.xp, places.next_size, most, self.n_channels, pieces)
+        """The next level, with room for ``capacity`` nodes."""
+        pieces = self.empty_pieces(places.next_pieces, capacity)
+        made = DeviceFrontier.room(
+            self.runtime.xp, places.next_size, capacity, self.n_channels, pieces
+        )
         args = (
             *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
             *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, places.cut),
@@ -176,7 +178,7 @@ class Policy:
             *(pieces.slot, pieces.first, pieces.rows),
         )
         threads = constant("level/children.cu", "CHILD_THREADS")
-        n_blocks = blocks_for(max(frontier.most, pieces.most), threads)
+        n_blocks = blocks_for(max(frontier.capacity, pieces.capacity), threads)
         self.runtime.kernel("level/children.cu", "make_children", {})((n_blocks,), (threads,), args)
         return made
 
@@ -187,39 +189,39 @@ class Policy:
         self.runtime.kernel(file_name, name, {})(grid, (threads_of_chunks(),), args)
 
 
-def most_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
+def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Nodes there can be below so many of ``n_rows`` rows.
 
     Every node has a row, and parents have more than ``small_rows`` and enough to be split.
     """
-    return min(2 * parents, 2 * most_large(n_rows, options, small_rows), n_rows)
+    return min(2 * parents, 2 * max_large(n_rows, options, small_rows), n_rows)
 
 
-def most_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
+def max_large(n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:
     """Nodes of a level that may be split by it: more than ``small_rows``, and enough."""
-    return n_rows // max(small_rows + 1, least_rows(options))
+    return n_rows // max(small_rows + 1, min_rows(options))
 
 
-def most_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
+def max_nodes(n_trees: int, n_rows: int, options: TreeOptions) -> list[int]:
     """Nodes that each level of a batch has room for."""
-    most = [n_trees]
+    capacity = [n_trees]
     for depth in range(options.deepest):
-        parents = min(most[-1], n_trees * options.most_splits(depth))
-        most.append(most_children(parents, n_rows, options))
-    return most
+        parents = min(capacity[-1], n_trees * options.max_splits(depth))
+        capacity.append(max_children(parents, n_rows, options))
+    return capacity
 
 
-def least_rows(options: TreeOptions) -> int:
+def min_rows(options: TreeOptions) -> int:
     """Rows that a node must have to be split."""
     return max(options.min_samples_split, 2 * options.min_samples_leaf)
 
 
-def is_unasked(options: TreeOptions) -> bool:
+def is_sync_free(options: TreeOptions) -> bool:
     """Whether all levels are launched without asking how many nodes they have.
 
     So the host never waits for the device; of deeper trees a level may have been empty for long.
     """
-    return options.deepest <= UNASKED_DEPTH or options.max_leaf_nodes <= UNASKED_LEAVES
+    return options.deepest <= SYNC_FREE_DEPTH or options.max_leaf_nodes <= SYNC_FREE_LEAVES
 
 
 def purity_of(target: Target) -> int:

@@ -45,7 +45,7 @@ class Pieces:
         return cls(size, **arrays)
 
     @property
-    def most(self) -> int:
+    def capacity(self) -> int:
         """Pieces there is room for."""
         return len(self.slot)
 
@@ -81,7 +81,7 @@ class DeviceFrontier:
     bounds: NodeBounds | None = None
 
     @property
-    def most(self) -> int:
+    def capacity(self) -> int:
         """Nodes there is room for."""
         return len(self.tree)
 
@@ -275,7 +275,7 @@ class Places:
     @classmethod
     def room(cls, xp: Any, frontier: DeviceFrontier, next_size: Array) -> Places:
         """Room for the places of a level's rows; ``next_size`` is for the host, too."""
-        n, n_pieces = frontier.most, frontier.pieces.most
+        n, n_pieces = frontier.capacity, frontier.pieces.capacity
         return cls(
             rank=xp.empty(n, dtype=xp.int32),
             to=xp.empty(n, dtype=xp.int64),

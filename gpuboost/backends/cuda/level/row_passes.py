@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.level.records import (
     Places,
     Ranges,
 )
-from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, Variant
+from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, full, zeros
 from gpuboost.backends.cuda.runtime.source import constant
@@ -40,14 +40,14 @@ class RowKernels:
     n_channels : int
     by_class : bool
         Channels are classes, and there are more than two.
-    variant : Variant
+    flags : Variant
     """
 
     runtime: Runtime
     matrix: DeviceMatrix
     n_channels: int
     by_class: bool
-    variant: Variant = FORESTS
+    flags: CompileFlags = FORESTS
 
     def node_sums(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
         """Sum the weights and gradients of nodes, into the frontier."""
@@ -60,7 +60,7 @@ class RowKernels:
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
         """Smallest and largest target of every node."""
-        shape = (frontier.most, self.n_channels)
+        shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
         sizes = (np.int64(len(rows)), np.int32(self.n_channels))
@@ -86,20 +86,20 @@ class RowKernels:
     def _sum(
         self, name: str, pieces: Pieces, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> None:
-        kernel = self.runtime.kernel("level/sums.cu", name, self.variant.constants("level/sums.cu"))
+        kernel = self.runtime.kernel("level/sums.cu", name, self.flags.constants("level/sums.cu"))
         threads = constant("level/sums.cu", "SUMS_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        n_blocks = striding_blocks(self.runtime, pieces.most)
+        n_blocks = striding_blocks(self.runtime, pieces.capacity)
         kernel((n_blocks,), (threads,), (*before, *work, *after))
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Which rows go left, and how many: the first pass of a partition."""
-        most = frontier.pieces.most
+        capacity = frontier.pieces.capacity
         turns = self.runtime.xp.empty(
-            (most, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
+            (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
         )
-        of_piece = self.runtime.xp.empty(most, dtype=np.int64)
-        left = Left(turns, of_piece, zeros(self.runtime, frontier.most, np.int64))
+        of_piece = self.runtime.xp.empty(capacity, dtype=np.int64)
+        left = Left(turns, of_piece, zeros(self.runtime, frontier.capacity, np.int64))
         matrix = self.matrix
         split = (splits.feature, splits.bin, splits.missing, matrix.is_categorical, splits.mask)
         sizes = (np.int64(matrix.n_samples), np.int32(matrix.missing_code))
@@ -135,5 +135,5 @@ class RowKernels:
         kernel, pieces = self.runtime.kernel("level/partition.cu", name, {}), frontier.pieces
         threads = constant("level/partition.cu", "PARTITION_THREADS")
         work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        n_blocks = striding_blocks(self.runtime, pieces.most)
+        n_blocks = striding_blocks(self.runtime, pieces.capacity)
         kernel((n_blocks,), (threads,), (*given, *work, splits.accepted, *after))

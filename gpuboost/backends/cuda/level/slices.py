@@ -43,21 +43,21 @@ class Slices:
         n_launches = LISTED_SLICE_LAUNCHES if by_lists else SLICE_LAUNCHES
         return cls(policy, max(1, budget // bytes_per_node), n_launches)
 
-    def keep(self, n_histograms: int, most_nodes: int, depth: int) -> bool:
+    def keep(self, n_histograms: int, max_nodes: int, depth: int) -> bool:
         """Whether so many histograms fit together with those of the next level.
 
-        ``most_nodes`` are those of the level at ``depth``, which has the ``n_histograms``.
+        ``max_nodes`` are those of the level at ``depth``, which has the ``n_histograms``.
         """
-        below = self.policy.most_nodes(most_nodes, depth)
-        return n_histograms + self.policy.most_slots(below, depth + 1, True) <= self.at_once
+        below = self.policy.max_nodes(max_nodes, depth)
+        return n_histograms + self.policy.max_slots(below, depth + 1, True) <= self.at_once
 
-    def are_few(self, most_nodes: int, depth: int) -> bool:
+    def are_few(self, max_nodes: int, depth: int) -> bool:
         """Whether a level may be searched in slices for all nodes there could be.
 
         If there are none, that takes no more time than the host would to ask, and than a level
         that has all rows.
         """
-        n_slots = self.policy.most_slots(most_nodes, depth, False)
+        n_slots = self.policy.max_slots(max_nodes, depth, False)
         further = -(-n_slots // self.at_once) - 1
-        most_empty = EMPTY_LAUNCHES * (1 + self.policy.n_rows / ROWS_OF_LEVEL)
-        return further * self.n_launches <= most_empty
+        max_empty = EMPTY_LAUNCHES * (1 + self.policy.n_rows / ROWS_OF_LEVEL)
+        return further * self.n_launches <= max_empty

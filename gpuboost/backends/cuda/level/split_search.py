@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import allocate
-from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, Variant
+from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill
 from gpuboost.backends.cuda.runtime.source import constant
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from gpuboost.engine.task import GrowTask
 
 TILES = (32, 16)  # features that a block takes: as many as its shared memory has room for
-LEAST_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would collide
+MIN_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would collide
 # Rows of a block: with fewer, clearing its histogram costs more than its rows; with more, few
 # blocks are left to spread over the device.
-LEAST_ROWS, MOST_ROWS = 1024, 16384
+MIN_ROWS, MAX_ROWS = 1024, 16384
 BLOCKS_WANTED = 4  # per multiprocessor; of more than two classes as many as run at once
 _GRID_ROWS = 65535
 
 
 def plane_count(n_channels: int, by_class: bool, counted: bool) -> int:
     """32-bit planes of a block's shared histogram."""
-    most = "CLASS_PLANES" if by_class and n_channels > 1 else "VALUE_PLANES"
-    return constant("level/histogram.cu", most) - (not counted)
+    capacity = "CLASS_PLANES" if by_class and n_channels > 1 else "VALUE_PLANES"
+    return constant("level/histogram.cu", capacity) - (not counted)
 
 
-def room_for_planes(shared_memory: int, by_class: bool) -> int:
+def capacity_for_planes(shared_memory: int, by_class: bool) -> int:
     """Shared memory of a block that is left for its planes."""
     return shared_memory - constant("level/histogram.cu", "CLASS_STATIC_BYTES") * by_class
 
@@ -53,14 +53,14 @@ def choose_tile(shared_memory: int, width: int, planes: int) -> int:
     for tile in TILES:
         if 4 * planes * width * tile <= shared_memory:
             return tile
-    least = 4 * planes * width * TILES[-1]
+    minimum = 4 * planes * width * TILES[-1]
     raise MemoryError(
-        f"a histogram of {width} bins needs {least} bytes of shared memory and the device has "
+        f"a histogram of {width} bins needs {minimum} bytes of shared memory and the device has "
         f"{shared_memory} for a block; lower max_bins"
     )
 
 
-def lists_pay(max_features: int, n_allowed: int) -> bool:
+def use_feature_lists(max_features: int, n_allowed: int) -> bool:
     """Whether nodes get histograms of the features they look at, in place of all of them.
 
     All of them are summed for half of the rows: those of larger siblings follow.
@@ -74,7 +74,7 @@ def histogram_bytes(n_features: int, width: int, n_channels: int) -> int:
 
 
 @dataclass(frozen=True)
-class Looked:
+class FeatureLists:
     """The features whose histograms the nodes of a level get.
 
     Attributes
@@ -116,7 +116,7 @@ class HistogramBuilder:
         Largest weight of a row: sums of a block must not wrap around 2**32.
     n_looked : int
         Features of a node's histogram.
-    variant : Variant
+    flags : Variant
     """
 
     runtime: Runtime
@@ -126,7 +126,7 @@ class HistogramBuilder:
     counted: bool
     max_weight: int
     n_looked: int
-    variant: Variant = FORESTS
+    flags: CompileFlags = FORESTS
 
     def bytes_per_node(self) -> int:
         """Size of one node's histogram."""
@@ -135,7 +135,7 @@ class HistogramBuilder:
     @property
     def tile(self) -> int:
         """Features of a block."""
-        wanted = max(LEAST_TILE, 1 << (self.n_looked - 1).bit_length())
+        wanted = max(MIN_TILE, 1 << (self.n_looked - 1).bit_length())
         return min(wanted, self.matrix.tile)
 
     @property
@@ -150,16 +150,16 @@ class HistogramBuilder:
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
         )
         wanted = self.runtime.n_multiprocessors * blocks
-        spread = max(LEAST_ROWS, n_rows * grid // wanted)
+        spread = max(MIN_ROWS, n_rows * grid // wanted)
         no_wrap = (2**32 - 1) // max(self.max_weight, 1)
-        return max(1, min(spread, no_wrap, MOST_ROWS))
+        return max(1, min(spread, no_wrap, MAX_ROWS))
 
     def build(
-        self, rows: DeviceRows, search: Search, slots: range, looked: Looked, histogram: Array
+        self, rows: DeviceRows, search: Search, slots: range, lists: FeatureLists, histogram: Array
     ) -> None:
         """Sum the histograms of some slots from rows: int64 (len(slots), count, width, 2 + K)."""
         work, matrix = search.work, self.matrix
-        constants = {"TILE": self.tile, **self.variant.constants("level/histogram.cu")}
+        constants = {"TILE": self.tile, **self.flags.constants("level/histogram.cu")}
         threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
         these = (np.int32(slots.start), np.int32(len(slots)))
         zero = self.runtime.kernel("level/histogram.cu", "zero_histograms", constants)
@@ -175,11 +175,11 @@ class HistogramBuilder:
         sizes: tuple[Any, ...] = (*layout, np.int64(len(rows)), width, counted)
         if self.by_class:
             sizes = (*layout, width, np.int32(self.n_channels), counted)
-        args = (*given, *pieces, *these, *looked.arguments, *sizes, histogram)
+        args = (*given, *pieces, *these, *lists.arguments, *sizes, histogram)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
         shared = 4 * planes * matrix.width * self.tile
         n_tiles = -(-self.n_looked // self.tile)
-        n_blocks = striding_blocks(self.runtime, work.most)
+        n_blocks = striding_blocks(self.runtime, work.capacity)
         kernel((n_blocks, n_tiles, self._channel_blocks), (threads,), args, shared_mem=shared)
 
 
@@ -222,7 +222,7 @@ class SplitSearch:
     matrix : DeviceMatrix
     allowed : uint8 (trees, F)
         Features that nodes may look at; with groups of features (nodes, F).
-    min_hessian, least_category, root_hessian : int64 (trees,)
+    min_hessian, min_category, root_hessian : int64 (trees,)
     unit : float64 (1,)
         `engine.growth.tree.gain_unit`.
     regular : float64 (3,)
@@ -237,55 +237,55 @@ class SplitSearch:
     matrix: DeviceMatrix
     allowed: Array
     min_hessian: Array
-    least_category: Array
+    min_category: Array
     root_hessian: Array
     unit: Array
     regular: Array
     constraints: Constraints
     by_lists: bool
 
-    def looked(self, frontier: DeviceFrontier, search: Search, slots: range) -> Looked:
+    def lists(self, frontier: DeviceFrontier, search: Search, slots: range) -> FeatureLists:
         """The features that nodes of some slots look at."""
         xp, n_features = self.runtime.xp, self.matrix.n_features
         if not self.by_lists:
-            return Looked(self.matrix.features, 0, n_features, xp.empty(1, dtype=xp.uint64))
+            return FeatureLists(self.matrix.features, 0, n_features, xp.empty(1, dtype=xp.uint64))
         count = self.task.options.max_features
-        looked = xp.empty((len(slots), count), dtype=xp.int32)
+        lists = xp.empty((len(slots), count), dtype=xp.int32)
         last = xp.empty(len(slots), dtype=xp.uint64)
         nodes = (frontier.size, search.slot, search.open, frontier.key, frontier.tree)
         sizes = (slots.start, len(slots), n_features, count)
-        args = (*nodes, self.allowed, *(np.int32(size) for size in sizes), looked, last)
+        args = (*nodes, self.allowed, *(np.int32(size) for size in sizes), lists, last)
         self._by_warps("choose_features", frontier, args)
-        return Looked(looked, count, count, last)
+        return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
         """Write the splits of the nodes of some slots; with slot 0, also of nodes without one."""
         found = self._by_feature(level)
         xp = self.runtime.xp
-        undecided = xp.empty(level.frontier.most, dtype=xp.uint8)
+        undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
         if self.by_lists:  # else nobody asks
             fill(self.runtime, undecided, 0)
         self._decide(level, found, splits, level.search.open, undecided, level.first)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
-            left_over = xp.empty(level.frontier.most, dtype=xp.uint8)  # none is
+            left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # none is
             self._decide(further, walked, splits, undecided, left_over, False)
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
         xp, matrix, search = self.runtime.xp, self.matrix, level.search
-        looked, slots, frontier = level.looked, level.slots, level.frontier
-        found = _FeatureSplits.room(xp, len(slots), looked.count, matrix.mask_words)
+        lists, slots, frontier = level.lists, level.slots, level.frontier
+        found = _FeatureSplits.room(xp, len(slots), lists.count, matrix.mask_words)
         if search.none:
             return found
         nodes = (search.sizes, search.node, search.slot, search.source, search.open)
-        these = (np.int32(slots.start), np.int32(len(slots)), *looked.arguments)
+        these = (np.int32(slots.start), np.int32(len(slots)), *lists.arguments)
         given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
         kernel = self._kernel("level/split.cu", "split_features")
         threads = (constant("level/candidates.cuh", "SPLIT_THREADS"),)
         sizes = (np.int32(matrix.n_features), *self._options())
-        for first in range(0, looked.count, _GRID_ROWS):
-            n_entries = min(_GRID_ROWS, looked.count - first)
+        for first in range(0, lists.count, _GRID_ROWS):
+            n_entries = min(_GRID_ROWS, lists.count - first)
             n_blocks = -(-striding_blocks(self.runtime, len(slots) * n_entries) // n_entries)
             args = (*given, np.int32(first), *sizes, *vars(found).values())
             kernel((n_blocks, n_entries), threads, args)
@@ -295,10 +295,10 @@ class SplitSearch:
         """What split.cuh reads of nodes, trees and features."""
         sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
         matrix = self.matrix
-        least = (self.min_hessian, self.least_category)
+        minimum = (self.min_hessian, self.min_category)
         features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
         held_to = self.constraints.score_arguments(frontier, self.regular)
-        return (*sums, *least, *features, *held_to)
+        return (*sums, *minimum, *features, *held_to)
 
     def _options(self) -> tuple[Any, ...]:
         options, target = self.task.options, self.task.target
@@ -329,7 +329,7 @@ class SplitSearch:
             *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
             np.int32(matrix.mask_words > 0),
         )
-        lists = (*level.looked.arguments, level.looked.last)
+        lists = (*level.lists.arguments, level.lists.last)
         given = (*nodes, *sums, level.histogram, *these, *lists, *sizes)
         args = (*given, *vars(found).values(), *splits.arguments, undecided)
         self._by_warps("decide_splits", frontier, args)
@@ -342,21 +342,21 @@ class SplitSearch:
         frontier, n_channels = level.frontier, self.task.target.n_channels
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
-        looked = xp.empty((len(slots), 1), dtype=xp.int32)
+        lists = xp.empty((len(slots), 1), dtype=xp.int32)
         found = _FeatureSplits.room(xp, len(slots), 1, matrix.mask_words)
         nodes = (frontier.size, level.search.slot, undecided, frontier.start)
         these = (np.int32(slots.start), np.int32(len(slots)))
         sizes = (np.int64(len(rows)), np.int64(matrix.n_samples), np.int32(matrix.n_features))
         args = (
             *(matrix.codes, rows.row, rows.weight, rows.target, *nodes, *self._facts(frontier)),
-            *(level.looked.last, *these, *sizes, *self._options(), histogram, looked),
+            *(level.lists.last, *these, *sizes, *self._options(), histogram, lists),
             *vars(found).values(),
         )
-        kernel = self._kernel("level/next_feature.cu", "walk_on")
-        n_blocks = striding_blocks(self.runtime, frontier.most)
+        kernel = self._kernel("level/next_feature.cu", "try_next_features")
+        n_blocks = striding_blocks(self.runtime, frontier.capacity)
         kernel((n_blocks,), (constant("level/candidates.cuh", "SPLIT_THREADS"),), args)
-        lists = Looked(looked, 1, 1, level.looked.last)
-        return replace(level, looked=lists, histogram=histogram), found
+        lists = FeatureLists(lists, 1, 1, level.lists.last)
+        return replace(level, lists=lists, histogram=histogram), found
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, args: tuple[Any, ...]) -> None:
         """Launch a kernel of select_split.cu, whose warps take node after node."""
@@ -364,11 +364,11 @@ class SplitSearch:
             self._kernel("level/select_split.cu", name),
             constant("level/select_split.cu", "PICK_WARPS"),
         )
-        n_blocks = striding_blocks(self.runtime, -(-frontier.most // n_warps))
+        n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
         kernel((n_blocks,), (constant("common/common.cuh", "WARP"), n_warps), args)
 
     def _kernel(self, file_name: str, name: str) -> Launchable:
-        constants = Variant.of(self.task).constants(file_name)
+        constants = CompileFlags.of(self.task).constants(file_name)
         return self.runtime.kernel(file_name, name, constants)
 
 
@@ -382,7 +382,7 @@ class Searched:
     search : Search
     slots : range
         The slots of these nodes.
-    looked : Looked
+    lists : Looked
     histogram : int64 (len(slots), looked.count, width, 2 + K)
     previous : int64
         All histograms of the level before.
@@ -391,7 +391,7 @@ class Searched:
     frontier: DeviceFrontier
     search: Search
     slots: range
-    looked: Looked
+    lists: FeatureLists
     histogram: Array
     previous: Array
 

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from gpuboost.engine.sampling import RowSampler
 
 BYTES_PER_ROW = 12  # of a tree: draw count, leaf, and what drawing takes beside
-MOST_TREES = 64  # drawn at once: enough to fill a device with few rows
+MAX_TREES = 64  # drawn at once: enough to fill a device with few rows
 
 
-def sum_left_out(
+def sum_out_of_bag(
     runtime: Runtime,
     ensemble: Ensemble,
     matrix: BinnedMatrix,
     draws: Sequence[tuple[RowSampler, int]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """See `gpuboost.backends.protocol.Backend.sum_left_out`."""
+    """See `gpuboost.backends.protocol.Backend.sum_out_of_bag`."""
     xp, n = runtime.xp, matrix.n_samples
     forest = device_forest(runtime, ensemble, np.dtype(np.float32))
     matrix = replace(matrix, codes=runtime.asarray(matrix.codes))
     total = xp.zeros((n, forest.n_values), dtype=xp.float64)
     count = xp.zeros(n, dtype=xp.int64)
-    most = runtime.memory_budget() // (BYTES_PER_ROW * n)
-    for first, drawn in _drawn(runtime, draws, max(1, min(most, MOST_TREES))):
+    capacity = runtime.memory_budget() // (BYTES_PER_ROW * n)
+    for first, drawn in _drawn(runtime, draws, max(1, min(capacity, MAX_TREES))):
         trees = _some_trees(forest, first, len(drawn[1]))
         for rows, block in code_blocks(matrix):
             found = find_leaves(runtime, trees, DeviceFeatures.of(xp, block))
@@ -51,15 +51,15 @@ def sum_left_out(
 
 
 def _drawn(
-    runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], most: int
+    runtime: Runtime, draws: Sequence[tuple[RowSampler, int]], capacity: int
 ) -> Iterator[tuple[int, tuple[Array, list[int]]]]:
     """The first of some trees, how often each row is drawn for them, and their numbers."""
     first = 0
     for _, group in groupby(draws, key=lambda draw: id(draw[0])):
         of_sampler = list(group)
         counts = DrawCounts(runtime, of_sampler[0][0])
-        for start in range(0, len(of_sampler), most):
-            numbers = [tree for _, tree in of_sampler[start : start + most]]
+        for start in range(0, len(of_sampler), capacity):
+            numbers = [tree for _, tree in of_sampler[start : start + capacity]]
             yield first, (counts(numbers), numbers)
             first += len(numbers)
 
@@ -81,7 +81,7 @@ def _add(
     """Add the values of some rows' leaves in trees that did not draw them."""
     n_trees, n = found.shape
     stride = drawn.shape[1] if len(drawn) == n_trees else 0  # or all trees draw the same
-    kernel = runtime.kernel("predict/predict.cu", "add_left_out", {"NODE": forest.node})
+    kernel = runtime.kernel("predict/predict.cu", "add_out_of_bag", {"NODE": forest.node})
     threads = constant("predict/predict.cu", "PREDICT_THREADS")
     sizes = (np.int64(n), np.int32(n_trees), np.int32(forest.n_values))
     where = (drawn, np.int64(stride), np.int64(start))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.ensemble import Ensemble
     from gpuboost.engine.growth.frontier import Array
 
-MOST_VALUES = 32  # of a leaf that a block adds: more would leave few threads in shared memory
+MAX_VALUES = 32  # of a leaf that a block adds: more would leave few threads in shared memory
 FULL_ROWS = 1024  # rows of a multiprocessor from which a thread can be a row and walk every tree
-MOST_LEAVES = 1 << 26  # leaves that are kept when fewer rows are predicted in two passes
+MAX_LEAVES = 1 << 26  # leaves that are kept when fewer rows are predicted in two passes
 _GRID_Y = 65535
 
 # Threads of a block, and how many blocks a multiprocessor must have room for to take so many.
@@ -85,11 +85,11 @@ class _Block:
         ``sum_bytes`` of shared memory are a thread's own. A matrix too wide to stage is read where
         it is.
         """
-        least = _BLOCKS[-1][0]
+        minimum = _BLOCKS[-1][0]
         for threads, n_blocks in _BLOCKS:
             tile = rows.itemsize * rows.n_features * (threads + 1)
             shared = sum_bytes * threads + tile
-            if threads > least and rows.n <= threads // 2:
+            if threads > minimum and rows.n <= threads // 2:
                 continue
             if shared * n_blocks <= runtime.shared_memory:
                 return cls(threads, True, shared)
@@ -102,10 +102,10 @@ class _Block:
 def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
     """Sums of leaf values, float64 (n, V)."""
     n_leaves = rows.n * forest.n_trees
-    if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MOST_LEAVES:
+    if rows.n < FULL_ROWS * runtime.n_multiprocessors and n_leaves <= MAX_LEAVES:
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
     n_values = forest.n_values
-    n_parts = -(-n_values // MOST_VALUES)
+    n_parts = -(-n_values // MAX_VALUES)
     own = -(-n_values // n_parts)
     block = _Block.choose(runtime, rows, 8 * own if own > 1 else 0)
     total = runtime.xp.empty((rows.n, n_values), dtype=runtime.xp.float64)

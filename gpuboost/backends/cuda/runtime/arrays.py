@@ -42,17 +42,17 @@ def is_separate(xp: Any) -> bool:
 
 def one_piece(xp: Any, columns: Columns) -> Array:
     """Memory for `cut`."""
-    return xp.empty(room_of(columns), dtype=xp.uint8)
+    return xp.empty(bytes_of(columns), dtype=xp.uint8)
 
 
-def room_of(columns: Columns) -> int:
+def bytes_of(columns: Columns) -> int:
     """Bytes that `one_piece` takes."""
-    return sum(_room(*column) for column in columns.values())
+    return sum(_node_capacity(*column) for column in columns.values())
 
 
 def places_of(columns: Columns) -> list[int]:
     """Where arrays begin in `one_piece`, in bytes."""
-    return [0, *accumulate(_room(*column) for column in columns.values())][: len(columns)]
+    return [0, *accumulate(_node_capacity(*column) for column in columns.values())][: len(columns)]
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
@@ -70,5 +70,5 @@ def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
 
 
 @lru_cache(4096)
-def _room(dtype: Any, shape: tuple[int, ...]) -> int:
+def _node_capacity(dtype: Any, shape: tuple[int, ...]) -> int:
     return -(-_bytes(dtype, shape) // _ALIGNMENT) * _ALIGNMENT

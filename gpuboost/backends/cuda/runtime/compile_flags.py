@@ -10,13 +10,13 @@ from gpuboost.engine.criteria import NEWTON, POISSON
 if TYPE_CHECKING:
     from gpuboost.engine.task import GrowTask
 
-SCORES = ("NEWTON_SCORE", "POISSON_SCORE")
+CRITERIA = ("NEWTON_CRITERION", "POISSON_CRITERION")
 # Which constants a file looks at.
 CONSTANTS_OF = {
     "level/histogram.cu": ("GRADIENTS",),
     "level/sums.cu": ("GRADIENTS",),
     "level/split.cu": (
-        *SCORES,
+        *CRITERIA,
         "MONOTONIC",
         "RARE_CATEGORIES",
         "ALLOWED_BY_NODE",
@@ -24,16 +24,16 @@ CONSTANTS_OF = {
     ),
     "level/select_split.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
     "level/next_feature.cu": (
-        *("GRADIENTS", *SCORES, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
+        *("GRADIENTS", *CRITERIA, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
         "HASHED_ORDER",
     ),
-    "growth/small.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
-    "growth/tiny.cu": ("GRADIENTS", *SCORES, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/small.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/tiny.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 
 @dataclass(frozen=True)
-class Variant:
+class CompileFlags:
     """What a task asks of kernels beyond, or short of, what forests do.
 
     Attributes
@@ -66,7 +66,7 @@ class Variant:
     rare_categories: bool = False
 
     @classmethod
-    def of(cls, task: GrowTask) -> Variant:
+    def of(cls, task: GrowTask) -> CompileFlags:
         """That of a task."""
         options = task.options
         newton = options.score == NEWTON
@@ -85,8 +85,8 @@ class Variant:
         """What is put in front of a file: what differs from the values that common.cuh gives."""
         chosen = {
             "GRADIENTS": 1 if self.gradients else None,
-            "NEWTON_SCORE": 1 if self.newton else None,
-            "POISSON_SCORE": 1 if self.poisson else None,
+            "NEWTON_CRITERION": 1 if self.newton else None,
+            "POISSON_CRITERION": 1 if self.poisson else None,
             "MONOTONIC": 1 if self.monotonic else None,
             "RARE_CATEGORIES": 1 if self.rare_categories else None,
             "ALLOWED_BY_NODE": 1 if self.by_node else None,
@@ -97,4 +97,4 @@ class Variant:
         return {name: value for name, value in looked_at.items() if value is not None}
 
 
-FORESTS = Variant()
+FORESTS = CompileFlags()

@@ -55,7 +55,7 @@ class LoadedKernel:
             self.function(tuple(grid), tuple(block), args, shared_mem)
 
 
-class LateRead:
+class PendingRead:
     """An array on its way to the host: into pinned memory, or what the system gives instead."""
 
     def __init__(self, array: Array) -> None:
@@ -222,15 +222,15 @@ class CupyRuntime:
 
     def read_later(self, array: Array) -> Callable[[], np.ndarray]:
         """Start to copy to pinned memory; the call waits for the copy and returns it."""
-        return LateRead(array)
+        return PendingRead(array)
 
 
-def _allow_shared_memory(function: Any, most: int) -> None:
-    """Let launches have up to ``most`` bytes of shared memory, the kernel's own arrays included."""
+def _allow_shared_memory(function: Any, capacity: int) -> None:
+    """Let launches have up to ``capacity`` bytes of shared memory, own arrays included."""
     driver = cupy.cuda.driver
     own = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
     attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    driver.funcSetAttribute(function.ptr, attribute, most - own)
+    driver.funcSetAttribute(function.ptr, attribute, capacity - own)
 
 
 def _forget_frames(error: BaseException | None) -> None:

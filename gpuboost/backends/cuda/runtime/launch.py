@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
 
 _KERNELS = {1: "fill_bytes", 4: "fill_words", 8: "fill_longs"}  # by the size of an item
-_MOST_BLOCKS = 1 << 12  # of a launch: more items than threads are taken in turn
+_MAX_BLOCKS = 1 << 12  # of a launch: more items than threads are taken in turn
 
 
 def zeros(runtime: Runtime, shape: int | tuple[int, ...], dtype: Any) -> Array:
@@ -33,7 +33,7 @@ def fill(runtime: Runtime, array: Array, value: float) -> None:
     size = array.dtype.itemsize
     word = np.array([value], dtype=array.dtype).view(f"u{size}")
     threads = constant("common/fill.cu", "FILL_THREADS")
-    n_blocks = min(-(-array.size // threads), _MOST_BLOCKS)
+    n_blocks = min(-(-array.size // threads), _MAX_BLOCKS)
     args = (array.reshape(-1).view(word.dtype), np.int64(array.size), word[0])
     runtime.kernel("common/fill.cu", _KERNELS[size], {})((n_blocks,), (threads,), args)
 
@@ -41,7 +41,7 @@ def fill(runtime: Runtime, array: Array, value: float) -> None:
 def count_up(runtime: Runtime, array: Array, step: int) -> None:
     """Write 0, step, 2 step, ... to an array of int32."""
     threads = constant("common/fill.cu", "FILL_THREADS")
-    n_blocks = min(-(-len(array) // threads), _MOST_BLOCKS)
+    n_blocks = min(-(-len(array) // threads), _MAX_BLOCKS)
     args = (array, np.int64(len(array)), np.int32(step))
     runtime.kernel("common/fill.cu", "count_up", {})((n_blocks,), (threads,), args)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import allocate_with_memory, places_of, room_of
+from gpuboost.backends.cuda.runtime.arrays import allocate_with_memory, bytes_of, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 # room for takes 0.02 ns a byte of the bus, and nothing of the host. To copy only what there is, the
 # host has to wait for the table, some 20 us, and to start a copy of each array, some 10 us each,
 # before it launches the next round: 0.14 ms, in which the bus carries 7 MB.
-MOST_WHOLE = 8 << 20
+MAX_WHOLE = 8 << 20
 _SPARED = 1 << 14  # bytes of a parcel that may be kept as a whole: cuts would take longer
 _ALIGNMENT = 8  # bytes; arrays begin at multiples of as many
 _BETWEEN = bytes(_ALIGNMENT)
 
 
-class Parcel:
+class Readback:
     """Arrays of the device that the host reads together.
 
     Where arrays are asked to be separate, see `level.is_separate`, the copy alone is one piece.
@@ -50,21 +50,21 @@ class Parcel:
         lengths = (shape[0] for _, shape in columns.values())
         places = zip(places_of(columns), lengths, strict=True)
         self._spans = dict(zip(columns, places, strict=True))
-        self.n_bytes = room_of(columns)
+        self.n_bytes = bytes_of(columns)
 
-    def read_later(self, runtime: Runtime) -> Callable[[], HostParcel]:
+    def read_later(self, runtime: Runtime) -> Callable[[], HostCopy]:
         """Start to copy them, after what was launched; the call waits for the copy."""
         if self._memory is None:
             return read_later(runtime, self.arrays)
-        read, told = runtime.read_later(self._memory), (self._spans, self._fields)
+        read, packed = runtime.read_later(self._memory), (self._spans, self._fields)
         spares = self.n_bytes > _SPARED
-        return lambda: HostParcel.whole(read() if spares else read().copy(), *told, not spares)
+        return lambda: HostCopy.whole(read() if spares else read().copy(), *packed, not spares)
 
 
-def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostParcel]:
+def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:
     """Start to copy arrays, each by itself; the call waits for all."""
     reads = {name: runtime.read_later(array) for name, array in arrays.items()}
-    return lambda: HostParcel.of({name: read() for name, read in reads.items()})
+    return lambda: HostCopy.of({name: read() for name, read in reads.items()})
 
 
 class Field(NamedTuple):
@@ -82,7 +82,7 @@ def field_of(dtype: Any, shape: tuple[int, ...]) -> Field:
     return Field(kind, shape[1:], size, size * kind.itemsize)
 
 
-class HostParcel:
+class HostCopy:
     """Copies of arrays on the host.
 
     Parameters
@@ -113,12 +113,12 @@ class HostParcel:
         spans: Mapping[str, tuple[int, int]],
         fields: Mapping[str, Field],
         is_own: bool,
-    ) -> HostParcel:
+    ) -> HostCopy:
         """Arrays in one piece of memory."""
         return cls(dict.fromkeys(spans, memory.data), spans, fields, is_own)
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray]) -> HostParcel:
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> HostCopy:
         """Arrays where they lie."""
         memory = {name: array.reshape(-1).view(np.uint8).data for name, array in arrays.items()}
         spans = {name: (0, len(array)) for name, array in arrays.items()}
@@ -128,10 +128,10 @@ class HostParcel:
     def __contains__(self, name: str) -> bool:
         return name in self._spans
 
-    def beside(self, others: HostParcel) -> HostParcel:
+    def beside(self, others: HostCopy) -> HostCopy:
         """These arrays and others, where they lie."""
         memory, spans = {**self._memory, **others._memory}, {**self._spans, **others._spans}
-        return HostParcel(memory, spans, {**self._fields, **others._fields}, False)
+        return HostCopy(memory, spans, {**self._fields, **others._fields}, False)
 
     def part(self, name: str, first: int, end: int) -> np.ndarray:
         """Some items of an array, where they lie."""
@@ -144,7 +144,7 @@ class HostParcel:
         """Items of an array."""
         return self._spans[name][1]
 
-    def kept(self, length: Mapping[str, int]) -> HostParcel:
+    def kept(self, length: Mapping[str, int]) -> HostCopy:
         """One that may be kept: the first items of some arrays, copied into memory of their own."""
         if self._is_own:
             return self
@@ -158,4 +158,4 @@ class HostParcel:
                 parts.append(_BETWEEN[at % _ALIGNMENT :])
                 at += len(parts[-1])
         memory = memoryview(bytearray().join(parts))
-        return HostParcel(dict.fromkeys(spans, memory), spans, self._fields, is_own=True)
+        return HostCopy(dict.fromkeys(spans, memory), spans, self._fields, is_own=True)

@@ -63,7 +63,7 @@ class _Memory:
         self._meter.give_back(self._number)
 
 
-class Phantom:
+class ShapeArray:
     """An array with a shape and a type.
 
     What makes a new array in NumPy makes a new allocation here; views share theirs.
@@ -102,7 +102,7 @@ class Phantom:
         return len(self.shape)
 
     @property
-    def T(self) -> Phantom:
+    def T(self) -> ShapeArray:
         return self._view(self.shape[::-1])
 
     def __len__(self) -> int:
@@ -113,28 +113,28 @@ class Phantom:
 
     # ---- views ---------------------------------------------------------------------------------
 
-    def _view(self, shape: Sequence[int], dtype: Any = None) -> Phantom:
-        return Phantom(self.meter, shape, dtype or self.dtype, self._memory)
+    def _view(self, shape: Sequence[int], dtype: Any = None) -> ShapeArray:
+        return ShapeArray(self.meter, shape, dtype or self.dtype, self._memory)
 
-    def view(self, dtype: Any) -> Phantom:
+    def view(self, dtype: Any) -> ShapeArray:
         dtype = np.dtype(dtype)
         last = self.shape[-1] * self.dtype.itemsize // dtype.itemsize
         return self._view((*self.shape[:-1], last), dtype)
 
-    def reshape(self, *shape: Any) -> Phantom:
+    def reshape(self, *shape: Any) -> ShapeArray:
         return self._view(np.asarray(self).reshape(*shape).shape)
 
-    def ravel(self) -> Phantom:
+    def ravel(self) -> ShapeArray:
         return self._view((self.size,))
 
-    def __getitem__(self, key: Any) -> Phantom:
+    def __getitem__(self, key: Any) -> ShapeArray:
         if isinstance(key, slice):  # most are: a third of the time to foretell a batch
             return self._view((len(range(*key.indices(self.shape[0]))), *self.shape[1:]))
         parts = key if isinstance(key, tuple) else (key,)
-        picked = tuple(np.asarray(part) if isinstance(part, Phantom) else part for part in parts)
+        picked = tuple(np.asarray(part) if isinstance(part, ShapeArray) else part for part in parts)
         shape = np.asarray(self)[picked].shape
-        if any(isinstance(part, (Phantom, np.ndarray)) for part in parts):
-            return Phantom(self.meter, shape, self.dtype)
+        if any(isinstance(part, (ShapeArray, np.ndarray)) for part in parts):
+            return ShapeArray(self.meter, shape, self.dtype)
         return self._view(shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -145,29 +145,29 @@ class Phantom:
 
     # ---- new arrays ----------------------------------------------------------------------------
 
-    def astype(self, dtype: Any) -> Phantom:
-        return Phantom(self.meter, self.shape, dtype)
+    def astype(self, dtype: Any) -> ShapeArray:
+        return ShapeArray(self.meter, self.shape, dtype)
 
-    def copy(self) -> Phantom:
+    def copy(self) -> ShapeArray:
         return self.astype(self.dtype)
 
-    def sum(self, axis: int | None = None, keepdims: bool = False) -> Phantom:
+    def sum(self, axis: int | None = None, keepdims: bool = False) -> ShapeArray:
         gone = range(self.ndim) if axis is None else (axis % self.ndim,)
         kept = [
             1 if i in gone else n for i, n in enumerate(self.shape) if keepdims or i not in gone
         ]
-        return Phantom(self.meter, kept, np.empty(1, self.dtype).sum().dtype)
+        return ShapeArray(self.meter, kept, np.empty(1, self.dtype).sum().dtype)
 
-    def _with(self, other: Any, *, dtype: Any = None) -> Phantom:
+    def _with(self, other: Any, *, dtype: Any = None) -> ShapeArray:
         return elementwise(self.meter, np.add, (self, other), dtype)
 
-    def _compared(self, other: Any) -> Phantom:
+    def _compared(self, other: Any) -> ShapeArray:
         return self._with(other, dtype=bool)
 
-    def _divided(self, other: Any) -> Phantom:
+    def _divided(self, other: Any) -> ShapeArray:
         return elementwise(self.meter, np.true_divide, (self, other))
 
-    def _in_place(self, other: Any) -> Phantom:
+    def _in_place(self, other: Any) -> ShapeArray:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _with
@@ -178,14 +178,14 @@ class Phantom:
     __hash__ = None  # type: ignore[assignment]
 
 
-def elementwise(meter: Meter, function: Any, args: Sequence[Any], dtype: Any = None) -> Phantom:
+def elementwise(meter: Meter, function: Any, args: Sequence[Any], dtype: Any = None) -> ShapeArray:
     """What a function of arrays, element by element, returns: the first of its results."""
     shape = np.broadcast_shapes(*(getattr(arg, "shape", ()) for arg in args))
-    ones = [np.ones(1, arg.dtype) if isinstance(arg, Phantom) else arg for arg in args]
-    return Phantom(meter, shape, dtype or np.asarray(function(*ones)).dtype)
+    ones = [np.ones(1, arg.dtype) if isinstance(arg, ShapeArray) else arg for arg in args]
+    return ShapeArray(meter, shape, dtype or np.asarray(function(*ones)).dtype)
 
 
-class PhantomModule:
+class ShapeModule:
     """The part of an array module that a fit uses. Other functions raise AttributeError."""
 
     def __init__(self, meter: Meter) -> None:
@@ -204,31 +204,31 @@ class PhantomModule:
             if function.nout == 1:
                 return elementwise(self._meter, function, args)
             ones = function(*(np.ones(1, arg.dtype) for arg in args))
-            return tuple(Phantom(self._meter, args[0].shape, one.dtype) for one in ones)
+            return tuple(ShapeArray(self._meter, args[0].shape, one.dtype) for one in ones)
 
         return call
 
-    def empty(self, shape: Any, dtype: Any = np.float64) -> Phantom:
-        return Phantom(self._meter, shape if isinstance(shape, tuple) else (shape,), dtype)
+    def empty(self, shape: Any, dtype: Any = np.float64) -> ShapeArray:
+        return ShapeArray(self._meter, shape if isinstance(shape, tuple) else (shape,), dtype)
 
     zeros = ones = empty
 
-    def full(self, shape: Any, value: Any, dtype: Any = None) -> Phantom:
+    def full(self, shape: Any, value: Any, dtype: Any = None) -> ShapeArray:
         return self.empty(shape, dtype or np.asarray(value).dtype)
 
-    def argsort(self, array: Phantom, kind: str) -> Phantom:
+    def argsort(self, array: ShapeArray, kind: str) -> ShapeArray:
         return self.empty(array.size, np.int64)
 
-    def ascontiguousarray(self, array: Phantom) -> Phantom:
+    def ascontiguousarray(self, array: ShapeArray) -> ShapeArray:
         return array
 
-    def concatenate(self, arrays: Sequence[Phantom], axis: int = 0) -> Phantom:
+    def concatenate(self, arrays: Sequence[ShapeArray], axis: int = 0) -> ShapeArray:
         shape = list(arrays[0].shape)
         shape[axis] = sum(array.shape[axis] for array in arrays)
         return self.empty(tuple(shape), arrays[0].dtype)
 
 
-class PhantomRuntime:
+class ShapeRuntime:
     """A `Runtime` over phantoms.
 
     Parameters
@@ -239,13 +239,13 @@ class PhantomRuntime:
         How many nodes there are at a depth, for levels whose size the host asks for.
     """
 
-    name = "phantom"
+    name = "shape_array"
 
     def __init__(
         self, shared_memory: int, n_multiprocessors: int, nodes_at: Callable[[int], int]
     ) -> None:
         self.meter = Meter()
-        self.xp: Any = PhantomModule(self.meter)
+        self.xp: Any = ShapeModule(self.meter)
         self.shared_memory, self.n_multiprocessors = shared_memory, n_multiprocessors
         self._nodes_at, self._depth = nodes_at, 0
         self._all_known = False  # whether the nodes of all levels are asked for
@@ -272,9 +272,9 @@ class PhantomRuntime:
 
         return launch
 
-    def asarray(self, host: Any) -> Phantom:
+    def asarray(self, host: Any) -> ShapeArray:
         """Room for a copy."""
-        return Phantom(self.meter, host.shape, host.dtype)
+        return ShapeArray(self.meter, host.shape, host.dtype)
 
     def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Launches do nothing."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import Columns, cut, one_piece, places_of, room_of
+from gpuboost.backends.cuda.runtime.arrays import Columns, bytes_of, cut, one_piece, places_of
 from gpuboost.backends.cuda.sampling.launch import TreeKeys
 from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_keys
@@ -36,7 +36,7 @@ class HostInputs:
     trees : sequence of int
     n_features : int
         Of the table.
-    most_allowed : int
+    max_allowed : int
         Features that one tree may look at, at most.
     memory : uint8
         The arrays of `BatchInputs.columns`, as they are copied.
@@ -44,7 +44,7 @@ class HostInputs:
 
     trees: Sequence[int]
     n_features: int
-    most_allowed: int
+    max_allowed: int
     memory: np.ndarray
 
     @classmethod
@@ -58,7 +58,7 @@ class HostInputs:
         numbers, n_features = np.array(batches, dtype=np.uint64), task.matrix.n_features
         n_batches, n_trees = numbers.shape
         columns = BatchInputs.columns(n_trees, n_features)
-        memory = np.zeros((n_batches, room_of(columns)), dtype=np.uint8)
+        memory = np.zeros((n_batches, bytes_of(columns)), dtype=np.uint8)
 
         def put(name: str, values: Any) -> None:
             dtype, shape = columns[name]
@@ -73,12 +73,13 @@ class HostInputs:
         allowed = allowed_features(task, numbers)
         put("allowed", allowed)
         put("unit", gain_unit(task.options.score, task.target))
-        put("least_hessian", task.options.min_hessian)
+        put("min_hessian", task.options.min_hessian)
         regular = task.options.regularisation
         put("regular", (regular.l1, regular.l2, regular.max_value))
-        most = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
+        capacity = np.broadcast_to(allowed.sum(axis=2).max(axis=1), n_batches).tolist()
         return [
-            cls(trees, n_features, *own) for trees, *own in zip(batches, most, memory, strict=True)
+            cls(trees, n_features, *own)
+            for trees, *own in zip(batches, capacity, memory, strict=True)
         ]
 
     def to_device(self, runtime: Runtime) -> BatchInputs:
@@ -136,7 +137,7 @@ class BatchInputs:
     key : uint64 (trees,)
     allowed : uint8 (trees, F)
     unit : float64 (1,)
-    least_hessian : int64 (1,)
+    min_hessian : int64 (1,)
     regular : float64 (3,)
     memory : uint8
         What the arrays are cut from.
@@ -146,7 +147,7 @@ class BatchInputs:
     key: Array
     allowed: Array
     unit: Array
-    least_hessian: Array
+    min_hessian: Array
     regular: Array
     memory: Array
 
@@ -159,7 +160,7 @@ class BatchInputs:
             "key": (np.uint64, (n_trees,)),
             "allowed": (np.uint8, (n_trees, n_features)),
             "unit": (np.float64, (1,)),
-            "least_hessian": (np.int64, (1,)),
+            "min_hessian": (np.int64, (1,)),
             "regular": (np.float64, (3,)),
         }
 

@@ -63,7 +63,7 @@ class DeviceDrawing:
         real = task.sampler.has_real_weights
         self._weights = RealWeights(self._launch, self._order) if real else None
         self.max_weight = ceil(task.sampler.bounds[1])
-        self.rows_per_tree = task.sampler.most_rows
+        self.rows_per_tree = task.sampler.max_rows
 
     def keys(self, trees: Sequence[int]) -> TreeKeys:
         """Those of some trees, copied to the device."""

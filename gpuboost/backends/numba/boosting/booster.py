@@ -26,7 +26,7 @@ from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.backends.numba.threads.pool import Crew
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.fixed_point import exponent_of
 
@@ -49,9 +49,9 @@ class NumbaBooster(HostBooster):
 
     def __init__(self, backend: HostBackend, task: BoostTask) -> None:
         super().__init__(backend, task)
-        self._crew = Crew(task.n_threads)
-        self.order = CompiledOrder(self._crew)
-        self._levels = LevelRounds(task, self._crew) if grows_by_levels(task) else None
+        self._pool = ThreadPool(task.n_threads)
+        self.order = CompiledOrder(self._pool)
+        self._levels = LevelRounds(task, self._pool) if grows_by_levels(task) else None
         self._grower: TreeGrower | None = None  # of the round before, depth-first
         # Of several classes, by the raw predictions as they are.
         self._made: tuple[Directions, np.ndarray] | None = None
@@ -67,7 +67,7 @@ class NumbaBooster(HostBooster):
 
     def close(self) -> None:
         """End the threads."""
-        self._crew.dismiss()
+        self._pool.dismiss()
 
     # ---- the steps of a round ------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class NumbaBooster(HostBooster):
         if loss.formula == compiled_loss.SOFTMAX:
             made = self._of_classes()[0]
         else:
-            made = compiled_loss.directions(loss, rows, self.parameter, self._crew)
+            made = compiled_loss.directions(loss, rows, self.parameter, self._pool)
         self._largest, self._means = made.sizes.max(axis=0)[::2], made.sizes.mean(axis=0)[1::2]
         inside = self.rows_of_round(number)
         return Gradients(made.gradient.T, made.hessian.T, self._whole, inside)
@@ -88,17 +88,17 @@ class NumbaBooster(HostBooster):
         weight = None
         if weights is None:
             if rows not in self._weight:
-                self._weight[rows] = losses.total_weight(predicted, self._crew)
+                self._weight[rows] = losses.total_weight(predicted, self._pool)
             weight = self._weight[rows]
         if loss.formula != compiled_loss.SOFTMAX or rows > 0:
-            return losses.mean_loss(loss, predicted, self.parameter, self._crew, weight)
-        return losses.mean_of(self._of_classes()[1], predicted, self._crew, weight)
+            return losses.mean_loss(loss, predicted, self.parameter, self._pool, weight)
+        return losses.mean_of(self._of_classes()[1], predicted, self._pool, weight)
 
     def _of_classes(self) -> tuple[Directions, np.ndarray]:
         """Directions of several classes, and losses of the training rows: made together."""
         if self._made is None:
             own = self._predicted()
-            self._made = compiled_loss.class_directions(own, self.parameter, self._crew)
+            self._made = compiled_loss.class_directions(own, self.parameter, self._pool)
         return self._made
 
     def scale(self, made: Gradients) -> Scale:
@@ -140,8 +140,8 @@ class NumbaBooster(HostBooster):
             if not len(rows):
                 return leaf
         if place not in self._by_row:
-            self._by_row[place] = row_major(data.codes, self._crew)
-        find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._crew)
+            self._by_row[place] = row_major(data.codes, self._pool)
+        find_leaves(tree, self._by_row[place], missing_code, rows, leaf, self._pool)
         return leaf
 
     def update(self, raw: np.ndarray, tree: Tree, leaf: np.ndarray, column: int) -> None:
@@ -151,6 +151,7 @@ class NumbaBooster(HostBooster):
             super().update(raw, tree, leaf, column)
             return
         value, own = contiguous(tree.value[:, 0], np.float64), raw[:, column]
-        self._crew.share(
-            lambda _, team: round_words.add_values(value, leaf, own, team), len(raw) > SHARED_ROWS
+        self._pool.share(
+            lambda _, barrier: round_words.add_values(value, leaf, own, barrier),
+            len(raw) > SHARED_ROWS,
         )

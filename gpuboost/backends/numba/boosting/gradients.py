@@ -29,7 +29,7 @@ from gpuboost.engine.losses import USER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
     from gpuboost.engine.losses import Loss, Predicted
 
 SOFTMAX = formulas.SOFTMAX
@@ -272,7 +272,9 @@ def softmax_gradients(classes, raw, weights, factor, g, h, losses, sizes, rows):
 NO_WEIGHTS = np.zeros(0)
 
 
-def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> Directions:
+def directions(
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
+) -> Directions:
     """Where the loss wants raw predictions to go: `Loss.gradients` times -1, and hessians.
 
     ``raw`` is read as it is if rows lie one after the other for classes, and columns for real
@@ -281,7 +283,7 @@ def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Cr
     if loss.formula == USER:
         return _directions_of(*loss.gradients(predicted, parameter))
     if loss.formula == SOFTMAX:
-        return class_directions(predicted, parameter, crew)[0]
+        return class_directions(predicted, parameter, pool)[0]
     w = weights_of(predicted)
     fill = class_gradients if loss.is_classifier else mean_gradients
     fill = plain_gradients if loss.constant_hessian else fill
@@ -295,19 +297,19 @@ def directions(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Cr
     else:
         h = np.empty_like(columns)
         own = g, h
-    by_chunks(lambda rows: fill(*given, *own, sizes[rows[0] // CHUNK], rows), g.shape[1], crew)
+    by_chunks(lambda rows: fill(*given, *own, sizes[rows[0] // CHUNK], rows), g.shape[1], pool)
     return Directions(g, h, sizes)
 
 
 def class_directions(
-    predicted: Predicted, parameter: np.ndarray, crew: Crew
+    predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
 ) -> tuple[Directions, np.ndarray]:
     """Directions of several classes, and the loss of each row."""
     classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
     w, n = weights_of(predicted), len(raw)
     g, h, losses = np.empty((raw.shape[1], n)), np.empty((raw.shape[1], n)), np.empty(n)
     given, sizes = (classes, raw, w, float(parameter[0]), g, h, losses), _no_sizes(n)
-    by_chunks(lambda rows: softmax_gradients(*given, sizes[rows[0] // CHUNK], rows), n, crew)
+    by_chunks(lambda rows: softmax_gradients(*given, sizes[rows[0] // CHUNK], rows), n, pool)
     return Directions(g, h, sizes), losses
 
 
@@ -328,10 +330,10 @@ def weights_of(predicted: Predicted) -> np.ndarray:
     return NO_WEIGHTS if weights is None else contiguous(weights, np.float64)
 
 
-def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, crew: Crew) -> list[Any]:
+def by_chunks(work: Callable[[tuple[int, int]], Any], n: int, pool: ThreadPool) -> list[Any]:
     """``work`` of the first row and the end of every chunk, by threads."""
     chunks = [(at.start, at.stop) for at in row_chunks(n, CHUNK)]
-    return crew.results(work, chunks, n > SHARED_ROWS)
+    return pool.results(work, chunks, n > SHARED_ROWS)
 
 
 def arrays_of(loss: Loss, predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:

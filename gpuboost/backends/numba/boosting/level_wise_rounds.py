@@ -15,12 +15,12 @@ from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.depth_first.tree_grower import (
     Weights,
     constraints_of,
-    least_category,
     limits_of,
     make_scratch,
     matrix_of,
+    min_category,
 )
-from gpuboost.backends.numba.level_wise.feature_bundles import join_codes, plan_columns
+from gpuboost.backends.numba.level_wise.feature_bundles import bundle_codes, plan_bundles
 from gpuboost.backends.numba.level_wise.feature_sampling import FIRST, NEVER
 from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape, Space
 from gpuboost.backends.numba.level_wise.histograms import STEP
@@ -32,15 +32,15 @@ from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import VALUE_BITS
 
 if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.task import GrownTree
 
 # Features for each that a node looks at, up to which the histograms of all pay, a thread: of 100
 # columns and two threads 5 to 10 are where both growers are as fast, of 28 more, on one thread 2 to
 # 5 (measured, 60k to 250k rows).
-MOST_PASSED_OVER = 3
-LEAST_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
+MAX_PASSED_OVER = 3
+MIN_ROWS = 4_000  # fewer are grown depth-first in less time (measured)
 
 
 def grows_by_levels(task: BoostTask) -> bool:
@@ -60,7 +60,7 @@ def grows_by_levels(task: BoostTask) -> bool:
     ordinary = options.max_depth > 0 and not options.random_thresholds
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
-    large = task.matrix.n_samples >= LEAST_ROWS
+    large = task.matrix.n_samples >= MIN_ROWS
     if not (one_channel and ordinary and alike and large and _looks_at_enough(task)):
         return False
     return shape_of(task).fits
@@ -80,7 +80,7 @@ def _looks_at_enough(task: BoostTask) -> bool:
                 held[feature].update(group)
         looked = min(looked, sum(map(len, held)) / n_features)
     n_idle = max(task.n_threads / task.trees_per_round, 1.0)
-    return n_features <= MOST_PASSED_OVER * n_idle * looked
+    return n_features <= MAX_PASSED_OVER * n_idle * looked
 
 
 def _are_drawn(task: BoostTask) -> bool:
@@ -97,7 +97,7 @@ def shape_of(task: BoostTask) -> Shape:
     return Shape(
         n_samples=matrix.n_samples,
         n_features=matrix.n_features,
-        n_columns=len(plan_columns(matrix_of(matrix)).first) - 1,
+        n_columns=len(plan_bundles(matrix_of(matrix)).first) - 1,
         n_trees=task.trees_per_round,
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
@@ -117,11 +117,11 @@ def hessian_bits(means: tuple[float, float], largest: tuple[int, int]) -> int:
     ``means`` and ``largest`` are of gradients and hessians, in integers. Sums of `STEP` rows fit
     in any case.
     """
-    least = (STEP * largest[1]).bit_length() + 1
-    most = 62 - (STEP * largest[0]).bit_length()
+    minimum = (STEP * largest[1]).bit_length() + 1
+    maximum = 62 - (STEP * largest[0]).bit_length()
     ratio = np.log2(max(means[1], 1.0) / max(means[0], 1.0))
     ratio = ratio if np.isfinite(ratio) else 0.0  # of sums beyond float64
-    return int(min(max(round((63 + ratio) / 2), least), most))
+    return int(min(max(round((63 + ratio) / 2), minimum), maximum))
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ class RoundColumns:
 class LevelRounds:
     """Space and steps of a fit whose trees are grown level by level."""
 
-    def __init__(self, task: BoostTask, crew: Crew) -> None:
+    def __init__(self, task: BoostTask, pool: ThreadPool) -> None:
         shape = shape_of(task)
-        self.task, self.crew = task, crew
+        self.task, self.pool = task, pool
         self._space, self._matrix = Space(shape), matrix_of(task.matrix)
-        self._columns = plan_columns(self._matrix)
-        self.by_row = row_major(join_codes(self._matrix, self._columns), crew)
+        self._columns = plan_bundles(self._matrix)
+        self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
         n, n_trees = shape.n_samples, shape.n_trees
         self._word = np.empty((n_trees, n), np.int64)
         self.leaf = np.zeros((n_trees, n), np.int32)
@@ -176,23 +176,23 @@ class LevelRounds:
         scales = np.array((*two_factors(scale.wide_gradient), *two_factors(scale.wide_hessian)))
         leaves = Leaves(columns.gradient, columns.hessian, scales, self.leaf, self._sums)
         self._allow_features(trees)
-        least = [least_category(self.task.options, int(root)) for root in roots[:, 3]]
-        self._space.grove.least_category[: len(least)] = least
+        minimum = [min_category(self.task.options, int(root)) for root in roots[:, 3]]
+        self._space.state.min_category[: len(minimum)] = minimum
         are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
         weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
         problems = self._problems(scale, weights)
-        grower = LevelGrower(self.crew, self._space, problems)
+        grower = LevelGrower(self.pool, self._space, problems)
         return grower.grow(samples, roots, keys, leaves)
 
     def _allow_features(self, trees: range) -> None:
         """Which features each tree may look at."""
         features_of, space = self.task.features_of, self._space
-        grove = space.grove
+        state = space.state
         for place, tree in enumerate(trees):
             own = np.arange(self.task.matrix.n_features)
             if features_of is not None:
                 own = np.unique(features_of(tree))
-            grove.features[place, : len(own)], grove.n_features[place] = own, len(own)
+            state.features[place, : len(own)], state.n_features[place] = own, len(own)
             if not space.shape.drawn:
                 space.work.looks[place] = NEVER
                 space.work.looks[place, own] = FIRST
@@ -221,12 +221,14 @@ class LevelRounds:
             seed, purpose = self.task.seed, randomness.ROUND_GRADIENT
             keys = [randomness.stream_key(seed, purpose, tree)[0] for tree in trees]
             given = gradient, hessian, scales, np.array(keys, np.uint64), bits, word
-            self.crew.share(lambda _, team: round_words.pack_rounded(*given, team), together)
+            self.pool.share(lambda _, barrier: round_words.pack_rounded(*given, barrier), together)
         else:
             largest = (1 << VALUE_BITS, int(whole.max()))
             bits = hessian_bits(means, largest)
-            self.crew.share(
-                lambda _, team: round_words.pack_whole(gradient, scales, whole, bits, word, team),
+            self.pool.share(
+                lambda _, barrier: round_words.pack_whole(
+                    gradient, scales, whole, bits, word, barrier
+                ),
                 together,
             )
         codes = self._matrix.codes
@@ -237,10 +239,10 @@ class LevelRounds:
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""
-        word, bits, row = samples.word, samples.hessian_bits, self._space.grove.row[0]
+        word, bits, row = samples.word, samples.hessian_bits, self._space.state.row[0]
         n, sums = len(rows) or word.shape[1], self._row_sums
-        self.crew.share(
-            lambda _, team: round_words.place_rows(word, bits, rows, row, sums, team),
+        self.pool.share(
+            lambda _, barrier: round_words.place_rows(word, bits, rows, row, sums, barrier),
             word.size > SHARED_ROWS,
         )
         n_trees = len(word)

@@ -29,7 +29,7 @@ from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses import USER
 
 if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
     from gpuboost.engine.losses import Loss, Predicted
 
 
@@ -120,18 +120,20 @@ def plane_sums(values, weights, scales, rows):
     return high_sum, low_sum
 
 
-def row_losses(loss: Loss, predicted: Predicted, parameter: np.ndarray, crew: Crew) -> np.ndarray:
+def row_losses(
+    loss: Loss, predicted: Predicted, parameter: np.ndarray, pool: ThreadPool
+) -> np.ndarray:
     """What `Loss.row_losses` returns."""
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
     total = np.empty(len(predicted.raw))
     if loss.formula == SOFTMAX:
         classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
-        by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), crew)
+        by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), pool)
         return total
     add = class_losses if loss.is_classifier else target_losses
     given = (np.int64(loss.formula), *arrays_of(loss, predicted), contiguous(parameter, np.float64))
-    by_chunks(lambda rows: add(*given, total, rows), len(total), crew)
+    by_chunks(lambda rows: add(*given, total, rows), len(total), pool)
     return total
 
 
@@ -139,37 +141,37 @@ def mean_loss(
     loss: Loss,
     predicted: Predicted,
     parameter: np.ndarray,
-    crew: Crew,
+    pool: ThreadPool,
     weight: float | None = None,
 ) -> float:
     """What `Loss.mean_loss` returns; ``weight`` is that of all rows, where it is known."""
     if loss.formula == USER:
         return loss.mean_loss(predicted, parameter)
-    return mean_of(row_losses(loss, predicted, parameter, crew), predicted, crew, weight)
+    return mean_of(row_losses(loss, predicted, parameter, pool), predicted, pool, weight)
 
 
 def mean_of(
-    values: np.ndarray, predicted: Predicted, crew: Crew, weight: float | None = None
+    values: np.ndarray, predicted: Predicted, pool: ThreadPool, weight: float | None = None
 ) -> float:
     """What `engine.averages.weighted_mean` returns by the weights of the rows."""
-    total = _sum(values, weights_of(predicted), crew)
-    return total / (total_weight(predicted, crew) if weight is None else weight)
+    total = _sum(values, weights_of(predicted), pool)
+    return total / (total_weight(predicted, pool) if weight is None else weight)
 
 
-def total_weight(predicted: Predicted, crew: Crew) -> float:
+def total_weight(predicted: Predicted, pool: ThreadPool) -> float:
     """Weight of all rows; no weights are ones."""
     weights = weights_of(predicted)
-    return _sum(weights, NO_WEIGHTS, crew) if len(weights) else float(len(predicted.raw))
+    return _sum(weights, NO_WEIGHTS, pool) if len(weights) else float(len(predicted.raw))
 
 
-def _sum(values: np.ndarray, weights: np.ndarray, crew: Crew) -> float:
+def _sum(values: np.ndarray, weights: np.ndarray, pool: ThreadPool) -> float:
     """Sum of value times weight, as `engine.averages.weighted_mean` makes it."""
     n = len(values)
-    largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, crew))
+    largest = max(by_chunks(lambda rows: largest_product(values, weights, rows), n, pool))
     if largest == np.inf:
         return float("inf")
     scales, exponents = plane_scales(np.array([largest]), SUM_BITS - sum_bits(n))
     scales = scales[:, 0].copy()
-    parts = by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, crew)
+    parts = by_chunks(lambda rows: plane_sums(values, weights, scales, rows), n, pool)
     sums = np.array(parts, dtype=np.int64).sum(axis=0)
     return float(planes_to_float(sums, exponents[:, 0])[0])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, randomness
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -28,14 +28,14 @@ _UNIT = 2.0**-32
 
 
 @entry
-def pack_rounded(gradient, hessian, scales, keys, bits, word, team):
+def pack_rounded(gradient, hessian, scales, keys, bits, word, barrier):
     """Words of all rows and trees, rounded up or down by a hash of the row.
 
     ``gradient`` (T, n), ``hessian`` (T, n) or (1, n); ``scales``: two factors for each of them.
     """
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
-    task = claim(team)
+    task = next_task(barrier)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         own_g, own_h = gradient[tree], hessian[tree if hessian.shape[0] > 1 else 0]
@@ -46,32 +46,32 @@ def pack_rounded(gradient, hessian, scales, keys, bits, word, team):
             g = np.floor(own_g[i] * scales[0] * scales[1] + up)
             h = np.floor(own_h[i] * scales[2] * scales[3] + down)
             word[tree, i] = (np.int64(g) << bits) + max(np.int64(h), np.int64(1))
-        task = claim(team)
+        task = next_task(barrier)
 
 
 @entry
-def pack_whole(gradient, scales, whole, bits, word, team):
+def pack_whole(gradient, scales, whole, bits, word, barrier):
     """Words where hessians are whole: gradients to the nearest integer."""
     n = word.shape[1]
     chunks = (n + CHUNK - 1) // CHUNK
-    task = claim(team)
+    task = next_task(barrier)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         for i in range(first, min(first + CHUNK, n)):
             g = np.rint(gradient[tree, i] * scales[0] * scales[1])
             word[tree, i] = (np.int64(g) << bits) + np.int64(whole[i])
-        task = claim(team)
+        task = next_task(barrier)
 
 
 @entry
-def place_rows(word, bits, inside, row, sums, team):
+def place_rows(word, bits, inside, row, sums, barrier):
     """First positions of all rows of all trees, and sums of each chunk.
 
     ``inside``: uint32 rows in the trees, or empty for all. ``sums`` int64 (T * chunks, 2).
     """
     n = inside.size if inside.size else word.shape[1]
     chunks, mask = (n + CHUNK - 1) // CHUNK, (np.int64(1) << bits) - np.int64(1)
-    task = claim(team)
+    task = next_task(barrier)
     while task < chunks * word.shape[0]:
         tree, first = task // chunks, task % chunks * CHUNK
         gradient, hessian, at = np.int64(0), np.int64(0), tree * n
@@ -82,18 +82,18 @@ def place_rows(word, bits, inside, row, sums, team):
             hessian += own & mask
             row[at + j] = i
         sums[task, 0], sums[task, 1] = gradient, hessian
-        task = claim(team)
+        task = next_task(barrier)
 
 
 @entry
-def add_values(value, leaf, raw, team):
+def add_values(value, leaf, raw, barrier):
     """Add the value of each row's leaf to a column of raw predictions, (n,)."""
     n = leaf.size
-    task = claim(team)
+    task = next_task(barrier)
     while task * CHUNK < n:
         for i in range(task * CHUNK, min((task + 1) * CHUNK, n)):
             raw[i] += value[leaf[i]]
-        task = claim(team)
+        task = next_task(barrier)
 
 
 @entry

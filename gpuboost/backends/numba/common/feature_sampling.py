@@ -99,7 +99,7 @@ def choose_features(problem, nodes, k, open_groups):
 
 
 @helper
-def keep_chosen(scratch, n):
+def set_chosen(scratch, n):
     """Of the first ``n`` ranks keep those of chosen features; their number."""
     ranks, n_kept = scratch.ranks, 0
     for p in range(n):

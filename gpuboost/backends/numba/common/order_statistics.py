@@ -27,12 +27,12 @@ from gpuboost.engine.order_statistics import Groups
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
 
 TASKS_PER_THREAD = 4
-LEAST_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
+MIN_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
 SAMPLE = 256  # rows that tell where the quantile of a group may be
-LEAST_SAMPLED = 8 * SAMPLE  # rows of a group worth it
+MIN_SAMPLED = 8 * SAMPLE  # rows of a group worth it
 GAPS = (132, 57, 23, 10, 4, 1)  # between what is sorted (Ciura, 2001)
 DEVIATIONS = 3.5  # of the sample's quantile, on both sides
 
@@ -105,11 +105,11 @@ def _select(values, weights, cut, before):
         if np.float64(before + lighter) < cut:
             if reached > cut:
                 return pivot, pivot
-            least = _smallest(values, weights, above, high)
-            least = beyond if np.isnan(least) else least
-            return pivot, pivot if np.isnan(least) else least
-        least = pivot if same > 0 else _smallest(values, weights, above, high)
-        beyond = beyond if np.isnan(least) else least
+            minimum = _smallest(values, weights, above, high)
+            minimum = beyond if np.isnan(minimum) else minimum
+            return pivot, pivot if np.isnan(minimum) else minimum
+        minimum = pivot if same > 0 else _smallest(values, weights, above, high)
+        beyond = beyond if np.isnan(minimum) else minimum
         high = below
 
 
@@ -170,7 +170,7 @@ def group_bounds(values, weights, rows, level, own, own_weights):
 
     ``own`` float64 and ``own_weights`` int64 are space for its rows.
     """
-    if rows.size >= LEAST_SAMPLED:
+    if rows.size >= MIN_SAMPLED:
         bounds = _bounds(values, weights, rows, level, own, own_weights)
         n, below, between, total = _copy_between(values, weights, rows, bounds, own, own_weights)
         cut = level * np.float64(total)
@@ -260,23 +260,23 @@ class CompiledOrder:
     Integer weights are kept for the weights of a fit, which are taken not to change.
     """
 
-    crew: Crew
+    pool: ThreadPool
     _known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
 
     def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
         """Rows by the group of each, negative for rows that are in none."""
         group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
-        cuts = row_chunks(n, max(LEAST_ROWS, -(-n // max(1, self.crew.n_threads))))
+        cuts = row_chunks(n, max(MIN_ROWS, -(-n // max(1, self.pool.n_threads))))
         chunks = [(cut.start, cut.stop) for cut in cuts]
         counts = np.zeros((len(chunks), n_groups), np.int64)
         tasks = list(zip(chunks, counts, strict=True))
-        self.crew.results(lambda task: count_rows(group, *task), tasks)
+        self.pool.results(lambda task: count_rows(group, *task), tasks)
         starts = offsets(counts.sum(axis=0).tolist())
         counts[1:] = counts[:-1].cumsum(axis=0)
         counts[:1] = 0
         counts += starts[:-1]
         rows = np.empty(starts[-1], dtype=np.int64)
-        self.crew.results(lambda task: place_rows(group, *task, rows), tasks)
+        self.pool.results(lambda task: place_rows(group, *task, rows), tasks)
         return Groups(rows, starts)
 
     def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
@@ -331,7 +331,7 @@ class CompiledOrder:
     def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
         """``work`` of groups by threads: the largest first, dealt out like cards."""
         order = np.argsort(-np.diff(groups.starts), kind="stable")
-        n_tasks = 1 if self.crew.n_threads <= 1 else self.crew.n_threads * TASKS_PER_THREAD
+        n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
         hands = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
-        together = len(groups.rows) > LEAST_ROWS
-        return self.crew.results(work, [hand for hand in hands if len(hand)], together)
+        together = len(groups.rows) > MIN_ROWS
+        return self.pool.results(work, [hand for hand in hands if len(hand)], together)

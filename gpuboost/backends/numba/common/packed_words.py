@@ -20,7 +20,7 @@ import numpy as np
 from gpuboost.backends.numba.compiler import inlined
 
 WORD_BITS = 63  # what fields may use; the sign bit belongs to the gradient
-MOST_ROWS = 2**31  # more than a tree has
+MAX_ROWS = 2**31  # more than a tree has
 
 
 class Packing(NamedTuple):
@@ -34,7 +34,7 @@ class Packing(NamedTuple):
         Largest value of a field; no counts: 0.
     block : int
         So many rows never overflow, whatever their weights.
-    most_rows : int
+    max_rows : int
         Rows of a node whose sums of gradients and of counts never overflow.
     """
 
@@ -43,7 +43,7 @@ class Packing(NamedTuple):
     hessian_mask: int
     count_mask: int
     block: int
-    most_rows: int
+    max_rows: int
 
 
 def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -> Packing:
@@ -57,8 +57,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
     best = (0, 0, 0)
     for hessian_bits in range(weight.bit_length(), WORD_BITS // 2 + 1):
         hessian = (1 << hessian_bits) - 1
-        room = ((1 << WORD_BITS) - 1) // (max(largest_value, 1) * hessian + 1)
-        count_bits = min(room.bit_length() - 1 - hessian_bits, hessian_bits)
+        capacity = ((1 << WORD_BITS) - 1) // (max(largest_value, 1) * hessian + 1)
+        count_bits = min(capacity.bit_length() - 1 - hessian_bits, hessian_bits)
         if count_bits < with_counts:
             break
         block = hessian // weight
@@ -76,8 +76,8 @@ def choose_packing(largest_value: int, largest_weight: int, with_counts: bool) -
         count_bits=count_bits,
         hessian_mask=(1 << hessian_bits) - 1,
         count_mask=(1 << count_bits) - 1,
-        block=min(block, MOST_ROWS),
-        most_rows=(1 << count_bits) - 1 if with_counts else MOST_ROWS,
+        block=min(block, MAX_ROWS),
+        max_rows=(1 << count_bits) - 1 if with_counts else MAX_ROWS,
     )
 
 
@@ -93,22 +93,22 @@ def choose_gradient_packing(
     for bits in range(WORD_BITS // 2, 0, -1):
         block = (1 << bits) - 1
         hessian_bits, count_bits = (block * weight).bit_length(), bits if with_counts else 0
-        room = (1 << max(WORD_BITS - hessian_bits - count_bits, 0)) - 1
-        if block * gradient <= room:
+        capacity = (1 << max(WORD_BITS - hessian_bits - count_bits, 0)) - 1
+        if block * gradient <= capacity:
             break
     else:
         raise ValueError(
             f"gradients up to {largest_gradient} and weights up to {largest_weight} do not fit a "
             f"word of {WORD_BITS} bits; bits of both together are at most 63, 62 with counts"
         )
-    most_rows = room // gradient
+    max_rows = capacity // gradient
     return Packing(
         gradient_shift=hessian_bits + count_bits,
         count_bits=count_bits,
         hessian_mask=(1 << hessian_bits) - 1,
         count_mask=(1 << count_bits) - 1,
         block=block,
-        most_rows=min(most_rows, block if with_counts else MOST_ROWS),
+        max_rows=min(max_rows, block if with_counts else MAX_ROWS),
     )
 
 
@@ -140,4 +140,4 @@ def count_of(word, packing):
 @inlined
 def fits_word(hessian, count, packing):
     """Whether the sums of a node of so many rows fit one word."""
-    return (hessian <= packing.hessian_mask) & (count <= packing.most_rows)
+    return (hessian <= packing.hessian_mask) & (count <= packing.max_rows)

@@ -78,8 +78,8 @@ class Limits(NamedTuple):
 
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
     rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
-    better (two classes and SQUARES). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
-    ``least_category``: hessian of a category that is not rare.
+    better (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
+    ``min_category``: hessian of a category that is not rare.
     """
 
     score: int
@@ -105,7 +105,7 @@ class Limits(NamedTuple):
     l1: float
     l2: float
     max_value: float
-    least_category: int
+    min_category: int
 
 
 class Constraints(NamedTuple):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
 
 if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
     from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
@@ -35,10 +35,10 @@ STEP = np.dtype(
 
 
 @entry
-def transpose_codes(codes, by_row, team):
+def transpose_codes(codes, by_row, barrier):
     """Fill ``by_row`` (n, width) from ``codes`` (F, n)."""
     n_features, n = codes.shape
-    chunk = claim(team)
+    chunk = next_task(barrier)
     while chunk * ROWS_PER_CHUNK < n:
         last = min((chunk + 1) * ROWS_PER_CHUNK, n)
         for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
@@ -46,10 +46,10 @@ def transpose_codes(codes, by_row, team):
             for feature in range(n_features):
                 for row in range(start, stop):
                     by_row[row, feature] = codes[feature, row]
-        chunk = claim(team)
+        chunk = next_task(barrier)
 
 
-def row_major(codes: np.ndarray, crew: Crew) -> np.ndarray:
+def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     """Rows of codes, filled up to whole words, in as few cache lines as can be: uint8 (n, 8 G)."""
     n_features, n = codes.shape
     width = -(-n_features // 8) * 8
@@ -57,7 +57,7 @@ def row_major(codes: np.ndarray, crew: Crew) -> np.ndarray:
     first = -space.ctypes.data % LINE
     by_row = space[first : first + n * width].reshape(n, width)
     codes = contiguous(codes, np.uint8)
-    crew.share(lambda _, team: transpose_codes(codes, by_row, team), n > ROWS_PER_CHUNK)
+    pool.share(lambda _, barrier: transpose_codes(codes, by_row, barrier), n > ROWS_PER_CHUNK)
     return by_row
 
 
@@ -93,7 +93,7 @@ def _walk_block(steps, masks, missing_code, depth, by_row, rows, leaf):
 
 
 @entry
-def walk(columns, masks, missing_code, depth, by_row, rows, leaf, team):
+def walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier):
     """Node of a tree that each of ``rows`` (uint32, or empty for all) ends in: ``leaf`` (n,).
 
     ``columns``: feature, code, left, category, missing_left of `engine.growth.tree.Tree`.
@@ -103,7 +103,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, team):
     _fill_steps(steps, feature, code, left, category, missing_left)
     n = rows.size if rows.size else by_row.shape[0]
     every = np.empty(BLOCK, np.uint32)
-    chunk = claim(team)
+    chunk = next_task(barrier)
     while chunk * ROWS_PER_CHUNK < n:
         last = min((chunk + 1) * ROWS_PER_CHUNK, n)
         for start in range(chunk * ROWS_PER_CHUNK, last, BLOCK):
@@ -115,7 +115,7 @@ def walk(columns, masks, missing_code, depth, by_row, rows, leaf, team):
                 for i in range(own.size):
                     own[i] = start + i
             _walk_block(steps, masks, missing_code, depth, by_row, own, leaf)
-        chunk = claim(team)
+        chunk = next_task(barrier)
 
 
 def find_leaves(
@@ -124,7 +124,7 @@ def find_leaves(
     missing_code: int,
     rows: np.ndarray,
     leaf: np.ndarray,
-    crew: Crew,
+    pool: ThreadPool,
 ) -> None:
     """Fill ``leaf``, int32 (n,), for ``rows`` (uint32; empty: all)."""
     columns = (
@@ -136,7 +136,7 @@ def find_leaves(
     )
     masks, depth = contiguous(tree.masks, np.uint32), int(tree.depths()[-1])
     n = len(rows) or len(by_row)
-    crew.share(
-        lambda _, team: walk(columns, masks, missing_code, depth, by_row, rows, leaf, team),
+    pool.share(
+        lambda _, barrier: walk(columns, masks, missing_code, depth, by_row, rows, leaf, barrier),
         n > ROWS_PER_CHUNK,
     )

@@ -1,4 +1,5 @@
-"""Where splits send values: `gpuboost.engine.growth.tree.find_routes`, a node after the other."""
+"""Where splits send values: `gpuboost.engine.growth.tree.find_thresholds`, a node after the
+other."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -11,7 +12,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined, numerics
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.engine.growth.tree import Routes
+from gpuboost.engine.growth.tree import SplitThresholds
 from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def find_routes(grown: GrownTree, mapper: BinMapper) -> Routes:
+def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     """Thresholds, their codes, and the directions of missing values."""
     columns = (contiguous(getattr(grown, name), dtype) for name, dtype in _TYPES.items())
     bins = (contiguous(part, np.float64) for part in (mapper.low, mapper.high, mapper.center))
-    return Routes(*_find(*columns, *bins))
+    return SplitThresholds(*_find(*columns, *bins))
 
 
 @entry

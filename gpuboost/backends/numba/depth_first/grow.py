@@ -37,7 +37,7 @@ from gpuboost.backends.numba.splits.channels import (
 )
 from gpuboost.backends.numba.splits.newton import pass_on_bounds
 from gpuboost.backends.numba.splits.search import find_split
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import NO_LIMIT
 
 left_key, right_key = randomness.left_key, randomness.right_key
@@ -82,7 +82,7 @@ def evaluate(problem, channels, rows, nodes, k, open_groups):
         own_word = channels.word[: node.count]
         if channels.state[1] == PAIR:
             find_split(problem, None, node, row, own_word)
-            if limits.score == SQUARES:
+            if limits.score == VARIANCE:
                 problem.scratch.split[0].gain *= 2.0  # two classes with equal terms
         else:
             find_split(problem, channels, node, row, word)
@@ -96,7 +96,7 @@ def accept(limits, scratch, node):
     rise = split.gain
     if rise < 0.0:
         return False
-    if limits.score == SQUARES:
+    if limits.score == VARIANCE:
         rise = rise / np.float64(node.hessian)
     if limits.needs_gain and rise == 0.0:
         return False

@@ -29,7 +29,7 @@ from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
 from gpuboost.backends.numba.splits.histograms import SLOTS
 from gpuboost.backends.numba.threads.map import contiguous, in_order
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrownTree
@@ -96,7 +96,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         has_gradients=target.has_gradients,
         by_median=target.by_median,
         has_weightless=weights.some_are_zero,
-        stops_at_pure=target.classes is not None and options.score == SQUARES,
+        stops_at_pure=target.classes is not None and options.score == VARIANCE,
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),
@@ -114,11 +114,11 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
         max_value=float(options.regularisation.max_value),
-        least_category=least_category(options, weights.root_hessian),
+        min_category=min_category(options, weights.root_hessian),
     )
 
 
-def least_category(options: TreeOptions, root_hessian: int) -> int:
+def min_category(options: TreeOptions, root_hessian: int) -> int:
     """Hessian of a category that is not rare, in a tree."""
     return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 

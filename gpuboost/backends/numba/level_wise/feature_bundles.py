@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gpuboost.backends.numba.common.records import Matrix
 
 BINS = 256  # cells of a column
-MOST_VALUES = 16  # of a feature that shares a column: two of them fit
+MAX_VALUES = 16  # of a feature that shares a column: two of them fit
 
 
-class Columns(NamedTuple):
+class FeatureBundles(NamedTuple):
     """Where the features are.
 
     Attributes
@@ -49,10 +49,10 @@ class Columns(NamedTuple):
     values: np.ndarray
 
 
-def plan_columns(matrix: Matrix) -> Columns:
+def plan_bundles(matrix: Matrix) -> FeatureBundles:
     """Put features of few values together, the fewest first, until a column is full."""
     n_values = np.maximum(matrix.n_bins + matrix.has_missing, 1)
-    few = np.flatnonzero(n_values <= MOST_VALUES)
+    few = np.flatnonzero(n_values <= MAX_VALUES)
     columns: list[list[int]] = []
     stride, values = np.ones_like(n_values), np.zeros_like(n_values)
     full = 1
@@ -67,14 +67,14 @@ def plan_columns(matrix: Matrix) -> Columns:
     for column in columns:
         if len(column) == 1:
             values[column] = 0
-    columns += [[feature] for feature in np.flatnonzero(n_values > MOST_VALUES).tolist()]
+    columns += [[feature] for feature in np.flatnonzero(n_values > MAX_VALUES).tolist()]
     columns.sort(key=min)  # nearly as the features are
     first = np.cumsum([0, *(len(column) for column in columns)])
     order = np.array([feature for column in columns for feature in column], np.int64)
-    return Columns(order, first.astype(np.int64), stride, values)
+    return FeatureBundles(order, first.astype(np.int64), stride, values)
 
 
-def join_codes(matrix: Matrix, columns: Columns) -> np.ndarray:
+def bundle_codes(matrix: Matrix, columns: FeatureBundles) -> np.ndarray:
     """Codes of all columns, from those of features: uint8 (C, n)."""
     if len(columns.first) == len(columns.order) + 1:
         return matrix.codes
@@ -90,13 +90,13 @@ def join_codes(matrix: Matrix, columns: Columns) -> np.ndarray:
 
 
 @helper
-def take_out(joint, n_fields, stride, values, sums):
+def take_out(bundle, n_fields, stride, values, sums):
     """Sums by the values of the feature that changes slowest, which is then summed out.
 
-    ``joint`` (fields, 256) has ``stride * values`` cells in use, and ``stride`` afterwards.
+    ``bundle`` (fields, 256) has ``stride * values`` cells in use, and ``stride`` afterwards.
     """
     for field in range(n_fields):
-        own = joint[field]
+        own = bundle[field]
         for value in range(values):
             total = np.int64(0)
             for low in range(stride):

@@ -25,14 +25,14 @@ from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     choose_features,
     is_choosy,
-    keep_chosen,
     kth_smallest,
     rank_features,
+    set_chosen,
 )
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.splits.random_thresholds import rank_of
-from gpuboost.backends.numba.splits.scan import beats
+from gpuboost.backends.numba.splits.scan import is_better
 
 # Of a feature and a node: not looked at, one of the first, a later one, the one that is tried.
 NEVER, FIRST, LATER, NEXT = range(4)
@@ -41,9 +41,9 @@ FOUND, LATE, NONE = range(3)
 
 
 @inlined
-def of_tree(problem, grove, tree):
+def of_tree(problem, state, tree):
     """The problem with the features of a tree alone; for callers that count no references."""
-    features = grove.features[tree, : grove.n_features[tree]]
+    features = state.features[tree, : state.n_features[tree]]
     matrix, _, limits, constraints, packing, scratch = problem
     return Problem(matrix, features, limits, constraints, packing, scratch)
 
@@ -57,19 +57,22 @@ def row_of(drawn, tree, slot):
 
 
 @helper
-def choose(problem, grove, looks, at, room):
+def choose(problem, state, looks, at, capacity):
     """Fill ``looks``, (F,), for node ``at``; `choice.forget_levels` between trees."""
-    tree = at // room
-    own = of_tree(problem, grove, tree)
+    tree = at // capacity
+    own = of_tree(problem, state, tree)
     looks[:] = NEVER
-    first, limits, ranks = tree * room, problem.limits, problem.scratch.ranks
+    first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
     n_features = own.features.size
     if is_choosy(own):
-        nodes, groups = grove.nodes[first : first + room], grove.groups[first : first + room]
+        nodes, groups = (
+            state.nodes[first : first + capacity],
+            state.groups[first : first + capacity],
+        )
         choose_features(own, nodes, at - first, groups)
-    rank_features(limits, grove.nodes[at].key, own.features, ranks)
+    rank_features(limits, state.nodes[at].key, own.features, ranks)
     if is_choosy(own):
-        n_features = keep_chosen(problem.scratch, n_features)
+        n_features = set_chosen(problem.scratch, n_features)
     last = LAST_RANK
     if limits.max_features < n_features:
         last = kth_smallest(ranks, n_features, limits.max_features)
@@ -98,9 +101,9 @@ def next_later(problem, columns, node, looks, tile):
 def goes_before(split, other, drawn):
     """Whether what another tile found takes the place of the best so far."""
     if drawn is None:
-        return beats(split, other.gain, other.rank)
+        return is_better(split, other.gain, other.rank)
     if other.late != split.late:
         return other.late < split.late
     if other.late == LATE:
         return other.rank < split.rank
-    return beats(split, other.gain, other.rank)
+    return is_better(split, other.gain, other.rank)

@@ -22,61 +22,68 @@ from __future__ import annotations
 from gpuboost.backends.numba.compiler import entry_without_counts, spliced
 from gpuboost.backends.numba.level_wise.histograms import sum_chunks
 from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks, sum_ends
-from gpuboost.backends.numba.level_wise.policy import ROOM, list_ends, place, plan, plant, settle
+from gpuboost.backends.numba.level_wise.policy import (
+    CAPACITY,
+    accept_splits,
+    assign_children,
+    list_ends,
+    make_roots,
+    plan,
+)
 from gpuboost.backends.numba.level_wise.root_histograms import lay_across, sum_roots
 from gpuboost.backends.numba.level_wise.search import search_tasks
-from gpuboost.backends.numba.threads.barrier import go_on, is_last, meet
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
 
 # Words of ``level``: its open nodes, families and chunks.
 OPEN, FAMILIES, CHUNKS = range(3)
 
 
 @spliced
-def find_splits(problem, samples, grove, work, partial, level, is_first, team):
+def find_splits(problem, samples, state, work, partial, level, is_first, barrier):
     """Histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
     if is_first and samples.across.size > 0:
-        sum_roots(samples, grove, work, level[FAMILIES], partial, team)
+        sum_roots(samples, state, work, level[FAMILIES], partial, barrier)
     else:
-        sum_chunks(samples, grove, work, partial, level[CHUNKS] * n_tiles, team)
-    meet(team)
-    search_tasks(problem, samples, grove, work, level[FAMILIES] * n_tiles, team)
+        sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
+    barrier_wait(barrier)
+    search_tasks(problem, samples, state, work, level[FAMILIES] * n_tiles, barrier)
 
 
 @spliced
-def part_rows(problem, samples, grove, work, level, rooms, team):
+def part_rows(problem, samples, state, work, level, capacities, barrier):
     """Rows of a level to the children."""
     missing_code = problem.matrix.missing_code
-    decide_chunks(samples, grove, work, missing_code, level[CHUNKS], team)
-    if is_last(team):
-        level[OPEN] = place(problem, grove, work, level[CHUNKS], rooms[ROOM])
-        go_on(team)
-    move_chunks(grove, work, level[CHUNKS], team)
+    decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
+    if last_arrives(barrier):
+        level[OPEN] = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
+        release(barrier)
+    move_chunks(state, work, level[CHUNKS], barrier)
 
 
 @spliced
-def grow_levels(problem, samples, grove, work, partial, level, rooms, team):
+def grow_levels(problem, samples, state, work, partial, level, capacities, barrier):
     """Grow trees whose roots are planned, until no node is split.
 
     Best-first growth splits one node of each tree at a time.
     """
     is_first = True
     while True:
-        find_splits(problem, samples, grove, work, partial, level, is_first, team)
-        if is_last(team):
-            level[CHUNKS] = settle(problem, grove, work, level[OPEN], rooms)
-            go_on(team)
+        find_splits(problem, samples, state, work, partial, level, is_first, barrier)
+        if last_arrives(barrier):
+            level[CHUNKS] = accept_splits(problem, state, work, level[OPEN], capacities)
+            release(barrier)
         if level[CHUNKS] == 0:
             return
-        part_rows(problem, samples, grove, work, level, rooms, team)
-        if is_last(team):
-            level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
-            go_on(team)
+        part_rows(problem, samples, state, work, level, capacities, barrier)
+        if last_arrives(barrier):
+            level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+            release(barrier)
         is_first = False
 
 
 @entry_without_counts
-def grow_together(problem, shared, partial, team):
+def grow_together(problem, shared, partial, barrier):
     """Grow all trees and sum up their leaves; ``level[CHUNKS]`` is then the number of the sums.
 
     Where nodes are left for `level_subtrees.finish_together`, that one does the sums.
@@ -84,21 +91,21 @@ def grow_together(problem, shared, partial, team):
     Called by every thread with what they share, a `level_layout.Growth`, and a problem and partial
     sums of its own.
     """
-    samples, grove, work, leaves, roots, keys, level, rooms = shared
-    if not meet(team):
+    samples, state, work, leaves, roots, keys, level, capacities = shared
+    if not barrier_wait(barrier):
         return
-    if is_last(team):
-        level[OPEN] = plant(problem, grove, roots, keys, rooms[ROOM])
-        level[FAMILIES], level[CHUNKS] = plan(problem, grove, work, level[OPEN], rooms)
-        go_on(team)
+    if last_arrives(barrier):
+        level[OPEN] = make_roots(problem, state, roots, keys, capacities[CAPACITY])
+        level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+        release(barrier)
     if samples.across.size > 0:
-        lay_across(samples, grove, team)
-        meet(team)
-    grow_levels(problem, samples, grove, work, partial, level, rooms, team)
-    if grove.n_small[0] > 0:
+        lay_across(samples, state, barrier)
+        barrier_wait(barrier)
+    grow_levels(problem, samples, state, work, partial, level, capacities, barrier)
+    if state.n_small[0] > 0:
         return
-    if is_last(team):
-        level[CHUNKS] = list_ends(problem, grove, work, rooms)
-        go_on(team)
-    places = (problem.matrix.missing_code, rooms[ROOM])
-    sum_ends(samples, grove, work, leaves, places, level[CHUNKS], team)
+    if last_arrives(barrier):
+        level[CHUNKS] = list_ends(problem, state, work, capacities)
+        release(barrier)
+    places = (problem.matrix.missing_code, capacities[CAPACITY])
+    sum_ends(samples, state, work, leaves, places, level[CHUNKS], barrier)

@@ -15,8 +15,8 @@ from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
 from gpuboost.backends.numba.level_wise.histograms import STEP, TILE
 from gpuboost.backends.numba.level_wise.policy import collect
-from gpuboost.backends.numba.level_wise.records import CHUNK, FAMILY, Grove, Growth, Work
-from gpuboost.backends.numba.level_wise.root_histograms import LANES, LEAST_TREES
+from gpuboost.backends.numba.level_wise.records import CHUNK, SIBLING_PAIR, GrowState, Growth, Work
+from gpuboost.backends.numba.level_wise.root_histograms import LANES, MIN_TREES
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from gpuboost.backends.numba.common.records import Problem
     from gpuboost.backends.numba.level_wise.partition import Leaves
     from gpuboost.backends.numba.level_wise.records import Samples
-    from gpuboost.backends.numba.threads.pool import Crew
+    from gpuboost.backends.numba.threads.pool import ThreadPool
 
-LEAST_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
+MIN_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together
 SMALL_ROWS = 1 << 11  # of a node that one thread splits further (1000 to 4000 are alike, measured)
 # Of the deepest nodes that are searched: with more on average levels to the end are faster (300 to
@@ -88,7 +88,7 @@ class Shape:
         """Words that the trees of a row take side by side; 0 if they are not laid so."""
         lanes = -(-self.n_trees // LANES) * LANES
         fits = self.n_samples * lanes * 8 <= self.memory_budget // 4
-        return lanes if self.n_trees >= LEAST_TREES and fits else 0
+        return lanes if self.n_trees >= MIN_TREES and fits else 0
 
     @property
     def best_first(self) -> bool:
@@ -96,10 +96,10 @@ class Shape:
         return self.max_leaf_nodes != NO_LIMIT
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Nodes of a tree."""
-        most = max(self.n_samples // max(self.min_samples_leaf, 1), 1)
-        return 2 * min(most, self.max_leaf_nodes, 2 ** min(self.depth, _ENDLESS)) - 1
+        maximum = max(self.n_samples // max(self.min_samples_leaf, 1), 1)
+        return 2 * min(maximum, self.max_leaf_nodes, 2 ** min(self.depth, _ENDLESS)) - 1
 
     @property
     def small(self) -> int:
@@ -107,29 +107,29 @@ class Shape:
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
         if self.best_first or self.depth <= SHALLOW or self.n_samples >= SMALL_MEAN * deepest:
             return 0
-        tables = self.memory_budget // 2 // self._table_bytes
-        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(tables, 1) + 1)
+        histograms = self.memory_budget // 2 // self._histogram_bytes
+        return max(SMALL_ROWS, 2 * self.n_trees * self.n_samples // max(histograms, 1) + 1)
 
     @property
-    def n_tables(self) -> int:
+    def n_histograms(self) -> int:
         """Histograms of nodes: a split asks for one more, if its children are searched."""
         if self.best_first:
-            most = self.max_leaf_nodes
+            maximum = self.max_leaf_nodes
         elif self.small:
-            most = max(2 * (self.n_samples // self.small), 1)
+            maximum = max(2 * (self.n_samples // self.small), 1)
         else:
-            most = 2 ** max(self.depth - 1, 0)
-        return self.n_trees * min(most, self.n_samples)
+            maximum = 2 ** max(self.depth - 1, 0)
+        return self.n_trees * min(maximum, self.n_samples)
 
     @property
     def widest(self) -> int:
         """Nodes, with their siblings, that are searched together."""
-        return 2 * self.n_trees if self.best_first else 2 * self.n_tables
+        return 2 * self.n_trees if self.best_first else 2 * self.n_histograms
 
     @property
     def pieces(self) -> int:
         """Chunks that the rows of a level are cut into, so that threads end together."""
-        return max(min(CHUNKS_PER_THREAD * self.n_threads, self._most_parts // 2), 1)
+        return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
 
     @property
     def root_pieces(self) -> int:
@@ -137,7 +137,7 @@ class Shape:
         if not self.lanes:
             return 0
         wanted = -(-2 * self.n_threads // (self.lanes // LANES * self.n_tiles))
-        return max(min(wanted, self._most_parts // self.n_trees), 1)
+        return max(min(wanted, self._max_parts // self.n_trees), 1)
 
     @property
     def n_parts(self) -> int:
@@ -146,17 +146,17 @@ class Shape:
         return max(2 * self.pieces if self.pieces > 1 else 0, of_roots)
 
     @property
-    def _most_parts(self) -> int:
-        return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._table_bytes
+    def _max_parts(self) -> int:
+        return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._histogram_bytes
 
     @property
-    def _table_bytes(self) -> int:
+    def _histogram_bytes(self) -> int:
         return self.fields * self.n_columns * BINS * 8
 
     @property
     def histogram_bytes(self) -> int:
         """Memory of the histograms of nodes and of chunks."""
-        return (self.n_tables + self.n_parts) * self._table_bytes
+        return (self.n_histograms + self.n_parts) * self._histogram_bytes
 
     @property
     def fits(self) -> bool:
@@ -166,7 +166,7 @@ class Shape:
         grown to single rows they may take eight times the budget.
         """
         small_nodes = self.n_threads * self.small * (self.n_features + 64)
-        nodes = self.n_trees * self.room * _NODE_BYTES
+        nodes = self.n_trees * self.capacity * _NODE_BYTES
         return max(self.histogram_bytes, small_nodes, nodes // 8) <= self.memory_budget
 
 
@@ -183,16 +183,16 @@ class Space:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         n, t, f = shape.n_samples, shape.n_trees, shape.n_features
-        nodes, slots, cells = t * shape.room, shape.widest, shape.n_columns * BINS
+        nodes, slots, cells = t * shape.capacity, shape.widest, shape.n_columns * BINS
         tiles = shape.n_tiles
-        self.grove = Grove(
+        self.state = GrowState(
             nodes=np.zeros(nodes, NODE),
             n_nodes=np.zeros(t, np.int64),
             slot=np.zeros(nodes, np.int32),
-            table=np.zeros(nodes, np.int32),
-            spare=np.zeros(shape.n_tables, np.int64),
+            histogram_slot=np.zeros(nodes, np.int32),
+            spare=np.zeros(shape.n_histograms, np.int64),
             n_spare=np.zeros(1, np.int64),
-            waiting=np.zeros((t, shape.room), np.int32),
+            waiting=np.zeros((t, shape.capacity), np.int32),
             number=np.zeros(nodes, np.int32),
             n_waiting=np.zeros(t, np.int64),
             n_leaves=np.zeros(t, np.int64),
@@ -206,14 +206,16 @@ class Space:
             small=np.zeros(nodes if shape.small else 1, np.int64),
             n_small=np.zeros(1, np.int64),
             n_splits=np.zeros(t, np.int64),
-            least_category=np.zeros(t, np.int64),
+            min_category=np.zeros(t, np.int64),
         )
         self.n_chunks = nodes + shape.n_parts + 1
         self.work = Work(
-            families=np.zeros(max(slots, 1), FAMILY),
+            pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
             chunks=np.zeros(self.n_chunks, CHUNK),
-            tables=np.empty((shape.n_tables + shape.n_parts, shape.fields, cells), np.int64),
-            first_part=shape.n_tables,
+            histograms=np.empty(
+                (shape.n_histograms + shape.n_parts, shape.fields, cells), np.int64
+            ),
+            first_part=shape.n_histograms,
             looks=np.zeros((slots if shape.drawn else t, f), np.uint8),
             drawn=True if shape.drawn else None,
             found=np.zeros((slots, tiles), SPLIT),
@@ -230,8 +232,8 @@ class Space:
 class LevelGrower:
     """Grows the trees of a round on a crew of threads."""
 
-    def __init__(self, crew: Crew, space: Space, problems: list[Problem]) -> None:
-        self.crew, self.space, self.problems = crew, space, problems
+    def __init__(self, pool: ThreadPool, space: Space, problems: list[Problem]) -> None:
+        self.pool, self.space, self.problems = pool, space, problems
 
     def grow(
         self, samples: Samples, roots: np.ndarray, keys: np.ndarray, leaves: Leaves
@@ -243,24 +245,26 @@ class LevelGrower:
         pieces = (1, min(shape.root_pieces, 1))
         if n_threads > 1:
             pieces = shape.pieces, shape.root_pieces
-        rooms = np.array([shape.room, pieces[0], LEAST_ROWS, pieces[1], shape.small], np.int64)
-        shared = Growth(samples, space.grove, space.work, leaves, roots, keys, level, rooms)
+        capacities = np.array(
+            [shape.capacity, pieces[0], MIN_ROWS, pieces[1], shape.small], np.int64
+        )
+        shared = Growth(samples, space.state, space.work, leaves, roots, keys, level, capacities)
 
-        def grow(thread: int, team: np.ndarray) -> None:
-            grow_together(problems[thread], shared, space.partial[thread], team)
+        def grow(thread: int, barrier: np.ndarray) -> None:
+            grow_together(problems[thread], shared, space.partial[thread], barrier)
 
-        def finish(thread: int, team: np.ndarray) -> None:
-            finish_together(problems[thread], shared, space.local[thread], team)
+        def finish(thread: int, barrier: np.ndarray) -> None:
+            finish_together(problems[thread], shared, space.local[thread], barrier)
 
-        self.crew.share(grow, n_threads > 1, n_threads)
-        if space.grove.n_small[0]:
-            self.crew.share(finish, n_threads > 1, n_threads)
+        self.pool.share(grow, n_threads > 1, n_threads)
+        if space.state.n_small[0]:
+            self.pool.share(finish, n_threads > 1, n_threads)
         return self._trees(leaves, int(level[CHUNKS]))
 
     def _trees(self, leaves: Leaves, n_chunks: int) -> list[GrownTree]:
         """Trees of the nodes, and of the sums of so many chunks."""
-        grove, work, trees = self.space.grove, self.space.work, []
-        for tree in range(grove.n_nodes.size):
-            columns, sums = collect(grove, work, leaves, tree, self.space.shape.room, n_chunks)
+        state, work, trees = self.space.state, self.space.work, []
+        for tree in range(state.n_nodes.size):
+            columns, sums = collect(state, work, leaves, tree, self.space.shape.capacity, n_chunks)
             trees.append(GrownTree(*(*columns, sums)))
         return trees

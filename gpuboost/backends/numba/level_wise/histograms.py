@@ -20,7 +20,7 @@ import numpy as np
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.barrier import next_task
 
 # Columns whose partial sums are added up together, at most: 64 KiB, a little more than the first
 # cache. Where that has 48 KiB, 24 and 56 are alike, a row read twice costs 1.15 (measured).
@@ -103,8 +103,8 @@ def _field_sums(samples, tree, rows):
 def sum_words(samples, tree, rows, tile, partial, totals):
     """Gradients and hessians of the rows in the cells of a tile, ``totals`` (fields, cells)."""
     bits = np.int64(samples.hessian_bits)
-    room_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.most_gradient
-    room_h = (np.int64(1) << bits) - 1 - STEP * samples.most_hessian
+    free_g = (np.int64(1) << (63 - bits)) - 1 - STEP * samples.max_gradient
+    free_h = (np.int64(1) << bits) - 1 - STEP * samples.max_hessian
     gradient, hessian, is_first = np.int64(0), np.int64(0), True
     start = 0
     while start < rows.size:
@@ -112,7 +112,7 @@ def sum_words(samples, tree, rows, tile, partial, totals):
         _add_rows(samples, tree, rows[start:stop], tile, partial, False)
         added = _field_sums(samples, tree, rows[start:stop])
         gradient, hessian = gradient + added[0], hessian + added[1]
-        if (gradient > room_g) | (hessian > room_h) | (stop == rows.size):
+        if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
             _empty_words(partial, totals.shape[1], bits, totals[0], totals[1], is_first)
             gradient, hessian, is_first = np.int64(0), np.int64(0), False
         start = stop
@@ -135,34 +135,34 @@ def tile_cells(samples, tile):
 
 
 @inlined
-def table_of(work, owner, piece):
+def histogram_slot_of(work, owner, piece):
     """The table of a family's chunk: of a node in one chunk, that of the node."""
-    family = work.families[owner]
-    return family.summed_table if family.n_chunks == 1 else family.first_part + piece
+    pair = work.pairs[owner]
+    return pair.summed_histogram if pair.n_chunks == 1 else pair.first_part + piece
 
 
 @spliced
-def sum_chunk(samples, grove, work, partial, at, tile):
+def sum_chunk(samples, state, work, partial, at, tile):
     """Histogram of a chunk, in the cells of a tile."""
     chunk = work.chunks[at]
-    family = work.families[chunk.owner]
-    rows = grove.row[grove.nodes[family.summed].depth & 1, chunk.start : chunk.stop]
+    pair = work.pairs[chunk.owner]
+    rows = state.row[state.nodes[pair.summed].depth & 1, chunk.start : chunk.stop]
     cells = tile_cells(samples, tile)
-    table = table_of(work, chunk.owner, at - family.first_chunk)
-    totals = work.tables[table, :, cells[0] : cells[1]]
-    sum_words(samples, family.tree, rows, tile, partial, totals)
+    histogram_slot = histogram_slot_of(work, chunk.owner, at - pair.first_chunk)
+    totals = work.histograms[histogram_slot, :, cells[0] : cells[1]]
+    sum_words(samples, pair.tree, rows, tile, partial, totals)
     if totals.shape[0] > 2:
-        count_rows(samples, family.tree, rows, tile, partial, totals)
+        count_rows(samples, pair.tree, rows, tile, partial, totals)
 
 
 @helper
-def sum_chunks(samples, grove, work, partial, n_tasks, team):
+def sum_chunks(samples, state, work, partial, n_tasks, barrier):
     """Histograms of chunks and tiles, as many as this thread gets hold of.
 
     ``partial`` has room for a tile, and is left as it is found: zero.
     """
     n_tiles = work.found.shape[1]
-    task = claim(team)
+    task = next_task(barrier)
     while task < n_tasks:
-        sum_chunk(samples, grove, work, partial, task // n_tiles, task % n_tiles)
-        task = claim(team)
+        sum_chunk(samples, state, work, partial, task // n_tiles, task % n_tiles)
+        task = next_task(barrier)

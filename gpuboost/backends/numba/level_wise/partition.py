@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import prefetch
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import MISSING_LEFT
 
 AHEAD = 32  # rows between asking for what a row needs and using it
@@ -73,28 +73,28 @@ def by_category(codes, row, feature, mask, also_left, goes_left):
 
 
 @helper
-def decide_rows(samples, grove, node, missing_code, chunk):
-    """Fill `Grove.goes_left` for a chunk of a node that is split; how many go left."""
-    row = grove.row[node.depth & 1, chunk.start : chunk.stop]
-    goes_left = grove.goes_left[chunk.start : chunk.stop]
+def decide_rows(samples, state, node, missing_code, chunk):
+    """Fill `GrowState.goes_left` for a chunk of a node that is split; how many go left."""
+    row = state.row[node.depth & 1, chunk.start : chunk.stop]
+    goes_left = state.goes_left[chunk.start : chunk.stop]
     feature = np.int64(node.feature)
     also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
     if node.category >= 0:
-        mask = grove.masks[node.category]
+        mask = state.masks[node.category]
         return by_category(samples.codes, row, feature, mask, also_left, goes_left)
     rule = (feature, np.int64(node.bin), also_left)
     return by_number(samples.codes, row, rule, goes_left)
 
 
 @helper
-def decide_chunks(samples, grove, work, missing_code, n_chunks, team):
+def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
     """First pass, over as many chunks as this thread gets hold of."""
-    at = claim(team)
+    at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
-        node = grove.nodes[chunk.owner]
-        chunk.n_left = decide_rows(samples, grove, node, missing_code, chunk)
-        at = claim(team)
+        node = state.nodes[chunk.owner]
+        chunk.n_left = decide_rows(samples, state, node, missing_code, chunk)
+        at = next_task(barrier)
 
 
 @inlined
@@ -108,32 +108,32 @@ def move_rows(row, goes_left, to, left, right):
 
 
 @helper
-def move_chunks(grove, work, n_chunks, team):
+def move_chunks(state, work, n_chunks, barrier):
     """Second pass."""
-    at = claim(team)
+    at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
-        depth = grove.nodes[chunk.owner].depth
-        row = grove.row[depth & 1, chunk.start : chunk.stop]
-        goes_left = grove.goes_left[chunk.start : chunk.stop]
+        depth = state.nodes[chunk.owner].depth
+        row = state.row[depth & 1, chunk.start : chunk.stop]
+        goes_left = state.goes_left[chunk.start : chunk.stop]
         places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
-        move_rows(row, goes_left, grove.row[(depth + 1) & 1], places[0], places[1])
-        at = claim(team)
+        move_rows(row, goes_left, state.row[(depth + 1) & 1], places[0], places[1])
+        at = next_task(barrier)
 
 
 @spliced
-def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
+def sum_end(samples, state, leaves, missing_code, capacity, chunk, sums):
     """Sums of a chunk of a leaf, or of both children of a node whose rows were not moved."""
-    node, tree = grove.nodes[chunk.owner], chunk.owner // room
-    row = grove.row[node.depth & 1, chunk.start : chunk.stop]
-    goes_left = grove.goes_left[chunk.start : chunk.stop]
-    numbers, scales = grove.number[chunk.owner : chunk.owner + 2], leaves.scales
+    node, tree = state.nodes[chunk.owner], chunk.owner // capacity
+    row = state.row[node.depth & 1, chunk.start : chunk.stop]
+    goes_left = state.goes_left[chunk.start : chunk.stop]
+    numbers, scales = state.number[chunk.owner : chunk.owner + 2], leaves.scales
     gradient, leaf = leaves.gradient[tree], leaves.leaf[tree]
     hessian = leaves.hessian[tree if leaves.hessian.shape[0] > 1 else 0]
     sums[:] = 0
     if node.left > 0:
-        decide_rows(samples, grove, node, missing_code, chunk)
-        numbers = grove.number[tree * room + node.left : tree * room + node.left + 2]
+        decide_rows(samples, state, node, missing_code, chunk)
+        numbers = state.number[tree * capacity + node.left : tree * capacity + node.left + 2]
     else:
         goes_left[:] = 1
     for i in range(np.uint64(row.size)):
@@ -145,10 +145,10 @@ def sum_end(samples, grove, leaves, missing_code, room, chunk, sums):
 
 
 @helper
-def sum_ends(samples, grove, work, leaves, places, n_chunks, team):
+def sum_ends(samples, state, work, leaves, places, n_chunks, barrier):
     """Sums of all chunks of leaves; ``places``: missing code, room of a tree."""
-    at = claim(team)
+    at = next_task(barrier)
     while at < n_chunks:
         chunk, sums = work.chunks[at], leaves.sums[at]
-        sum_end(samples, grove, leaves, places[0], places[1], chunk, sums)
-        at = claim(team)
+        sum_end(samples, state, leaves, places[0], places[1], chunk, sums)
+        at = next_task(barrier)

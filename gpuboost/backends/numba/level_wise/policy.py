@@ -25,15 +25,16 @@ from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_child
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
-# Words of ``rooms``: nodes of a tree, pieces that all rows are cut into, rows of a piece at least,
-# pieces of each root where these are summed side by side, else 0, rows below which a node is small.
-ROOM, PIECES, LEAST, ROOT_PIECES, SMALL = range(5)
+# Words of ``capacities``: nodes of a tree, pieces that all rows are cut into, rows of a piece at
+# least, pieces of each root where these are summed side by side, else 0, rows below which a node is
+# small.
+CAPACITY, PIECES, MIN_PIECE_ROWS, ROOT_PIECES, SMALL = range(5)
 
 
 @inlined
-def _per_chunk(n_rows, rooms):
+def _per_chunk(n_rows, capacities):
     """Rows of a chunk, if so many are to be shared."""
-    return max((n_rows + rooms[PIECES] - 1) // rooms[PIECES], rooms[LEAST])
+    return max((n_rows + capacities[PIECES] - 1) // capacities[PIECES], capacities[MIN_PIECE_ROWS])
 
 
 @inlined
@@ -49,110 +50,116 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 
 
 @helper
-def plant(problem, grove, roots, keys, room):
+def make_roots(problem, state, roots, keys, capacity):
     """Make the roots; ``roots`` (T, 4): first position, rows, gradient, hessian. Returns T."""
     largest = problem.limits.max_value
     for tree in range(roots.shape[0]):
-        node = grove.nodes[tree * room]
+        node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
         set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], np.int64(0))
         node.lower, node.upper = -largest, largest
-        grove.n_nodes[tree], grove.open[tree] = 1, tree * room
-        grove.table[tree * room] = -1
+        state.n_nodes[tree], state.open[tree] = 1, tree * capacity
+        state.histogram_slot[tree * capacity] = -1
         if problem.limits.has_interactions:
-            grove.groups[tree * room] = ALL_OPEN
-        grove.n_waiting[tree], grove.n_leaves[tree] = 0, 1
-    for table in range(grove.spare.size):
-        grove.spare[table] = table
-    grove.n_spare[0], grove.n_small[0] = grove.spare.size, 0
+            state.groups[tree * capacity] = ALL_OPEN
+        state.n_waiting[tree], state.n_leaves[tree] = 0, 1
+    for histogram_slot in range(state.spare.size):
+        state.spare[histogram_slot] = histogram_slot
+    state.n_spare[0], state.n_small[0] = state.spare.size, 0
     return roots.shape[0]
 
 
 @inlined
-def _may_split(problem, grove, at, rooms):
+def _may_split(problem, state, at, capacities):
     """Whether a node is searched; else it has no histogram, and if it is but small it is listed."""
-    grove.slot[at] = -1
-    if is_leaf(problem.limits, grove.nodes[at]):
+    state.slot[at] = -1
+    if is_leaf(problem.limits, state.nodes[at]):
         return False
-    if grove.nodes[at].count >= rooms[SMALL]:
+    if state.nodes[at].count >= capacities[SMALL]:
         return True
-    grove.small[grove.n_small[0]] = at
-    grove.n_small[0] += 1
+    state.small[state.n_small[0]] = at
+    state.n_small[0] += 1
     return False
 
 
 @inlined
-def _give_back(grove, at):
+def _give_back(state, at):
     """The table of a node is for others."""
-    if grove.table[at] >= 0:
-        grove.spare[grove.n_spare[0]] = grove.table[at]
-        grove.n_spare[0] += 1
-        grove.table[at] = -1
+    if state.histogram_slot[at] >= 0:
+        state.spare[state.n_spare[0]] = state.histogram_slot[at]
+        state.n_spare[0] += 1
+        state.histogram_slot[at] = -1
 
 
 @inlined
-def _choose(problem, grove, work, drawn, at, room):
+def _choose(problem, state, work, drawn, at, capacity):
     """Which features a node that is searched looks at, where that is not for its tree to say."""
     if drawn is not None:
-        choose(problem, grove, work.looks[grove.slot[at]], at, room)
+        choose(problem, state, work.looks[state.slot[at]], at, capacity)
 
 
 @spliced
-def _add_family(problem, grove, work, n_families, first, second, rooms):
+def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
     """List a node and its sibling, if there is one, the one with fewer rows to be summed."""
-    if grove.nodes[second].count < grove.nodes[first].count:
+    if state.nodes[second].count < state.nodes[first].count:
         first, second = second, first
-    is_open = _may_split(problem, grove, first, rooms)
-    other_open = second != first and _may_split(problem, grove, second, rooms)
+    is_open = _may_split(problem, state, first, capacities)
+    other_open = second != first and _may_split(problem, state, second, capacities)
     if not other_open:
-        _give_back(grove, second)
+        _give_back(state, second)
     if not (is_open or other_open):
-        grove.table[first] = -1
-        return n_families
-    family = work.families[n_families]
-    family.is_open, family.summed, family.other = is_open, first, second if other_open else -1
-    family.other_table = grove.table[second]
-    grove.n_spare[0] -= 1
-    family.summed_table = grove.table[first] = grove.spare[grove.n_spare[0]]
+        state.histogram_slot[first] = -1
+        return n_pairs
+    pair = work.pairs[n_pairs]
+    pair.is_open, pair.summed, pair.other = (
+        is_open,
+        first,
+        second if other_open else -1,
+    )
+    pair.other_histogram = state.histogram_slot[second]
+    state.n_spare[0] -= 1
+    pair.summed_histogram = state.histogram_slot[first] = state.spare[state.n_spare[0]]
     if is_open:
-        grove.slot[first] = 2 * n_families
-        _choose(problem, grove, work, work.drawn, first, rooms[ROOM])
+        state.slot[first] = 2 * n_pairs
+        _choose(problem, state, work, work.drawn, first, capacities[CAPACITY])
     if other_open:
-        grove.slot[second] = 2 * n_families + 1
-        _choose(problem, grove, work, work.drawn, second, rooms[ROOM])
-    return n_families + 1
+        state.slot[second] = 2 * n_pairs + 1
+        _choose(problem, state, work, work.drawn, second, capacities[CAPACITY])
+    return n_pairs + 1
 
 
 @helper
-def plan(problem, grove, work, n_open, rooms):
+def plan(problem, state, work, n_open, capacities):
     """List families and chunks of a level; their numbers."""
-    n_families, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
+    n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
     last_tree = np.int64(-1)
     while i < n_open:
-        first = second = grove.open[i]
-        if first // rooms[ROOM] != last_tree:
-            last_tree = first // rooms[ROOM]
+        first = second = state.open[i]
+        if first // capacities[CAPACITY] != last_tree:
+            last_tree = first // capacities[CAPACITY]
             forget_levels(problem.scratch)
-        if grove.nodes[first].depth > 0:
-            second = grove.open[i + 1]
+        if state.nodes[first].depth > 0:
+            second = state.open[i + 1]
         i += 1 + np.int64(second != first)
-        n_families = _add_family(problem, grove, work, n_families, first, second, rooms)
-    for f in range(n_families):
-        n_rows += grove.nodes[work.families[f].summed].count
-    per_chunk, part = _per_chunk(n_rows, rooms), work.first_part
-    if n_families > 0 and rooms[ROOT_PIECES] > 0:
-        node = grove.nodes[work.families[0].summed]
+        n_pairs = _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities)
+    for f in range(n_pairs):
+        n_rows += state.nodes[work.pairs[f].summed].count
+    per_chunk, part = _per_chunk(n_rows, capacities), work.first_part
+    if n_pairs > 0 and capacities[ROOT_PIECES] > 0:
+        node = state.nodes[work.pairs[0].summed]
         if node.depth == 0:
-            per_chunk = max((node.count + rooms[ROOT_PIECES] - 1) // rooms[ROOT_PIECES], 1)
-    for f in range(n_families):
-        family = work.families[f]
-        family.tree, family.first_chunk = family.summed // rooms[ROOM], n_chunks
-        n_chunks = _cut(work.chunks, n_chunks, f, grove.nodes[family.summed], per_chunk)
-        family.n_chunks = n_chunks - family.first_chunk
-        family.first_part = part
-        if family.n_chunks > 1:
-            part += family.n_chunks
-    return n_families, n_chunks
+            per_chunk = max(
+                (node.count + capacities[ROOT_PIECES] - 1) // capacities[ROOT_PIECES], 1
+            )
+    for f in range(n_pairs):
+        pair = work.pairs[f]
+        pair.tree, pair.first_chunk = pair.summed // capacities[CAPACITY], n_chunks
+        n_chunks = _cut(work.chunks, n_chunks, f, state.nodes[pair.summed], per_chunk)
+        pair.n_chunks = n_chunks - pair.first_chunk
+        pair.first_part = part
+        if pair.n_chunks > 1:
+            part += pair.n_chunks
+    return n_pairs, n_chunks
 
 
 @inlined
@@ -167,81 +174,86 @@ def _take_best(scratch, work, slot):
 
 
 @spliced
-def _take_split(problem, grove, work, at):
+def _take_split(problem, state, work, at):
     """Keep the best split of a node that was searched, if it is good enough."""
-    slot = np.int64(grove.slot[at])
+    slot = np.int64(state.slot[at])
     if slot < 0:
         return False
     best = _take_best(problem.scratch, work, slot)
-    if not accept(problem.limits, problem.scratch, grove.nodes[at]):
+    if not accept(problem.limits, problem.scratch, state.nodes[at]):
         return False
     if problem.scratch.split[0].categorical:
-        grove.nodes[at].category = at
+        state.nodes[at].category = at
         for word in range(16):
-            grove.masks[at, word] = work.found_mask[slot, best, word]
+            state.masks[at, word] = work.found_mask[slot, best, word]
     return True
 
 
 @inlined
-def _go_down(problem, grove, at, n_going, room):
-    """Split a node: list it in `Grove.open`, or if its children are leaves by depth make them."""
-    node, tree = grove.nodes[at], at // room
+def _go_down(problem, state, at, n_going, capacity):
+    """Split a node: list it in `GrowState.open`, or make its children if depth ends there."""
+    node, tree = state.nodes[at], at // capacity
     if node.depth + 1 < problem.limits.max_depth:
-        grove.open[n_going] = at
+        state.open[n_going] = at
         return n_going + 1
-    nodes, child = grove.nodes[tree * room : (tree + 1) * room], grove.n_nodes[tree]
-    make_children(problem, nodes, at - tree * room, child, np.int64(0))
-    nodes[child + 1].count = 0  # `gather` counts
-    grove.n_nodes[tree] += 2
+    nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
+    make_children(problem, nodes, at - tree * capacity, child, np.int64(0))
+    nodes[child + 1].count = 0  # `collect_tree` counts
+    state.n_nodes[tree] += 2
     return n_going
 
 
 @inlined
-def _best_waiting(problem, grove, tree, n_going, room):
+def _best_waiting(problem, state, tree, n_going, capacity):
     """Split waiting nodes of a tree, the best first, up to one whose children may be searched."""
-    nodes = grove.nodes[tree * room : (tree + 1) * room]
+    nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
     while n_going == before:
-        size = grove.n_waiting[tree]
-        if size == 0 or grove.n_leaves[tree] >= problem.limits.max_leaf_nodes:
+        size = state.n_waiting[tree]
+        if size == 0 or state.n_leaves[tree] >= problem.limits.max_leaf_nodes:
             break
-        at = tree * room + np.int64(pop_heap(grove.waiting[tree], size, nodes))
-        grove.n_waiting[tree] -= 1
-        grove.n_leaves[tree] += 1
-        n_going = _go_down(problem, grove, at, n_going, room)
+        at = tree * capacity + np.int64(pop_heap(state.waiting[tree], size, nodes))
+        state.n_waiting[tree] -= 1
+        state.n_leaves[tree] += 1
+        n_going = _go_down(problem, state, at, n_going, capacity)
     return n_going
 
 
 @helper
-def settle(problem, grove, work, n_open, rooms):
+def accept_splits(problem, state, work, n_open, capacities):
     """Accept splits; list the chunks of the partition of nodes that are split now."""
-    n_going, n_chunks, n_rows, room = np.int64(0), np.int64(0), np.int64(0), rooms[ROOM]
+    n_going, n_chunks, n_rows, capacity = (
+        np.int64(0),
+        np.int64(0),
+        np.int64(0),
+        capacities[CAPACITY],
+    )
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
     for i in range(n_open):
-        at = grove.open[i]
-        if not _take_split(problem, grove, work, at):
-            _give_back(grove, at)
+        at = state.open[i]
+        if not _take_split(problem, state, work, at):
+            _give_back(state, at)
             continue
         if not best_first:
-            n_going = _go_down(problem, grove, at, n_going, room)
+            n_going = _go_down(problem, state, at, n_going, capacity)
             continue
-        tree = at // room
-        nodes = grove.nodes[tree * room : (tree + 1) * room]
-        push_heap(grove.waiting[tree], grove.n_waiting[tree], nodes, at - tree * room)
-        grove.n_waiting[tree] += 1
+        tree = at // capacity
+        nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
+        push_heap(state.waiting[tree], state.n_waiting[tree], nodes, at - tree * capacity)
+        state.n_waiting[tree] += 1
     if best_first:
-        for tree in range(grove.n_nodes.size):
-            n_going = _best_waiting(problem, grove, tree, n_going, room)
+        for tree in range(state.n_nodes.size):
+            n_going = _best_waiting(problem, state, tree, n_going, capacity)
     for i in range(n_going):
-        n_rows += grove.nodes[grove.open[i]].count
+        n_rows += state.nodes[state.open[i]].count
     for i in range(n_going):
-        at = grove.open[i]
-        n_chunks = _cut(work.chunks, n_chunks, at, grove.nodes[at], _per_chunk(n_rows, rooms))
+        at = state.open[i]
+        n_chunks = _cut(work.chunks, n_chunks, at, state.nodes[at], _per_chunk(n_rows, capacities))
     return n_chunks
 
 
 @helper
-def place(problem, grove, work, n_chunks, room):
+def assign_children(problem, state, work, n_chunks, capacity):
     """Where the rows of each chunk go; children, which are the next open nodes: their number."""
     n_open, first = 0, 0
     while first < n_chunks:
@@ -249,70 +261,72 @@ def place(problem, grove, work, n_chunks, room):
         while last < n_chunks and work.chunks[last].owner == at:
             n_left += work.chunks[last].n_left
             last += 1
-        node, tree = grove.nodes[at], at // room
+        node, tree = state.nodes[at], at // capacity
         left, right = node.start, node.start + n_left
         for c in range(first, last):
             chunk = work.chunks[c]
             chunk.to_left, chunk.to_right = left, right
             left += chunk.n_left
             right += chunk.stop - chunk.start - chunk.n_left
-        nodes, child = grove.nodes[tree * room : (tree + 1) * room], grove.n_nodes[tree]
-        make_children(problem, nodes, at - tree * room, child, n_left)
-        grove.n_nodes[tree] += 2
+        nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
+        make_children(problem, nodes, at - tree * capacity, child, n_left)
+        state.n_nodes[tree] += 2
         for side in range(2):
-            grove.open[n_open + side] = tree * room + child + side
-            grove.table[tree * room + child + side] = grove.table[at]
+            state.open[n_open + side] = tree * capacity + child + side
+            state.histogram_slot[tree * capacity + child + side] = state.histogram_slot[at]
         if problem.limits.has_interactions:
-            groups = grove.groups[tree * room : (tree + 1) * room]
-            pass_on_groups(problem.constraints, nodes, at - tree * room, groups)
+            groups = state.groups[tree * capacity : (tree + 1) * capacity]
+            pass_on_groups(problem.constraints, nodes, at - tree * capacity, groups)
         n_open, first = n_open + 2, last
     return n_open
 
 
 @inlined
-def _number_nodes(grove, tree, room):
-    """Fill `Grove.number` of a tree that is grown."""
-    order, reached = grove.waiting[tree], 1
+def _number_nodes(state, tree, capacity):
+    """Fill `GrowState.number` of a tree that is grown."""
+    order, reached = state.waiting[tree], 1
     order[0] = 0
-    for i in range(grove.n_nodes[tree]):
-        grove.number[tree * room + order[i]] = i
-        left = grove.nodes[tree * room + order[i]].left
+    for i in range(state.n_nodes[tree]):
+        state.number[tree * capacity + order[i]] = i
+        left = state.nodes[tree * capacity + order[i]].left
         if left > 0:
             order[reached], order[reached + 1] = left, left + 1
             reached += 2
 
 
 @helper
-def list_ends(problem, grove, work, rooms):
+def list_ends(problem, state, work, capacities):
     """Chunks of the nodes whose rows were never moved on: leaves, and parents of the deepest."""
     n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
-    for tree in range(grove.n_nodes.size):
-        _number_nodes(grove, tree, rooms[ROOM])
-        n_rows += grove.nodes[tree * rooms[ROOM]].count
-    per_chunk = _per_chunk(n_rows, rooms)
-    for tree in range(grove.n_nodes.size):
-        for own in range(grove.n_nodes[tree]):
-            node = grove.nodes[tree * rooms[ROOM] + own]
+    for tree in range(state.n_nodes.size):
+        _number_nodes(state, tree, capacities[CAPACITY])
+        n_rows += state.nodes[tree * capacities[CAPACITY]].count
+    per_chunk = _per_chunk(n_rows, capacities)
+    for tree in range(state.n_nodes.size):
+        for own in range(state.n_nodes[tree]):
+            node = state.nodes[tree * capacities[CAPACITY] + own]
             is_end = (node.left == 0) & ((node.depth < deepest) | (node.depth == 0))
             is_end |= (node.left > 0) & (node.depth + 1 == deepest)
             if is_end:
-                n_chunks = _cut(work.chunks, n_chunks, tree * rooms[ROOM] + own, node, per_chunk)
+                n_chunks = _cut(
+                    work.chunks, n_chunks, tree * capacities[CAPACITY] + own, node, per_chunk
+                )
     return n_chunks
 
 
 @allocating
-def gather(grove, work, leaves, tree, room, n_chunks):
+def collect_tree(state, work, leaves, tree, capacity, n_chunks):
     """Columns of `spec.GrownTree` from ``feature`` to ``hessian``, and its sums."""
-    nodes, n_nodes = grove.nodes[tree * room : (tree + 1) * room], grove.n_nodes[tree]
+    nodes, n_nodes = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
     n_sums = leaves.sums.shape[2] - 1
     sums = np.zeros((n_nodes, n_sums), np.int64)
     for c in range(n_chunks):
         at = work.chunks[c].owner
-        if at // room != tree:
+        if at // capacity != tree:
             continue
-        left = np.int64(nodes[at - tree * room].left)
+        left = np.int64(nodes[at - tree * capacity].left)
         for side in range(2 if left > 0 else 1):
-            leaf = left + side if left > 0 else at - tree * room
+            leaf = left + side if left > 0 else at - tree * capacity
             if left > 0:
                 nodes[leaf].count += leaves.sums[c, side, 0]
             for column in range(n_sums):
@@ -322,11 +336,11 @@ def gather(grove, work, leaves, tree, room, n_chunks):
         if left > 0:
             for column in range(n_sums):
                 sums[own, column] = sums[left, column] + sums[left + 1, column]
-    columns, order = number_nodes(nodes, n_nodes, grove.masks)
+    columns, order = number_nodes(nodes, n_nodes, state.masks)
     return columns, sums[order]
 
 
 @entry
-def collect(grove, work, leaves, tree, room, n_chunks):
-    """`gather` for Python."""
-    return gather(grove, work, leaves, tree, room, n_chunks)
+def collect(state, work, leaves, tree, capacity, n_chunks):
+    """`collect_tree` for Python."""
+    return collect_tree(state, work, leaves, tree, capacity, n_chunks)

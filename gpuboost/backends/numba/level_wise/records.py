@@ -1,8 +1,8 @@
 """What the level-wise grower works on: rows of all trees of a round, nodes, and work lists.
 
-Trees that grow together share all arrays: tree t has the nodes ``t * room ...``, and its rows the
-positions from `NODE.start` on. Nodes of depth d have their rows in ``row[d % 2]``: the partition
-reads one half and writes the other, and the rows of a leaf stay where they were.
+Trees that grow together share all arrays: tree t has the nodes ``t * capacity ...``, and its rows
+the positions from `NODE.start` on. Nodes of depth d have their rows in ``row[d % 2]``: the
+partition reads one half and writes the other, and the rows of a leaf stay where they were.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from gpuboost.backends.numba.level_wise.feature_bundles import Columns
+    from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
     from gpuboost.backends.numba.level_wise.partition import Leaves
 
 CHUNK = np.dtype(
@@ -27,14 +27,14 @@ CHUNK = np.dtype(
     align=True,
 )
 
-FAMILY = np.dtype(
+SIBLING_PAIR = np.dtype(
     [
         ("tree", np.int64),
         ("summed", np.int64),  # node whose histogram is added up from its rows
         ("other", np.int64),  # its larger sibling, by subtraction; -1 if there is none to search
         ("is_open", np.int64),  # whether ``summed`` is searched itself
-        ("summed_table", np.int64),  # of the histogram of ``summed``
-        ("other_table", np.int64),  # of that of ``other``: its parent's until then
+        ("summed_histogram", np.int64),  # of the histogram of ``summed``
+        ("other_histogram", np.int64),  # of that of ``other``: its parent's until then
         ("first_chunk", np.int64),
         ("n_chunks", np.int64),
         ("first_part", np.int64),  # first histogram of its chunks, if they are several
@@ -57,7 +57,7 @@ class Samples(NamedTuple):
     word : int64 (T, n)
         Of each tree, gradient and hessian of a row: gradient * 2**hessian_bits + hessian.
     hessian_bits : int
-    most_gradient, most_hessian : int
+    max_gradient, max_hessian : int
         Bounds of a row's.
     tile : int
         Columns whose histograms are summed together.
@@ -70,17 +70,17 @@ class Samples(NamedTuple):
     codes: np.ndarray
     by_row: np.ndarray
     n_columns: int
-    columns: Columns
+    columns: FeatureBundles
     word: np.ndarray
     hessian_bits: int
-    most_gradient: int
-    most_hessian: int
+    max_gradient: int
+    max_hessian: int
     tile: int
     across: np.ndarray
     steps: np.ndarray
 
 
-class Grove(NamedTuple):
+class GrowState(NamedTuple):
     """The trees that grow, and where their rows are.
 
     Attributes
@@ -89,7 +89,7 @@ class Grove(NamedTuple):
     n_nodes : int64 (T,)
     slot : int32 (T * room,)
         Place of what was found for a node that was searched last; -1: it is not searched.
-    table : int32 (T * room,)
+    histogram_slot : int32 (T * room,)
         Of a node's histogram.
     spare : int64 (tables,)
         Tables that are not in use.
@@ -116,14 +116,14 @@ class Grove(NamedTuple):
     n_small : int64 (1,)
     n_splits : int64 (T,)
         Nodes of a tree that are split, while such tasks are done.
-    least_category : int64 (T,)
+    min_category : int64 (T,)
         As `layout.Limits`, whose other limits are those of all trees.
     """
 
     nodes: np.ndarray
     n_nodes: np.ndarray
     slot: np.ndarray
-    table: np.ndarray
+    histogram_slot: np.ndarray
     spare: np.ndarray
     n_spare: np.ndarray
     waiting: np.ndarray
@@ -140,7 +140,7 @@ class Grove(NamedTuple):
     small: np.ndarray
     n_small: np.ndarray
     n_splits: np.ndarray
-    least_category: np.ndarray
+    min_category: np.ndarray
 
 
 class Work(NamedTuple):
@@ -148,9 +148,9 @@ class Work(NamedTuple):
 
     Attributes
     ----------
-    families : FAMILY (m,)
+    pairs : SIBLING_PAIR (m,)
     chunks : CHUNK (c,)
-    tables : int64 (t + p, fields, C * 256)
+    histograms : int64 (t + p, fields, C * 256)
         Histograms of nodes, and of chunks of nodes that have several; fields gradient, hessian,
         count.
     first_part : int
@@ -164,9 +164,9 @@ class Work(NamedTuple):
     found_mask : uint32 (slots, tiles, 16)
     """
 
-    families: np.ndarray
+    pairs: np.ndarray
     chunks: np.ndarray
-    tables: np.ndarray
+    histograms: np.ndarray
     first_part: int
     looks: np.ndarray
     drawn: bool | None
@@ -180,7 +180,7 @@ class Growth(NamedTuple):
     Attributes
     ----------
     samples : Samples
-    grove : Grove
+    state : Grove
     work : Work
     leaves : Leaves
     roots : int64 (T, 4)
@@ -189,15 +189,15 @@ class Growth(NamedTuple):
         Of the roots.
     level : int64 (3,)
         Words of the level, see `level_team`.
-    rooms : int64 (5,)
+    capacities : int64 (5,)
         Sizes, see `level_policy`.
     """
 
     samples: Samples
-    grove: Grove
+    state: GrowState
     work: Work
     leaves: Leaves
     roots: np.ndarray
     keys: np.ndarray
     level: np.ndarray
-    rooms: np.ndarray
+    capacities: np.ndarray

@@ -24,13 +24,13 @@ from gpuboost.backends.numba.level_wise.histograms import (
     LOW_BYTE,
     STEP,
     count_rows,
-    table_of,
+    histogram_slot_of,
     tile_cells,
 )
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.threads.barrier import next_task
 
 LANES = 8  # trees side by side
-LEAST_TREES = 3  # fewer are summed one by one in less time (measured)
+MIN_TREES = 3  # fewer are summed one by one in less time (measured)
 _BLOCKS = 32  # of `STEP` rows: one task
 
 
@@ -53,17 +53,17 @@ def _lay_step(samples, rows, tree, first, last):
 
 
 @helper
-def lay_across(samples, grove, team):
+def lay_across(samples, state, barrier):
     """Fill `Samples.across` and `Samples.steps`; the roots' rows are in their first places."""
     n, n_trees = samples.word.shape[1], samples.word.shape[0]
-    rows = grove.row[0, : grove.nodes[0].count]
-    task = claim(team)
+    rows = state.row[0, : state.nodes[0].count]
+    task = next_task(barrier)
     while task * _BLOCKS * STEP < n:
         first = task * _BLOCKS * STEP
         for start in range(first, min(first + _BLOCKS * STEP, n), STEP):
             for tree in range(n_trees):
                 _lay_step(samples, rows, tree, start, min(start + STEP, n))
-        task = claim(team)
+        task = next_task(barrier)
 
 
 @inlined
@@ -102,78 +102,78 @@ def _empty_lane(partial, lane, bits, gradient, hessian, is_first):
 
 
 @helper
-def empty_lanes(samples, work, n_families, place, partial, is_first):
+def empty_lanes(samples, work, n_pairs, assign_children, partial, is_first):
     """Move partial sums to the totals of the trees of a group, and leave zeros.
 
-    ``place``: group of trees, piece of the rows, tile of columns.
+    ``assign_children``: group of trees, piece of the rows, tile of columns.
     """
-    group, piece, tile = place
+    group, piece, tile = assign_children
     cells, bits = tile_cells(samples, tile), np.int64(samples.hessian_bits)
-    for f in range(n_families):
-        tree = work.families[f].tree
+    for f in range(n_pairs):
+        tree = work.pairs[f].tree
         if tree // LANES == group:
-            totals = work.tables[table_of(work, f, piece), :, cells[0] : cells[1]]
+            totals = work.histograms[histogram_slot_of(work, f, piece), :, cells[0] : cells[1]]
             _empty_lane(partial, tree % LANES, bits, totals[0], totals[1], is_first)
     partial[: (cells[1] - cells[0]) * LANES] = 0
 
 
 @inlined
-def _most(samples, group, step, field):
+def _largest(samples, group, step, field):
     """What the rows of a step add to a field of a word at most."""
-    most = np.int64(0)
+    maximum = np.int64(0)
     for tree in range(group * LANES, min((group + 1) * LANES, samples.word.shape[0])):
-        most = max(most, samples.steps[tree, step, field])
-    return most
+        maximum = max(maximum, samples.steps[tree, step, field])
+    return maximum
 
 
 @spliced
-def sum_lanes(samples, work, n_families, place, partial):
+def sum_lanes(samples, work, n_pairs, assign_children, partial):
     """Gradients and hessians of a piece of the rows, in the cells of a tile."""
-    group, piece, tile = place
-    n, pieces, bits = samples.word.shape[1], work.families[0].n_chunks, samples.hessian_bits
+    group, piece, tile = assign_children
+    n, pieces, bits = samples.word.shape[1], work.pairs[0].n_chunks, samples.hessian_bits
     limits = (np.int64(1) << (63 - bits)) - 1, (np.int64(1) << bits) - 1
     n_steps = samples.steps.shape[1]
     first, last = n_steps * piece // pieces, n_steps * (piece + 1) // pieces
     gradient, hessian, is_first = np.int64(0), np.int64(0), True
     for step in range(first, last):
-        added = _most(samples, group, step, 0), _most(samples, group, step, 1)
+        added = _largest(samples, group, step, 0), _largest(samples, group, step, 1)
         gradient, hessian = gradient + added[0], hessian + added[1]
         if (gradient > limits[0]) | (hessian > limits[1]):
-            empty_lanes(samples, work, n_families, place, partial, is_first)
+            empty_lanes(samples, work, n_pairs, assign_children, partial, is_first)
             gradient, hessian, is_first = added[0], added[1], False
         _add_rows(samples, group, step * STEP, min((step + 1) * STEP, n), tile, partial)
-    empty_lanes(samples, work, n_families, place, partial, is_first)
+    empty_lanes(samples, work, n_pairs, assign_children, partial, is_first)
 
 
 @spliced
-def count_rows_once(samples, grove, work, n_families, place, partial):
+def count_rows_once(samples, state, work, n_pairs, assign_children, partial):
     """Numbers of rows in the cells of a tile: the same for all trees, of all groups."""
-    _, piece, tile = place
+    _, piece, tile = assign_children
     cells = tile_cells(samples, tile)
-    chunk = work.chunks[work.families[0].first_chunk + piece]
-    counted = work.tables[table_of(work, 0, piece), :, cells[0] : cells[1]]
+    chunk = work.chunks[work.pairs[0].first_chunk + piece]
+    counted = work.histograms[histogram_slot_of(work, 0, piece), :, cells[0] : cells[1]]
     own = partial[: cells[1] - cells[0]]
-    count_rows(samples, 0, grove.row[0, chunk.start : chunk.stop], tile, own, counted)
-    for f in range(1, n_families):
-        table = work.tables[table_of(work, f, piece)]
+    count_rows(samples, 0, state.row[0, chunk.start : chunk.stop], tile, own, counted)
+    for f in range(1, n_pairs):
+        histogram = work.histograms[histogram_slot_of(work, f, piece)]
         for j in range(cells[0], cells[1]):
-            table[2, j] = counted[2, j - cells[0]]
+            histogram[2, j] = counted[2, j - cells[0]]
 
 
 @helper
-def sum_roots(samples, grove, work, n_families, partial, team):
+def sum_roots(samples, state, work, n_pairs, partial, barrier):
     """Histograms of the roots, as many pieces and tiles as this thread gets hold of.
 
     ``partial`` has room for a tile of eight trees, and is left as it is found: zero.
     """
-    if n_families == 0:
+    if n_pairs == 0:
         return
-    n_tiles, pieces = work.found.shape[1], work.families[0].n_chunks
+    n_tiles, pieces = work.found.shape[1], work.pairs[0].n_chunks
     n_tasks = samples.across.shape[1] // LANES * pieces * n_tiles
-    task = claim(team)
+    task = next_task(barrier)
     while task < n_tasks:
-        place = task // (n_tiles * pieces), task // n_tiles % pieces, task % n_tiles
-        sum_lanes(samples, work, n_families, place, partial)
-        if work.tables.shape[1] > 2 and place[0] == 0:
-            count_rows_once(samples, grove, work, n_families, place, partial)
-        task = claim(team)
+        assign_children = task // (n_tiles * pieces), task // n_tiles % pieces, task % n_tiles
+        sum_lanes(samples, work, n_pairs, assign_children, partial)
+        if work.histograms.shape[1] > 2 and assign_children[0] == 0:
+            count_rows_once(samples, state, work, n_pairs, assign_children, partial)
+        task = next_task(barrier)

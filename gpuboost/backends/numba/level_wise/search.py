@@ -25,33 +25,33 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     row_of,
 )
 from gpuboost.backends.numba.level_wise.histograms import tile_cells
-from gpuboost.backends.numba.splits.categorical import offer_category_sums
+from gpuboost.backends.numba.splits.categorical import evaluate_category_sums
 from gpuboost.backends.numba.splits.random_thresholds import rank_of
-from gpuboost.backends.numba.splits.scan import beats, best_of_sums, keep
-from gpuboost.backends.numba.threads.barrier import claim
+from gpuboost.backends.numba.splits.scan import best_of_sums, is_better, set_best
+from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF, MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 
 @inlined
-def _add_parts(work, family, first, last):
+def _add_parts(work, pair, first, last):
     """The histogram of a node from those of its chunks."""
-    for field in range(work.tables.shape[1]):
-        total = work.tables[family.summed_table, field, first:last]
-        part = work.tables[family.first_part, field, first:last]
+    for field in range(work.histograms.shape[1]):
+        total = work.histograms[pair.summed_histogram, field, first:last]
+        part = work.histograms[pair.first_part, field, first:last]
         for j in range(total.size):
             total[j] = part[j]
-        for p in range(family.first_part + 1, family.first_part + family.n_chunks):
-            part = work.tables[p, field, first:last]
+        for p in range(pair.first_part + 1, pair.first_part + pair.n_chunks):
+            part = work.histograms[p, field, first:last]
             for j in range(total.size):
                 total[j] += part[j]
 
 
 @inlined
-def _subtract(work, family, first, last):
+def _subtract(work, pair, first, last):
     """The histogram of the larger sibling, in place of its parent's."""
-    for field in range(work.tables.shape[1]):
-        own = work.tables[family.summed_table, field, first:last]
-        other = work.tables[family.other_table, field, first:last]
+    for field in range(work.histograms.shape[1]):
+        own = work.histograms[pair.summed_histogram, field, first:last]
+        other = work.histograms[pair.other_histogram, field, first:last]
         for j in range(other.size):
             other[j] -= own[j]
 
@@ -70,10 +70,10 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 
 @inlined
-def _sum_up_joint(scratch, n_fields, columns, feature, width):
-    """The same of the feature that changes slowest in `Scratch.joint`, which is summed out."""
+def _sum_up_bundle(scratch, n_fields, columns, feature, width):
+    """The same of the feature that changes slowest in `Scratch.bundle`, which is summed out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
-    take_out(scratch.joint, n_fields, columns.stride[feature], values, sums)
+    take_out(scratch.bundle, n_fields, columns.stride[feature], values, sums)
     missing[2] = 0
     for field in range(n_fields):
         missing[field] = sums[field, width] if values > width else 0
@@ -82,7 +82,7 @@ def _sum_up_joint(scratch, n_fields, columns, feature, width):
 
 
 @inlined
-def offer_numeric_sums(problem, node, feature, rank, m):
+def evaluate_numeric_sums(problem, node, feature, rank, m):
     """The best split of a number, from the sums up to each of its ``m`` bins, occupied or not.
 
     A bin without rows has the sums of the one before, which wins as the lower one.
@@ -91,12 +91,12 @@ def offer_numeric_sums(problem, node, feature, rank, m):
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
     j, gain, goes = best_of_sums(problem, node, feature, 0, m)
     split = scratch.split[0]
-    if j < 0 or not beats(split, gain, rank):
+    if j < 0 or not is_better(split, gain, rank):
         return
     with_missing = goes == MISSING_LEFT
     left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
     left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-    keep(split, gain, rank, feature, left_gradient, left_hessian)
+    set_best(split, gain, rank, feature, left_gradient, left_hessian)
     following = j + 1
     while following < m and sums[1, following] == sums[1, j]:
         following += 1
@@ -128,7 +128,7 @@ def _could_split(scratch, node, m):
 
 
 @spliced
-def _offer_sums(problem, node, feature, least):
+def _evaluate_sums(problem, node, feature, minimum):
     """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far.
 
     Whether the feature could split, where that is asked for.
@@ -139,8 +139,8 @@ def _offer_sums(problem, node, feature, least):
         scratch.missing[:] = 0
     if matrix.is_categorical[feature]:
         m = _list_bins(scratch, matrix, feature, n_bins)
-        return offer_category_sums(problem, node, feature, rank, m, least)
-    offer_numeric_sums(problem, node, feature, rank, n_bins)
+        return evaluate_category_sums(problem, node, feature, rank, m, minimum)
+    evaluate_numeric_sums(problem, node, feature, rank, n_bins)
     if problem.limits.max_features >= matrix.n_bins.size:
         return True
     return _could_split(scratch, node, n_bins)
@@ -149,26 +149,26 @@ def _offer_sums(problem, node, feature, least):
 @spliced
 def _search_features(problem, columns, node, cells, of_node, tile, kind):
     """Offer to `Scratch.split` the features of one kind of a tile; whether one could split."""
-    matrix, scratch, (looks, least) = problem.matrix, problem.scratch, of_node
+    matrix, scratch, (looks, minimum) = problem.matrix, problem.scratch, of_node
     could = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
-        is_joint = columns.values[columns.order[first]] > 0
-        if is_joint:
+        is_bundle = columns.values[columns.order[first]] > 0
+        if is_bundle:
             for field in range(cells.shape[0]):
                 for j in range(BINS):
-                    scratch.joint[field, j] = cells[field, column * BINS + j]
+                    scratch.bundle[field, j] = cells[field, column * BINS + j]
         for at in range(first, last):
             feature = columns.order[at]
             n_bins = matrix.n_bins[feature]
-            if is_joint:
-                _sum_up_joint(scratch, cells.shape[0], columns, feature, n_bins)
+            if is_bundle:
+                _sum_up_bundle(scratch, cells.shape[0], columns, feature, n_bins)
             only_one = (n_bins == 1) & (not matrix.has_missing[feature])
             if (looks[feature] != kind) | only_one:
                 continue
-            if not is_joint:
+            if not is_bundle:
                 _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
-            could |= _offer_sums(problem, node, feature, least)
+            could |= _evaluate_sums(problem, node, feature, minimum)
     return could
 
 
@@ -206,33 +206,36 @@ def _store(problem, work, slot, tile):
 
 
 @spliced
-def search_task(problem, samples, grove, work, task):
+def search_task(problem, samples, state, work, task):
     """One family and tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
-    family, slot = work.families[at], 2 * at
+    pair, slot = work.pairs[at], 2 * at
     first, last = tile_cells(samples, tile)
-    if family.n_chunks > 1:
-        _add_parts(work, family, first, last)
-    least = grove.least_category[family.tree]
+    if pair.n_chunks > 1:
+        _add_parts(work, pair, first, last)
+    minimum = state.min_category[pair.tree]
     own = first // BINS, last // BINS
-    if family.is_open:
-        node, cells = grove.nodes[family.summed], work.tables[family.summed_table]
-        of_node = work.looks[row_of(work.drawn, family.tree, slot)], least
+    if pair.is_open:
+        node, cells = (
+            state.nodes[pair.summed],
+            work.histograms[pair.summed_histogram],
+        )
+        of_node = work.looks[row_of(work.drawn, pair.tree, slot)], minimum
         search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
         _store(problem, work, slot, tile)
-    if family.other >= 0:
-        _subtract(work, family, first, last)
-        node, cells = grove.nodes[family.other], work.tables[family.other_table]
-        of_node = work.looks[row_of(work.drawn, family.tree, slot + 1)], least
+    if pair.other >= 0:
+        _subtract(work, pair, first, last)
+        node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
+        of_node = work.looks[row_of(work.drawn, pair.tree, slot + 1)], minimum
         search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
         _store(problem, work, slot + 1, tile)
 
 
 @spliced
-def search_tasks(problem, samples, grove, work, n_tasks, team):
+def search_tasks(problem, samples, state, work, n_tasks, barrier):
     """Families and tiles, as many as this thread gets hold of."""
-    task = claim(team)
+    task = next_task(barrier)
     while task < n_tasks:
-        search_task(problem, samples, grove, work, task)
-        task = claim(team)
+        search_task(problem, samples, state, work, task)
+        task = next_task(barrier)

@@ -29,9 +29,9 @@ from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.partition import by_category, by_number, move_rows, sum_ends
-from gpuboost.backends.numba.level_wise.policy import ROOM, list_ends
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_ends
 from gpuboost.backends.numba.splits.small_search import Local, find_small_split
-from gpuboost.backends.numba.threads.barrier import claim, go_on, is_last, meet
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.engine.task import MISSING_LEFT
 
 
@@ -72,11 +72,11 @@ def _load_codes(problem, samples, local, count):
 
 
 @helper
-def load(problem, samples, grove, local, at, tree):
+def load(problem, samples, state, local, at, tree):
     """Rows of a node, their values and codes."""
-    node, bits = grove.nodes[at], np.int64(samples.hessian_bits)
+    node, bits = state.nodes[at], np.int64(samples.hessian_bits)
     mask = (np.int64(1) << bits) - np.int64(1)
-    row = grove.row[node.depth & 1, node.start : node.start + node.count]
+    row = state.row[node.depth & 1, node.start : node.start + node.count]
     for i in range(np.uint64(node.count)):
         word = samples.word[tree, np.uint64(row[i])]
         local.row[i], local.own[i] = row[i], i
@@ -85,23 +85,23 @@ def load(problem, samples, grove, local, at, tree):
 
 
 @inlined
-def _put_back(grove, local, node, base):
+def _put_back(state, local, node, base):
     """Rows of a leaf to where they are looked for."""
-    to = grove.row[node.depth & 1, node.start : node.start + node.count]
+    to = state.row[node.depth & 1, node.start : node.start + node.count]
     first = np.uint64(node.start - base)
     for i in range(np.uint64(node.count)):
         to[i] = local.row[np.uint64(local.own[first + i])]
 
 
 @helper
-def part(problem, grove, local, node, base):
+def part(problem, state, local, node, base):
     """Rows of a node that is split to its children; how many go left."""
     first, last = node.start - base, node.start - base + node.count
     own, goes_left = local.own[first:last], local.goes_left[: node.count]
     feature = np.int64(node.feature)
     also_left = np.int64(problem.matrix.missing_code if node.missing == MISSING_LEFT else -1)
     if node.category >= 0:
-        mask = grove.masks[node.category]
+        mask = state.masks[node.category]
         n_left = by_category(local.codes, own, feature, mask, also_left, goes_left)
     else:
         rule = (feature, np.int64(node.bin), also_left)
@@ -113,52 +113,55 @@ def part(problem, grove, local, node, base):
 
 
 @spliced
-def _find(problem, grove, local, at, place):
+def _find(problem, state, local, at, assign_children):
     """Find the split of node ``at`` and keep it in the node; False if it is a leaf.
 
-    ``place``: its tree, nodes of a tree, first position of the rows of the small node.
+    ``assign_children``: its tree, nodes of a tree, first position of the rows of the small node.
     """
-    tree, room, base = place
-    node, first = grove.nodes[at], tree * room
+    tree, capacity, base = assign_children
+    node, first = state.nodes[at], tree * capacity
     if is_leaf(problem.limits, node):
         return False
     if is_choosy(problem):
-        nodes, groups = grove.nodes[first : first + room], grove.groups[first : first + room]
+        nodes, groups = (
+            state.nodes[first : first + capacity],
+            state.groups[first : first + capacity],
+        )
         choose_features(problem, nodes, at - first, groups)
     own = local.own[node.start - base : node.start - base + node.count]
-    find_small_split(problem, local, node, own, grove.least_category[tree])
+    find_small_split(problem, local, node, own, state.min_category[tree])
     if not accept(problem.limits, problem.scratch, node):
         return False
     if problem.scratch.split[0].categorical:
         node.category = at
         for word in range(16):
-            grove.masks[at, word] = problem.scratch.mask[word]
+            state.masks[at, word] = problem.scratch.mask[word]
     return True
 
 
 @spliced
-def _grow_below(problem, samples, grove, local, at, room):
+def _grow_below(problem, samples, state, local, at, capacity):
     """Grow all that is below a small node."""
-    tree, base = at // room, grove.nodes[at].start
-    first = tree * room
-    own, waiting, n_waiting = of_tree(problem, grove, tree), local.waiting, 1
-    nodes, groups = grove.nodes[first : first + room], grove.groups[first : first + room]
+    tree, base = at // capacity, state.nodes[at].start
+    first = tree * capacity
+    own, waiting, n_waiting = of_tree(problem, state, tree), local.waiting, 1
+    nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
     forget_levels(problem.scratch)
-    load(problem, samples, grove, local, at, tree)
+    load(problem, samples, state, local, at, tree)
     waiting[0] = at - first
     while n_waiting > 0:
         n_waiting -= 1
         k = waiting[n_waiting]
-        if not _find(own, grove, local, first + k, (tree, room, base)):
-            _put_back(grove, local, nodes[k], base)
+        if not _find(own, state, local, first + k, (tree, capacity, base)):
+            _put_back(state, local, nodes[k], base)
             continue
-        child = 1 + 2 * raise_by_one(grove.n_splits, tree)
+        child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
-            _put_back(grove, local, nodes[k], base)
+            _put_back(state, local, nodes[k], base)
             make_children(problem, nodes, k, child, np.int64(0))
-            nodes[child + 1].count = 0  # `gather` counts
+            nodes[child + 1].count = 0  # `collect_tree` counts
             continue
-        n_left = part(problem, grove, local, nodes[k], base)
+        n_left = part(problem, state, local, nodes[k], base)
         make_children(problem, nodes, k, child, n_left)
         pass_on_groups(problem.constraints, nodes, k, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
@@ -166,33 +169,33 @@ def _grow_below(problem, samples, grove, local, at, room):
 
 
 @entry_without_counts
-def finish_together(problem, shared, local, team):
+def finish_together(problem, shared, local, barrier):
     """Grow what is below small nodes and sum up all leaves, after `level_team.grow_together`.
 
     Called by every thread with what they share, and a problem and space of its own.
     """
-    samples, grove, work, leaves, _, _, level, rooms = shared
-    if not meet(team):
+    samples, state, work, leaves, _, _, level, capacities = shared
+    if not barrier_wait(barrier):
         return
-    if is_last(team):
-        for tree in range(grove.n_nodes.size):
-            grove.n_splits[tree] = grove.n_nodes[tree] // 2
-        go_on(team)
-    task = claim(team)
-    while task < grove.n_small[0]:
-        _grow_below(problem, samples, grove, local, grove.small[task], rooms[ROOM])
-        task = claim(team)
-    if is_last(team):
-        for tree in range(grove.n_nodes.size):
-            grove.n_nodes[tree] = 2 * grove.n_splits[tree] + 1
-        level[CHUNKS] = list_ends(problem, grove, work, rooms)
-        go_on(team)
+    if last_arrives(barrier):
+        for tree in range(state.n_nodes.size):
+            state.n_splits[tree] = state.n_nodes[tree] // 2
+        release(barrier)
+    task = next_task(barrier)
+    while task < state.n_small[0]:
+        _grow_below(problem, samples, state, local, state.small[task], capacities[CAPACITY])
+        task = next_task(barrier)
+    if last_arrives(barrier):
+        for tree in range(state.n_nodes.size):
+            state.n_nodes[tree] = 2 * state.n_splits[tree] + 1
+        level[CHUNKS] = list_ends(problem, state, work, capacities)
+        release(barrier)
     sum_ends(
         samples,
-        grove,
+        state,
         work,
         leaves,
-        (problem.matrix.missing_code, rooms[ROOM]),
+        (problem.matrix.missing_code, capacities[CAPACITY]),
         level[CHUNKS],
-        team,
+        barrier,
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import helper, inlined, randomness
 from gpuboost.backends.numba.splits.histograms import prefix_sums
-from gpuboost.backends.numba.splits.scan import beats, best_of_sums, keep, take_missing
+from gpuboost.backends.numba.splits.scan import best_of_sums, is_better, set_best, take_missing
 from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONE_HOT_LEVELS
 
 category_goes_left = randomness.category_goes_left
@@ -118,14 +118,14 @@ def are_sorted(problem, feature):
 
 
 @inlined
-def take_rare(scratch, m, least):
+def take_rare(scratch, m, minimum):
     """Of ``m`` categories in `Scratch.per_bin` move rare ones to those that are missing.
 
     Leaves their codes in `Scratch.rare`; returns the number of the others, and theirs.
     """
     per_bin, bins, kept = scratch.per_bin, scratch.bins, 0
     for j in range(m):
-        is_rare = per_bin[1, j] < least
+        is_rare = per_bin[1, j] < minimum
         if is_rare:
             scratch.rare[j - kept] = bins[j]
         for field in range(3):
@@ -138,9 +138,9 @@ def take_rare(scratch, m, least):
 
 
 @inlined
-def last_to_try(scratch, last, least):
+def last_to_try(scratch, last, minimum):
     """Last + 1 candidate: not what is missing alone on the right, where that is rare itself."""
-    return max(last - np.int64(scratch.missing[1] < least), np.int64(0))
+    return max(last - np.int64(scratch.missing[1] < minimum), np.int64(0))
 
 
 @inlined
@@ -154,25 +154,25 @@ def add_rare(mask, rare, n_rare, go_left):
 
 
 @helper
-def offer_category(problem, members, feature, rank):
+def evaluate_category(problem, members, feature, rank):
     """The best split of a categorical feature; whether it could split."""
     m = prefix_sums(problem, members, feature)
-    least = problem.limits.least_category
-    return offer_category_sums(problem, members.node, feature, rank, m, least)
+    minimum = problem.limits.min_category
+    return evaluate_category_sums(problem, members.node, feature, rank, m, minimum)
 
 
 @helper
-def offer_category_sums(problem, node, feature, rank, m, least):
+def evaluate_category_sums(problem, node, feature, rank, m, minimum):
     """The same from ``m`` sums up to each bin in `Scratch.sums`.
 
-    Of sorted categories those of less hessian than ``least`` are rare.
+    Of sorted categories those of less hessian than ``minimum`` are rare.
     """
     scratch, n_rare = problem.scratch, np.int64(0)
     m = take_categories(problem, feature, m)
     if m + np.int64(scratch.missing[1] > 0) < 2:
         return False
-    if least > 0 and are_sorted(problem, feature):
-        m, n_rare = take_rare(scratch, m, least)
+    if minimum > 0 and are_sorted(problem, feature):
+        m, n_rare = take_rare(scratch, m, minimum)
     is_seen = scratch.missing[1] > 0
     per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
     for j in range(m):
@@ -184,15 +184,15 @@ def offer_category_sums(problem, node, feature, rank, m, least):
             item = per_bin[field, order[j]]
             running = item if is_alone else running + item
             sums[field, j] = running
-    if least > 0 and are_sorted(problem, feature):
-        last = last_to_try(scratch, last, least)
+    if minimum > 0 and are_sorted(problem, feature):
+        last = last_to_try(scratch, last, minimum)
     j, gain, goes = best_of_sums(problem, node, feature, first, last)
     split = scratch.split[0]
-    if j >= 0 and beats(split, gain, rank):
+    if j >= 0 and is_better(split, gain, rank):
         with_missing = goes == MISSING_LEFT
         left_gradient = sums[0, j] + (scratch.missing[0] if with_missing else 0)
         left_hessian = sums[1, j] + (scratch.missing[1] if with_missing else 0)
-        keep(split, gain, rank, feature, left_gradient, left_hessian)
+        set_best(split, gain, rank, feature, left_gradient, left_hessian)
         split.bin, split.next_bin, split.categorical = 0, 0, 1
         split.missing = goes if is_seen else MISSING_UNSEEN
         write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)

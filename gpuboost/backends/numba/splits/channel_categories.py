@@ -22,7 +22,7 @@ def take_rare_channels(problem, channels, m):
     for j in range(m):
         code = scratch.bins[j]
         hessian = bin_hessian(channels, scratch, code)
-        if hessian < problem.limits.least_category:
+        if hessian < problem.limits.min_category:
             scratch.rare[n_rare] = code
             scratch.missing[1] += hessian
             scratch.missing[2] += channels.counts[code]

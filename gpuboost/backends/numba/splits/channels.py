@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import (
-    MOST_ROWS,
+    MAX_ROWS,
     Packing,
     gradient_of,
     hessian_of,
@@ -29,7 +29,7 @@ from gpuboost.backends.numba.common.packed_words import (
 from gpuboost.backends.numba.compiler import inlined
 from gpuboost.engine.criteria import NEWTON
 
-CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MOST_ROWS)  # a row's word: class, weight
+CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_ROWS)  # a row's word: class, weight
 PAIR, FIELDS, HISTOGRAMS, SUMMED = 0, 1, 2, 3
 MANY_ROWS = 1024  # of a node, above which going over all bins costs less than more work per row
 # Below this hessian products of two sums are exact, so both classes of a pair have equal terms.

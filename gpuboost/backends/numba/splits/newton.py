@@ -70,12 +70,12 @@ def newton_word_gains(problem, node, feature, m):
     packing, prefix, gains = problem.packing, problem.scratch.prefix, problem.scratch.gains
     rule = newton_rule(problem, node, feature)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
-    least = np.float64(problem.limits.min_hessian)
+    minimum = np.float64(problem.limits.min_hessian)
     for j in range(np.uint64(m)):
         gl = np.float64(gradient_of(prefix[j], packing))
         hl = np.float64(hessian_of(prefix[j], packing))
         gain = rule_gain(rule, gl, hl, g, h)
-        gains[j] = gain if (hl >= least) & (h - hl >= least) else -1.0
+        gains[j] = gain if (hl >= minimum) & (h - hl >= minimum) else -1.0
 
 
 @helper

@@ -17,18 +17,18 @@ from gpuboost.backends.numba.compiler import criteria, inlined
 from gpuboost.backends.numba.splits.channels import FIELDS
 from gpuboost.backends.numba.splits.histograms import LANES, word_prefix
 from gpuboost.backends.numba.splits.random_thresholds import code_range, draw_bin, gather_codes
-from gpuboost.backends.numba.splits.scan import beats, first_largest, keep
-from gpuboost.engine.criteria import SQUARES
+from gpuboost.backends.numba.splits.scan import first_largest, is_better, set_best
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import MISSING_UNSEEN
 
-squares_term, squares_gain = criteria.squares_term, criteria.squares_gain
+variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
 
 @inlined
 def is_plain(problem, channels, feature):
     """Whether a feature can be looked at here."""
     matrix, limits = problem.matrix, problem.limits
-    plain = (channels.state[1] == FIELDS) & (limits.score == SQUARES)
+    plain = (channels.state[1] == FIELDS) & (limits.score == VARIANCE)
     plain &= (limits.min_samples_leaf <= 1) & (not limits.has_weightless)
     return plain & (not matrix.has_missing[feature]) & (not matrix.is_categorical[feature])
 
@@ -40,7 +40,7 @@ def field_of(word, p, bits):
 
 
 @inlined
-def offer_fields(problem, channels, members, feature, rank):
+def evaluate_fields(problem, channels, members, feature, rank):
     """The best threshold of a feature; whether it could split."""
     scratch, node, prefix = problem.scratch, members.node, problem.scratch.prefix
     summed = Members(node, members.row, channels.word[: members.row.size], False)
@@ -57,9 +57,9 @@ def offer_fields(problem, channels, members, feature, rank):
             first += 1
         return channels.left_hessian[first] < node.hessian
     split = scratch.split[0]
-    if beats(split, scratch.gains[j], rank):
+    if is_better(split, scratch.gains[j], rank):
         hessian, following = channels.left_hessian[j], j + 1
-        keep(split, scratch.gains[j], rank, feature, 0, hessian)
+        set_best(split, scratch.gains[j], rank, feature, 0, hessian)
         while channels.left_hessian[following] == hessian:
             following += 1
         split.bin, split.next_bin = scratch.bins[j], scratch.bins[following]
@@ -83,23 +83,23 @@ def _fields_gains(problem, channels, node, padded):
     """Gains of all candidates, -1 where a side is too light."""
     bits, prefix, gains = channels.state[2], problem.scratch.prefix, problem.scratch.gains
     hessian, h = channels.left_hessian, np.float64(node.hessian)
-    least = np.float64(problem.limits.min_hessian)
+    minimum = np.float64(problem.limits.min_hessian)
     for j in range(padded):
         gains[j] = 0.0
     for p in range(channels.state[0]):
         g = np.float64(channels.sums[p])
         for j in range(padded):
             gl, hl = np.float64(field_of(prefix[j], p, bits)), np.float64(hessian[j])
-            gains[j] += squares_term(gl, g, hl, h)
+            gains[j] += variance_term(gl, g, hl, h)
     for j in range(padded):
         hl = np.float64(hessian[j])
-        gain = squares_gain(gains[j], hl, h - hl)
-        gains[j] = gain if (hl >= least) & (h - hl >= least) else -1.0
+        gain = variance_gain(gains[j], hl, h - hl)
+        gains[j] = gain if (hl >= minimum) & (h - hl >= minimum) else -1.0
 
 
 @inlined
-def offer_random_fields(problem, channels, members, feature, rank):
-    """A random threshold, as `thresholds.offer_random`."""
+def evaluate_random_fields(problem, channels, members, feature, rank):
+    """A random threshold, as `thresholds.evaluate_random`."""
     scratch, node, bits = problem.scratch, members.node, channels.state[2]
     gathered, word = scratch.codes, channels.word
     gather_codes(problem.matrix.codes, feature, members.row, gathered)
@@ -113,16 +113,16 @@ def offer_random_fields(problem, channels, members, feature, rank):
     hessian = np.int64(0)
     for p in range(channels.state[0]):
         hessian += field_of(total, p, bits)
-    least = problem.limits.min_hessian
-    if (hessian < least) | (node.hessian - hessian < least):
+    minimum = problem.limits.min_hessian
+    if (hessian < minimum) | (node.hessian - hessian < minimum):
         return True
     terms, hl, h = 0.0, np.float64(hessian), np.float64(node.hessian)
     for p in range(channels.state[0]):
         gl = np.float64(field_of(total, p, bits))
-        terms += squares_term(gl, np.float64(channels.sums[p]), hl, h)
-    gain, split = squares_gain(terms, hl, h - hl), scratch.split[0]
-    if beats(split, gain, rank):
-        keep(split, gain, rank, feature, 0, hessian)
+        terms += variance_term(gl, np.float64(channels.sums[p]), hl, h)
+    gain, split = variance_gain(terms, hl, h - hl), scratch.split[0]
+    if is_better(split, gain, rank):
+        set_best(split, gain, rank, feature, 0, hessian)
         split.bin, split.next_bin, split.missing = code, code + 1, MISSING_UNSEEN
         split.draw = draw
     return True

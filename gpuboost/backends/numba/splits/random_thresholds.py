@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import LAST_RANK, is_choosy, signed_rank
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, helper, inlined, randomness
-from gpuboost.backends.numba.splits.scan import beats, is_allowed, keep, split_gain
+from gpuboost.backends.numba.splits.scan import is_allowed, is_better, set_best, split_gain
 from gpuboost.engine.criteria import NEWTON
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -27,7 +27,7 @@ def rank_of(limits, key, feature):
 
 
 @inlined
-def offer_two_valued(problem, members, feature, rank):
+def evaluate_two_valued(problem, members, feature, rank):
     """A feature of two bins and nothing missing, at a node that fits a word: one sum."""
     codes, packing, node = problem.matrix.codes, problem.packing, members.node
     rows, words = members.row, members.word
@@ -113,7 +113,7 @@ def sums_of_codes(gathered, words, low, high, packing, block):
 
 
 @helper
-def offer_random(problem, members, feature, rank):
+def evaluate_random(problem, members, feature, rank):
     """A random threshold between the node's lowest and highest occupied bin."""
     matrix, packing, scratch = problem.matrix, problem.packing, problem.scratch
     node, rows, words = members.node, members.row, members.word
@@ -152,8 +152,8 @@ def is_few(problem, members, feature):
 
 
 @inlined
-def offer_random_to_few(problem, members, feature, rank):
-    """`offer_random` without looking for the bin: centres of the rows' own bins are compared."""
+def evaluate_random_to_few(problem, members, feature, rank):
+    """`evaluate_random` without looking for the bin: centres of the rows' own bins are compared."""
     matrix, packing, gathered = problem.matrix, problem.packing, problem.scratch.codes
     rows, words, low, high = members.row, members.word, np.uint8(255), np.uint8(0)
     for i in range(rows.size):
@@ -172,8 +172,8 @@ def offer_random_to_few(problem, members, feature, rank):
     if not is_allowed(problem.limits, members.node, left[1], left[2]):
         return True
     gain = split_gain(problem, members.node, feature, left[0], left[1])
-    if beats(split, gain, rank):
-        keep(split, gain, rank, feature, left[0], left[1])
+    if is_better(split, gain, rank):
+        set_best(split, gain, rank, feature, left[0], left[1])
         split.draw, split.bin, split.next_bin, split.is_range = draw, low, high, 1
         split.missing = MISSING_UNSEEN
     return True
@@ -194,8 +194,8 @@ def _offer(problem, node, feature, rank, left, bins, draw):
         return
     gain = split_gain(problem, node, feature, left[0], left[1])
     split = problem.scratch.split[0]
-    if beats(split, gain, rank):
-        keep(split, gain, rank, feature, left[0], left[1])
+    if is_better(split, gain, rank):
+        set_best(split, gain, rank, feature, left[0], left[1])
         split.bin, split.next_bin, split.missing = bins
         split.draw = draw
 
@@ -239,7 +239,7 @@ def find_pair_split(problem, members):
     word = words[0] if codes[0] == low else words[1]
     gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
     gain = split_gain(problem, node, np.int64(feature), gradient, hessian)
-    keep(split, gain, best, feature, gradient, hessian)
+    set_best(split, gain, best, feature, gradient, hessian)
     split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
     if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT

@@ -1,6 +1,6 @@
 """The best split of one numeric feature at one node, one channel (see backends/protocol.py).
 
-`offer_*` functions compare what they find with `Scratch.split`, the best so far, and tell
+`evaluate_*` functions compare what they find with `Scratch.split`, the best so far, and tell
 whether the feature could split at all.
 """
 
@@ -19,11 +19,11 @@ from gpuboost.backends.numba.splits.newton import (
     newton_sums_gains,
     newton_word_gains,
 )
-from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, SQUARES
+from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 missing_goes_left = randomness.missing_goes_left
-squares_term, squares_gain = criteria.squares_term, criteria.squares_gain
+variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 entropy_term, entropy_gain = criteria.entropy_term, criteria.entropy_gain
 entropy_node, misclassification_gain = criteria.entropy_node, criteria.misclassification_gain
 poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
@@ -37,8 +37,8 @@ def split_gain(problem, node, feature, left_gradient, left_hessian):
         return newton_split_gain(problem, node, feature, left_gradient, left_hessian)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
     gl, hl = np.float64(left_gradient), np.float64(left_hessian)
-    if score == SQUARES:
-        return squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+    if score == VARIANCE:
+        return variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
     return other_gain(score, gl, hl, g, h)
 
 
@@ -58,13 +58,13 @@ def other_gain(score, gl, hl, g, h):
 
 
 @inlined
-def beats(split, gain, rank):
+def is_better(split, gain, rank):
     """Whether a candidate goes before the best so far, none if its gain is -1."""
     return (gain > split.gain) | ((gain == split.gain) & (rank < split.rank))
 
 
 @inlined
-def keep(split, gain, rank, feature, left_gradient, left_hessian):
+def set_best(split, gain, rank, feature, left_gradient, left_hessian):
     """Make a numeric candidate the best so far; its bins are the caller's to fill in."""
     split.gain, split.rank, split.feature = gain, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
@@ -72,7 +72,7 @@ def keep(split, gain, rank, feature, left_gradient, left_hessian):
 
 
 @inlined
-def squares_gains(prefix, m, g, h, min_hessian, packing, gains):
+def variance_gains(prefix, m, g, h, min_hessian, packing, gains):
     """Gains of the first ``m`` bins, -1 where a side is too light; returns whole blocks."""
     blocks = (m + LANES - 1) // LANES
     for j in range(m, blocks * LANES):
@@ -82,7 +82,7 @@ def squares_gains(prefix, m, g, h, min_hessian, packing, gains):
             j = np.uint64(block * LANES + lane)
             hl = np.float64(hessian_of(prefix[j], packing))
             gl = np.float64(gradient_of(prefix[j], packing))
-            gain = squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+            gain = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
             gains[j] = gain if (hl >= min_hessian) & (h - hl >= min_hessian) else -1.0
     return blocks * LANES
 
@@ -102,36 +102,36 @@ def first_largest(patterns, m):
 
 
 @inlined
-def offer_numeric(problem, members, feature, rank):
+def evaluate_numeric(problem, members, feature, rank):
     """The best split of a feature by histogram; whether it could split."""
     matrix, limits, scratch = problem.matrix, problem.limits, problem.scratch
     has_missing = matrix.has_missing[feature]
     width = matrix.missing_code + 1 if has_missing else matrix.n_bins[feature]
     if members.is_wide:
         m = wide_prefix(problem, members, feature, width)
-        return offer_sums(problem, members.node, feature, rank, m)
+        return evaluate_sums(problem, members.node, feature, rank, m)
     m = word_prefix(problem, members, feature, width)
     is_seen = False
     if has_missing:
         before = scratch.prefix[m - 2] if m > 1 else np.int64(0)
         is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (scratch.prefix[m - 1] != before)
-    by_words = (limits.score == SQUARES) | (limits.score == NEWTON)
+    by_words = (limits.score == VARIANCE) | (limits.score == NEWTON)
     if is_seen | (not by_words) | (limits.min_samples_leaf > 1):
         unpack_prefix(problem, m)
-        return offer_sums(problem, members.node, feature, rank, m)
-    return offer_words(problem, members.node, feature, rank, m)
+        return evaluate_sums(problem, members.node, feature, rank, m)
+    return evaluate_words(problem, members.node, feature, rank, m)
 
 
 @inlined
-def offer_words(problem, node, feature, rank, m):
-    """SQUARES or NEWTON, nothing missing, rows not counted: straight from words."""
+def evaluate_words(problem, node, feature, rank, m):
+    """VARIANCE or NEWTON, nothing missing, rows not counted: straight from words."""
     packing, scratch = problem.packing, problem.scratch
     prefix, padded = scratch.prefix, m
     if problem.limits.score == NEWTON:
         newton_word_gains(problem, node, feature, m)
     else:
         g, h = np.float64(node.gradient), np.float64(node.hessian)
-        padded = squares_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
+        padded = variance_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
     j = first_largest(scratch.patterns, padded)
     if j < 0:
         first = np.int64(0)
@@ -139,9 +139,9 @@ def offer_words(problem, node, feature, rank, m):
             first += 1
         return hessian_of(prefix[first], packing) < node.hessian
     split, gain = scratch.split[0], scratch.gains[j]
-    if beats(split, gain, rank):
+    if is_better(split, gain, rank):
         hessian = hessian_of(prefix[j], packing)
-        keep(split, gain, rank, feature, gradient_of(prefix[j], packing), hessian)
+        set_best(split, gain, rank, feature, gradient_of(prefix[j], packing), hessian)
         following = j + 1
         while hessian_of(prefix[following], packing) == hessian:
             following += 1
@@ -151,14 +151,14 @@ def offer_words(problem, node, feature, rank, m):
 
 
 @helper
-def offer_sums(problem, node, feature, rank, m):
+def evaluate_sums(problem, node, feature, rank, m):
     """Any score, limits and missing values, from `Scratch.sums`."""
     m = keep_occupied(problem.scratch, take_missing(problem, feature, m))
-    return offer_occupied(problem, node, feature, rank, m)
+    return evaluate_occupied(problem, node, feature, rank, m)
 
 
 @inlined
-def offer_occupied(problem, node, feature, rank, m):
+def evaluate_occupied(problem, node, feature, rank, m):
     """The same from the sums of occupied bins, and `Scratch.missing`."""
     scratch = problem.scratch
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
@@ -166,11 +166,11 @@ def offer_occupied(problem, node, feature, rank, m):
         return False
     j, gain, goes = best_of_sums(problem, node, feature, 0, m)
     split = scratch.split[0]
-    if j >= 0 and beats(split, gain, rank):
+    if j >= 0 and is_better(split, gain, rank):
         with_missing = goes == MISSING_LEFT
         left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
         left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-        keep(split, gain, rank, feature, left_gradient, left_hessian)
+        set_best(split, gain, rank, feature, left_gradient, left_hessian)
         split.bin = scratch.bins[j]
         split.next_bin = scratch.bins[j + 1] if j + 1 < m else ONLY_MISSING_RIGHT
         split.missing = goes if is_seen else MISSING_UNSEEN
@@ -249,10 +249,10 @@ def sums_gains(problem, node, feature, positions, with_missing):
     g, h = np.float64(node.gradient), np.float64(node.hessian)
     if limits.score == NEWTON:
         newton_sums_gains(problem, node, feature, positions, (missing[0], missing[1]))
-    elif limits.score == SQUARES:
+    elif limits.score == VARIANCE:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            gains[j] = squares_gain(squares_term(gl, g, hl, h), hl, h - hl)
+            gains[j] = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
     else:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])

@@ -34,16 +34,16 @@ from gpuboost.backends.numba.splits.random_thresholds import (
     weighted_code_range,
 )
 from gpuboost.backends.numba.splits.scan import (
-    beats,
     first_largest,
     is_allowed,
-    keep,
+    is_better,
     missing_directions,
+    set_best,
 )
-from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, SQUARES
+from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
-squares_term, squares_gain = criteria.squares_term, criteria.squares_gain
+variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 entropy_term, entropy_gain = criteria.entropy_term, criteria.entropy_gain
 entropy_node, misclassification_gain = criteria.entropy_node, criteria.misclassification_gain
 poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
@@ -55,7 +55,7 @@ _NO_DRAW = (NAN, np.int64(-1), np.int64(-1))
 
 
 @helper
-def offer_channels(problem, channels, members, feature, rank):
+def evaluate_channels(problem, channels, members, feature, rank):
     """Look at one feature; whether it could split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     gather_codes(matrix.codes, feature, members.row, scratch.codes)
@@ -64,13 +64,13 @@ def offer_channels(problem, channels, members, feature, rank):
     if random and drawn[1] < 0:
         return False
     _add_up(problem, channels, members)
-    could = _offer_totals(problem, channels, members.node, feature, rank, drawn)
+    could = _evaluate_totals(problem, channels, members.node, feature, rank, drawn)
     _clear(channels, scratch)
     return could
 
 
 @helper
-def _offer_totals(problem, channels, node, feature, rank, drawn):
+def _evaluate_totals(problem, channels, node, feature, rank, drawn):
     """The best split of a feature by its histograms; whether it could split."""
     scratch, is_categorical = problem.scratch, problem.matrix.is_categorical[feature]
     m = _take_occupied(problem, channels, feature, _list_bins(scratch), is_categorical)
@@ -80,17 +80,17 @@ def _offer_totals(problem, channels, node, feature, rank, drawn):
     first, last, alone = 0, np.int64(1) if is_drawn else m, False
     n_rare = np.int64(0)
     if is_categorical:
-        least = np.int64(0)
+        minimum = np.int64(0)
         if are_sorted(problem, feature):
-            least = problem.limits.least_category
-        if least > 0:
+            minimum = problem.limits.min_category
+        if minimum > 0:
             m, n_rare = take_rare_channels(problem, channels, m)
         first, last, alone = order_categories(problem, channels, node, feature, m)
-        if least > 0:
-            last = last_to_try(scratch, last, least)
+        if minimum > 0:
+            last = last_to_try(scratch, last, minimum)
     _add_terms(problem, channels, node, (m, n_rare), alone)
     best = _best(problem, channels, node, feature, (first, last))
-    if best[0] >= 0 and beats(scratch.split[0], best[1], rank):
+    if best[0] >= 0 and is_better(scratch.split[0], best[1], rank):
         _keep_best(problem, channels, feature, rank, best, drawn)
         if is_categorical:
             scratch.split[0].categorical = 1
@@ -253,10 +253,10 @@ def _add_channel(limits, channels, terms, node, m, sums):
     """Add one channel's terms; ``sums``: of the node, and missing ones that go left as well."""
     left, left_hessian, score = channels.left, channels.left_hessian, limits.score
     g, h, missing = sums[0], np.float64(node.hessian), sums[1:]
-    if score == SQUARES:
+    if score == VARIANCE:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
-            terms[0, j] += squares_term(gl, g, hl, h)
+            terms[0, j] += variance_term(gl, g, hl, h)
     elif score == POISSON:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
@@ -311,7 +311,7 @@ def _node_term(limits, channels, node):
             total += entropy_term(g)
         elif score == NEWTON:
             total += part_term(limits, node, g, h)
-        elif score != SQUARES and score != POISSON:
+        elif score != VARIANCE and score != POISSON:
             total = max(total, g)
     return entropy_node(total, h) if score == ENTROPY else total
 
@@ -331,8 +331,8 @@ def _gains(problem, channels, node, sums, positions, missing):
         valid = (missing[2] == 0) | (channels.left_hessian[j] < missing[2])
         valid &= is_allowed(problem.limits, node, hessian, count)
         hl = np.float64(hessian)
-        if score == SQUARES:
-            gain = squares_gain(terms[0, j], hl, h - hl)
+        if score == VARIANCE:
+            gain = variance_gain(terms[0, j], hl, h - hl)
         elif score == ENTROPY:
             gain = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
         elif score == NEWTON:
@@ -352,7 +352,7 @@ def _keep_best(problem, channels, feature, rank, best, drawn):
     split, is_seen = scratch.split[0], scratch.missing[1] > 0
     if best[2] == MISSING_LEFT:
         hessian += scratch.missing[1]
-    keep(split, best[1], rank, feature, 0, hessian)
+    set_best(split, best[1], rank, feature, 0, hessian)
     split.missing = best[2] if is_seen else MISSING_UNSEEN
     split.bin, split.next_bin = scratch.bins[best[0]], ONLY_MISSING_RIGHT
     if problem.matrix.is_categorical[feature]:

@@ -11,28 +11,28 @@ from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     SMALLEST_RANK,
     is_choosy,
-    keep_chosen,
     rank_features,
+    set_chosen,
 )
 from gpuboost.backends.numba.common.packed_words import fits_word
 from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.compiler import inlined
-from gpuboost.backends.numba.splits.categorical import offer_category
+from gpuboost.backends.numba.splits.categorical import evaluate_category
 from gpuboost.backends.numba.splits.packed_classes import (
+    evaluate_fields,
+    evaluate_random_fields,
     is_plain,
-    offer_fields,
-    offer_random_fields,
 )
 from gpuboost.backends.numba.splits.random_thresholds import (
+    evaluate_random,
+    evaluate_random_to_few,
+    evaluate_two_valued,
     find_bin,
     find_pair_split,
     is_few,
-    offer_random,
-    offer_random_to_few,
-    offer_two_valued,
 )
-from gpuboost.backends.numba.splits.scan import offer_numeric
-from gpuboost.backends.numba.splits.scan_channels import offer_channels
+from gpuboost.backends.numba.splits.scan import evaluate_numeric
+from gpuboost.backends.numba.splits.scan_channels import evaluate_channels
 from gpuboost.engine.task import LEAF
 
 # Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
@@ -83,40 +83,40 @@ def order_features(problem, node):
     limits, scratch, n_features = problem.limits, problem.scratch, problem.features.size
     rank_features(limits, node.key, problem.features, scratch.ranks)
     if is_choosy(problem):
-        n_features = keep_chosen(scratch, n_features)
+        n_features = set_chosen(scratch, n_features)
     ordered = limits.hashed_order and limits.max_features < n_features
     n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
     return n_features, ordered, n_likely
 
 
 @inlined
-def offer_feature(problem, members, feature, rank):
+def evaluate_feature(problem, members, feature, rank):
     """Look at one feature; whether it could split the node."""
     matrix = problem.matrix
     has_missing, n_bins = matrix.has_missing[feature], matrix.n_bins[feature]
     if (n_bins == 1) & (not has_missing):
         return False
     if matrix.is_categorical[feature]:
-        return offer_category(problem, members, feature, rank)
+        return evaluate_category(problem, members, feature, rank)
     if problem.limits.random_thresholds:
         if is_few(problem, members, feature):
-            return offer_random_to_few(problem, members, feature, rank)
-        return offer_random(problem, members, feature, rank)
+            return evaluate_random_to_few(problem, members, feature, rank)
+        return evaluate_random(problem, members, feature, rank)
     if (n_bins == 2) & (not has_missing) & (not members.is_wide):
-        return offer_two_valued(problem, members, feature, rank)
-    return offer_numeric(problem, members, feature, rank)
+        return evaluate_two_valued(problem, members, feature, rank)
+    return evaluate_numeric(problem, members, feature, rank)
 
 
 @inlined
-def offer_feature_of_channels(problem, channels, members, feature, rank):
+def evaluate_feature_of_channels(problem, channels, members, feature, rank):
     """The same at a node of several channels."""
     if (problem.matrix.n_bins[feature] == 1) & (not problem.matrix.has_missing[feature]):
         return False
     if not is_plain(problem, channels, feature):
-        return offer_channels(problem, channels, members, feature, rank)
+        return evaluate_channels(problem, channels, members, feature, rank)
     if problem.limits.random_thresholds:
-        return offer_random_fields(problem, channels, members, feature, rank)
-    return offer_fields(problem, channels, members, feature, rank)
+        return evaluate_random_fields(problem, channels, members, feature, rank)
+    return evaluate_fields(problem, channels, members, feature, rank)
 
 
 @inlined
@@ -142,7 +142,7 @@ def find_split(problem, channels, node, rows, words):
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
         if channels is None:
-            could |= offer_feature(problem, members, feature, last)
+            could |= evaluate_feature(problem, members, feature, last)
         else:
-            could |= offer_feature_of_channels(problem, channels, members, feature, last)
+            could |= evaluate_feature_of_channels(problem, channels, members, feature, last)
     find_bin(problem.matrix.center, split)

@@ -18,8 +18,8 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import SMALLEST_RANK
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.intrinsics import add_four
-from gpuboost.backends.numba.splits.categorical import offer_category_sums
-from gpuboost.backends.numba.splits.scan import offer_occupied
+from gpuboost.backends.numba.splits.categorical import evaluate_category_sums
+from gpuboost.backends.numba.splits.scan import evaluate_occupied
 from gpuboost.backends.numba.splits.search import next_rank, order_features
 from gpuboost.engine.task import LEAF
 
@@ -117,7 +117,7 @@ def _take_missing(local, scratch, missing_code):
 
 @inlined
 def _list_missing(scratch, missing_code, m):
-    """List the missing bin as the last one, as `offer_category_sums` wants it."""
+    """List the missing bin as the last one, as `evaluate_category_sums` wants it."""
     if scratch.missing[2] == 0:
         return m
     scratch.bins[m] = missing_code
@@ -128,7 +128,7 @@ def _list_missing(scratch, missing_code, m):
 
 
 @inlined
-def _offer_feature(problem, local, node, own, rank, least):
+def _evaluate_feature(problem, local, node, own, rank, minimum):
     """Look at one feature; whether it could split the node."""
     matrix, scratch, feature = problem.matrix, problem.scratch, rank & np.int64(0xFFFFFFFF)
     has_missing, n_bins = matrix.has_missing[feature], matrix.n_bins[feature]
@@ -144,15 +144,15 @@ def _offer_feature(problem, local, node, own, rank, least):
         _take_missing(local, scratch, np.int64(matrix.missing_code))
     if is_categorical:
         m = _list_missing(scratch, np.int64(matrix.missing_code), m)
-        return offer_category_sums(problem, node, feature, rank, m, least)
-    return offer_occupied(problem, node, feature, rank, m)
+        return evaluate_category_sums(problem, node, feature, rank, m, minimum)
+    return evaluate_occupied(problem, node, feature, rank, m)
 
 
 @helper
-def find_small_split(problem, local, node, own, least):
+def find_small_split(problem, local, node, own, minimum):
     """Leave the best split of a node in `Scratch.split`, as `search.find_split`.
 
-    ``own``: numbers of its rows. ``least``: hessian of a category that is not rare.
+    ``own``: numbers of its rows. ``minimum``: hessian of a category that is not rare.
     """
     limits, scratch = problem.limits, problem.scratch
     split = scratch.split[0]
@@ -163,4 +163,4 @@ def find_small_split(problem, local, node, own, least):
         if p >= limits.max_features and could:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
-        could |= _offer_feature(problem, local, node, own, last, least)
+        could |= _evaluate_feature(problem, local, node, own, last, minimum)

@@ -7,9 +7,9 @@ between two passes threads meet, and the last one to come does alone what has to
     while task < n_tasks:
         ...
         task = claim(team)
-    if is_last(team):       the others wait meanwhile
+    if last_arrives(team):       the others wait meanwhile
         ...
-        go_on(team)
+        release(team)
 """
 
 # mypy: check-untyped-defs=False
@@ -20,43 +20,48 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.compiler import helper, inlined
-from gpuboost.backends.numba.intrinsics import acquire, let_others_run, raise_by_one, release
+from gpuboost.backends.numba.intrinsics import (
+    let_others_run,
+    load_acquire,
+    raise_by_one,
+    store_release,
+)
 
 TASK, ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS = 0, 8, 16, 24, 25, 32
 LOOKS = 1 << 12  # while others are likely to come soon; then they may want the core
 
 
-def make_team(n_threads: int) -> np.ndarray:
+def make_barrier(n_threads: int) -> np.ndarray:
     """Words of a team, for one call."""
-    team = np.zeros(N_WORDS, np.int64)
-    team[THREADS] = n_threads
-    return team
+    barrier = np.zeros(N_WORDS, np.int64)
+    barrier[THREADS] = n_threads
+    return barrier
 
 
-def call_off(team: np.ndarray) -> None:
+def call_off(barrier: np.ndarray) -> None:
     """Not all threads will come: those in their first meeting leave it."""
-    team[CALLED_OFF] = 1
+    barrier[CALLED_OFF] = 1
 
 
-def is_called_off(team: np.ndarray) -> bool:
+def is_called_off(barrier: np.ndarray) -> bool:
     """Whether somebody said so."""
-    return bool(team[CALLED_OFF])
+    return bool(barrier[CALLED_OFF])
 
 
 @inlined
-def claim(team):
+def next_task(barrier):
     """The next task of this pass."""
-    return raise_by_one(team, TASK)
+    return raise_by_one(barrier, TASK)
 
 
 @helper
-def is_last(team):
-    """Whether this thread is the last to come; else it waits until that one says `go_on`."""
-    turn = acquire(team, TURN)
-    if raise_by_one(team, ARRIVED) + 1 == team[THREADS]:
+def last_arrives(barrier):
+    """Whether this thread is the last to come; else it waits until that one says `release`."""
+    turn = load_acquire(barrier, TURN)
+    if raise_by_one(barrier, ARRIVED) + 1 == barrier[THREADS]:
         return True
     looks = 0
-    while acquire(team, TURN) == turn and acquire(team, CALLED_OFF) == 0:
+    while load_acquire(barrier, TURN) == turn and load_acquire(barrier, CALLED_OFF) == 0:
         looks += 1
         if looks > LOOKS:
             let_others_run()
@@ -64,15 +69,15 @@ def is_last(team):
 
 
 @inlined
-def go_on(team):
+def release(barrier):
     """Begin the next pass."""
-    team[ARRIVED], team[TASK] = 0, 0
-    release(team, TURN, team[TURN] + 1)
+    barrier[ARRIVED], barrier[TASK] = 0, 0
+    store_release(barrier, TURN, barrier[TURN] + 1)
 
 
 @inlined
-def meet(team):
+def barrier_wait(barrier):
     """Wait for all threads; whether all came, which only the first meeting has to ask."""
-    if is_last(team):
-        go_on(team)
-    return acquire(team, CALLED_OFF) == 0
+    if last_arrives(barrier):
+        release(barrier)
+    return load_acquire(barrier, CALLED_OFF) == 0

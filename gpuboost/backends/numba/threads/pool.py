@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_team
+from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Crew:
+class ThreadPool:
     """The calling thread and up to ``n_threads`` - 1 others; none is left running after `dismiss`.
 
     Others start when there is first work for them. They are our own: those that meet in compiled
@@ -38,26 +38,26 @@ class Crew:
         together: bool = True,
         at_most: int | None = None,
     ) -> None:
-        """``work(thread, team)`` on every thread, or ``at_most`` so many; see `team`.
+        """``work(thread, barrier)`` on every thread, or ``at_most`` so many; see `barrier`.
 
         Not ``together``: on the calling thread alone, for work too small to share.
         """
         n = min(self.n_threads, at_most or self.n_threads) if together else 1
         if n == 1:
-            work(0, make_team(1))
+            work(0, make_barrier(1))
             return
         while len(self._others) < n - 1:
             self._others.append(_Other(len(self._others) + 1))
-        team, done, n_asked, took_part = make_team(n), SimpleQueue[Any](), 0, False
+        barrier, done, n_asked, took_part = make_barrier(n), SimpleQueue[Any](), 0, False
         try:
             for other in self._others[: n - 1]:
-                other.asked.put((work, team, done))
+                other.asked.put((work, barrier, done))
                 n_asked += 1
-            work(0, team)
+            work(0, barrier)
             took_part = True
         finally:
             if not took_part:
-                call_off(team)
+                call_off(barrier)
             errors = [done.get() for _ in range(n_asked)]
         for error in errors:
             if error is not None:
@@ -99,20 +99,20 @@ class _Other:
 def _serve(asked: SimpleQueue[Any], number: int) -> None:
     """Do what is asked for, until it is nothing; say how it ended."""
     while (task := asked.get()) is not None:
-        work, team, done = task
-        done.put(_take_part(work, number, team))
-        del task, work, team, done
+        work, barrier, done = task
+        done.put(_take_part(work, number, barrier))
+        del task, work, barrier, done
 
 
 def _take_part(
-    work: Callable[[int, np.ndarray], Any], number: int, team: np.ndarray
+    work: Callable[[int, np.ndarray], Any], number: int, barrier: np.ndarray
 ) -> BaseException | None:
     """Work of one thread, and its error; if it fails, nobody waits for it."""
     try:
-        if not is_called_off(team):
-            work(number, team)
+        if not is_called_off(barrier):
+            work(number, barrier)
     except BaseException as error:
-        call_off(team)
+        call_off(barrier)
         return error
     return None
 
