@@ -53,7 +53,7 @@ def work() -> Work:
     matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
     sampler = RowSampler(WITH_REPLACEMENT, N_ROWS, N_ROWS, seed=0)
     target = class_target(table.y.astype(np.int32), 2, sampler.weight_facts)
-    options = TreeOptions(score=VARIANCE, max_depth=TREE_DEPTH)
+    options = TreeOptions(criterion=VARIANCE, max_depth=TREE_DEPTH)
     task = GrowTask(
         matrix, target, options, sampler.rows, range(N_TREES), seed=0, n_threads=N_THREADS
     )
@@ -101,7 +101,7 @@ def level(depth: int) -> Level:
     rows, frontier = ops.roots([0])
     splits = _found(ops, rows, frontier, 0)
     for above in range(depth):
-        rows, frontier = ops.partition(rows, frontier, splits, splits.gain >= 0.0)
+        rows, frontier = ops.partition(rows, frontier, splits, splits.score >= 0.0)
         splits = _found(ops, rows, frontier, above + 1)
     return Level(ops, rows, frontier, splits)
 
@@ -116,7 +116,7 @@ def _found(ops: NumpyLevelOps, rows: Any, frontier: Frontier, depth: int) -> Spl
 def forest() -> Ensemble:
     """`N_TREES` trees to purity."""
     task = work().task
-    task = replace(task, options=TreeOptions(score=VARIANCE, max_features=5))
+    task = replace(task, options=TreeOptions(criterion=VARIANCE, max_features=5))
     grown = backend("numba").grow(task) if has_numba() else NumpyBackend().grow(task)
     trees = [
         finish_tree(tree, task.matrix.mapper, task.target, task.rows_of(t), task.options)
@@ -178,7 +178,7 @@ def test_split_numpy(benchmark, depth):
 def test_partition_numpy(benchmark, depth):
     found = level(depth)
     note(benchmark, "partition", level_size(depth), "numpy")
-    accepted = found.splits.gain >= 0.0
+    accepted = found.splits.score >= 0.0
     rows, children = benchmark(
         found.ops.partition, found.rows, found.frontier, found.splits, accepted
     )

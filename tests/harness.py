@@ -58,7 +58,7 @@ class Problem:
     n_trees: int = 2
     tree_features: int | None = None
     seed: int = 0
-    options: TreeOptions = field(default_factory=lambda: TreeOptions(score=0))
+    options: TreeOptions = field(default_factory=lambda: TreeOptions(criterion=0))
     by_median: bool = False  # of targets that are values
     boosting: str = ""  # "whole" or "real" hessians: gradients that depend on the target
 
@@ -79,8 +79,8 @@ class Problem:
             target = class_target(self.y, int(self.y.max()) + 1, sampler.weight_facts)
         else:
             y = self.y.reshape(n, -1)
-            score = ABSOLUTE if self.by_median else self.options.score
-            target = regression_target(y, sampler.weight_facts, score)
+            criterion = ABSOLUTE if self.by_median else self.options.criterion
+            target = regression_target(y, sampler.weight_facts, criterion)
         return mapper, bin_columns(self.X, mapper), sampler, target
 
     def task(

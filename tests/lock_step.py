@@ -14,7 +14,7 @@ from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.operations import Level
-from gpuboost.engine.growth.policy import rises
+from gpuboost.engine.growth.policy import gains
 from gpuboost.engine.task import GrownTree, GrowTask, Target
 from tests.exact import assert_same, assert_same_fields
 from tests.shim_runtime import ShimRuntime
@@ -52,11 +52,11 @@ OF_SPLITS = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "ma
 
 
 def assert_same_splits(
-    found: DeviceSplits, expected: Splits, rise: np.ndarray, accepted: np.ndarray
+    found: DeviceSplits, expected: Splits, gain: np.ndarray, accepted: np.ndarray
 ) -> None:
     """The same splits wherever they are taken."""
     at = np.flatnonzero(accepted)
-    assert_same(found.rise[at], rise[at], "rise")
+    assert_same(found.gain[at], gain[at], "gain")
     for name in (*OF_SPLITS, "left_hessian", "left_gradient"):
         own = getattr(found, name)[at]
         own = own != 0 if name == "categorical" else own
@@ -105,9 +105,9 @@ class LockStep:
         target = self.reference.task.target
         assert_same_rows(rows[1], rows[0], frontier, target)
 
-    def aim(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
-        expected = self.reference.aim(rows[0], frontier[0])
-        found = self.device.aim(rows[1], frontier[1])
+    def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
+        expected = self.reference.set_median_gradients(rows[0], frontier[0])
+        found = self.device.set_median_gradients(rows[1], frontier[1])
         assert_same_frontier(found[1], expected[1], "aim")
         rows, frontier = zip(expected, found, strict=True)
         self._assert_same_rows(rows, frontier[0])
@@ -136,13 +136,13 @@ class LockStep:
         expected = self.reference.accept(frontier[0], splits[0])
         found = self.device.accept(frontier[1], splits[1])
         np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="accepted")
-        rise = rises(self.reference.task.options.score, splits[0], frontier[0])
-        assert_same_splits(splits[1], splits[0], rise, expected)
+        gain = gains(self.reference.task.options.criterion, splits[0], frontier[0])
+        assert_same_splits(splits[1], splits[0], gain, expected)
         return expected, found
 
-    def narrow(self, frontier: Any, splits: Any, accepted: Any) -> Any:
-        expected = self.reference.narrow(frontier[0], splits[0], accepted[0])
-        found = self.device.narrow(frontier[1], splits[1], accepted[1])
+    def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Any) -> Any:
+        expected = self.reference.limit_to_best_first(frontier[0], splits[0], accepted[0])
+        found = self.device.limit_to_best_first(frontier[1], splits[1], accepted[1])
         np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="narrow")
         return expected, found
 

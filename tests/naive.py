@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gpuboost.engine import criteria as scores
-from gpuboost.engine import randomness
+from gpuboost.engine import criteria, randomness
 from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import (
@@ -33,7 +32,7 @@ def word(x: int) -> np.ndarray:
 
 @dataclass
 class Split:
-    gain: float
+    score: float
     feature: int
     left_codes: frozenset[int]
     missing: int
@@ -50,7 +49,7 @@ class Node:
     depth: int
     sums: tuple[int, tuple[int, ...], int] = (0, (), 0)
     split: Split | None = None
-    rise: float = -1.0
+    gain: float = -1.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
     medians: tuple[tuple[int, int], ...] = ()
     path: frozenset[int] = frozenset()
@@ -131,11 +130,11 @@ class NaiveTree:
     def value(self, g: int, h: int, bounds: tuple[float, float]) -> np.ndarray:
         """Value of a part in one channel."""
         l1, l2 = self.options.regularisation.l1, self.options.regularisation.l2
-        value = scores.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
-        return scores.bounded(value, *bounds)
+        value = criteria.newton_value(np.array([float(g)]), np.array([float(h)]), l1, l2)
+        return criteria.bounded(value, *bounds)
 
     def newton_gain(self, left: tuple, node: Node, f: int) -> float:
-        """Gain of a left part by `scores.NEWTON`, -1 if values would not be in order."""
+        """Gain of a left part by `criteria.NEWTON`, -1 if values would not be in order."""
         regular = self.options.regularisation
         (hl, gl, _), (h, g, _) = left, node.sums
         sign = 0 if regular.monotonic is None else regular.monotonic[f]
@@ -147,41 +146,41 @@ class NaiveTree:
                 return -1.0
             for i, ((x, y), v) in enumerate(zip(parts, values, strict=True)):
                 x, y = np.array([float(x)]), np.array([float(y)])
-                sides[i] = sides[i] + scores.newton_term(x, y, v, regular.l1, regular.l2)
-        gain = float(scores.newton_gain(*sides)[0])
-        return gain if gain >= 0 else -1.0
+                sides[i] = sides[i] + criteria.newton_term(x, y, v, regular.l1, regular.l2)
+        score = float(criteria.newton_gain(*sides)[0])
+        return score if score >= 0 else -1.0
 
-    def gain(self, left: tuple, of: Node, f: int) -> float:
+    def score(self, left: tuple, of: Node, f: int) -> float:
         """Gain of a left part, -1 if it is not valid."""
         node = of.sums
         (hl, gl, cl), (h, g, c) = left, node
         if min(hl, h - hl) < self.min_hessian or min(cl, c - cl) < self.options.min_samples_leaf:
             return -1.0
-        if self.options.score == scores.NEWTON:
+        if self.options.criterion == criteria.NEWTON:
             return self.newton_gain(left, of, f)
         fhl, fh = word(0).astype(float) + hl, word(0).astype(float) + h
         pairs = [(np.array([float(a)]), np.array([float(b)])) for a, b in zip(gl, g, strict=True)]
-        if self.options.score == scores.VARIANCE:
+        if self.options.criterion == criteria.VARIANCE:
             terms = np.zeros(1)
             for a, b in pairs:
-                terms = terms + scores.variance_term(a, b, fhl, fh)
-            return float(scores.variance_gain(terms, fhl, fh - fhl)[0])
-        if self.options.score == scores.POISSON:
+                terms = terms + criteria.variance_term(a, b, fhl, fh)
+            return float(criteria.variance_gain(terms, fhl, fh - fhl)[0])
+        if self.options.criterion == criteria.POISSON:
             terms = np.zeros(1)
             for a, b in pairs:
-                terms = terms + scores.poisson_term(a, b, fhl, fh)
-            return float(scores.poisson_gain(terms)[0])
+                terms = terms + criteria.poisson_term(a, b, fhl, fh)
+            return float(criteria.poisson_gain(terms)[0])
         if len(pairs) == 1 and self.task.target.classes is not None:
             pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
-        if self.options.score == scores.MISCLASSIFICATION:
+        if self.options.criterion == criteria.MISCLASSIFICATION:
             parts = [max(a[0] for a, _ in pairs), max((b - a)[0] for a, b in pairs)]
             return float((parts[0] + parts[1]) - max(b[0] for _, b in pairs))
         sides = [np.zeros(1) for _ in range(3)]
         for a, b in pairs:
             for i, x in enumerate((a, b - a, b)):
-                sides[i] = sides[i] + scores.entropy_term(x)
-        own = scores.entropy_node(sides[2], fh)
-        return float(scores.entropy_gain(sides[0], sides[1], own, fhl, fh - fhl)[0])
+                sides[i] = sides[i] + criteria.entropy_term(x)
+        own = criteria.entropy_node(sides[2], fh)
+        return float(criteria.entropy_gain(sides[0], sides[1], own, fhl, fh - fhl)[0])
 
     def is_leaf(self, node: Node) -> bool:
         h, g, count = node.sums
@@ -219,17 +218,23 @@ class NaiveTree:
                 break
             found, splittable = self.best_of_feature(node, f)
             could = could or splittable
-            if found is not None and found.gain >= 0 and (best is None or found.gain > best.gain):
+            if (
+                found is not None
+                and found.score >= 0
+                and (best is None or found.score > best.score)
+            ):
                 best = found
         if best is None:
             return
         h = np.float64(node.sums[0])
-        rise = best.gain / h if self.options.score == scores.VARIANCE else best.gain
-        decrease = rise * gain_unit(self.options.score, self.task.target) / np.float64(self.h_root)
-        if self.options.needs_gain and rise == 0:
+        gain = best.score / h if self.options.criterion == criteria.VARIANCE else best.score
+        decrease = (
+            gain * gain_unit(self.options.criterion, self.task.target) / np.float64(self.h_root)
+        )
+        if self.options.needs_gain and gain == 0:
             return
         if decrease + 2.0**-52 >= self.options.min_impurity_decrease:
-            node.split, node.rise = best, float(rise)
+            node.split, node.gain = best, float(gain)
 
     def features(self, node: Node) -> list[int]:
         """Features that the node may look at."""
@@ -267,9 +272,9 @@ class NaiveTree:
                 left = int(randomness.missing_goes_left(word(node.key), word(f))[0])
                 options = options[left : left + 1]
             for direction, left in options:
-                gain = self.gain(self.sum(left, node.medians), node, f)
-                if best is None or gain > best.gain:
-                    best = replace(split, gain=gain, missing=direction)
+                score = self.score(self.sum(left, node.medians), node, f)
+                if best is None or score > best.score:
+                    best = replace(split, score=score, missing=direction)
         if best is not None and rare and best.missing == MISSING_LEFT:
             best = with_left(best, rare)
         return best, True
@@ -359,11 +364,11 @@ class NaiveTree:
         """A monotonic split puts a bound between its children."""
         directions, split = self.options.regularisation.monotonic, node.split
         sign = 0 if directions is None or split is None else directions[split.feature]
-        if sign == 0 or self.options.score != scores.NEWTON:
+        if sign == 0 or self.options.criterion != criteria.NEWTON:
             return node.bounds
         sums = [self.sum(rows) for rows in sides]
         values = [self.value(g[0], h, node.bounds) for h, g, _ in sums]
-        between = float(scores.middle(*values)[0])
+        between = float(criteria.middle(*values)[0])
         above = (side == 1) == (sign > 0)
         return (between, node.bounds[1]) if above else (node.bounds[0], between)
 
@@ -374,7 +379,7 @@ class NaiveTree:
             waiting = [n for n in waiting if n.split is not None]
             if not waiting or n_leaves >= self.options.max_leaf_nodes:
                 break
-            node = min(waiting, key=lambda n: (-n.rise, n.key))
+            node = min(waiting, key=lambda n: (-n.gain, n.key))
             waiting.remove(node)
             self.expand(node)
             waiting += node.children
@@ -399,7 +404,7 @@ class NaiveTree:
             draw=np.array([s.draw if s else np.nan for s in inner]),
             missing=np.array([s.missing if s else 0 for s in inner], np.int8),
             left=np.array([place[id(n.children[0])] if n.children else 0 for n in nodes], np.int32),
-            gain=np.array([n.rise if n.children else 0.0 for n in nodes]),
+            gain=np.array([n.gain if n.children else 0.0 for n in nodes]),
             category=np.where(is_set, np.cumsum(is_set) - 1, -1).astype(np.int32),
             masks=np.array(masks, np.uint32).reshape(-1, 16),
             count=np.array([n.sums[2] for n in nodes], np.int64),

@@ -28,7 +28,7 @@ def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> Tre
     if target_kind in ("counts", "amounts"):
         scores = (POISSON, POISSON, VARIANCE)
     return TreeOptions(
-        score=draw(st.sampled_from(scores)),
+        criterion=draw(st.sampled_from(scores)),
         random_thresholds=draw(st.booleans()),
         max_depth=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 0, 1, 4))),
         min_samples_split=draw(st.sampled_from((2, 2, 9))),
@@ -86,7 +86,9 @@ def median_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     y = base.y.astype(np.float64)
     if draw(st.booleans()):
         y = np.rint(np.clip(y, -50.0, 50.0) * draw(st.sampled_from((0.5, 3.0))))
-    options = replace(base.options, score=VARIANCE, needs_gain=draw(st.sampled_from((False, True))))
+    options = replace(
+        base.options, criterion=VARIANCE, needs_gain=draw(st.sampled_from((False, True)))
+    )
     return replace(
         base,
         y=y,
@@ -119,7 +121,7 @@ def boosting_problems(draw: st.DrawFn, max_rows: int = 250) -> Problem:
     )
     options = replace(
         base.options,
-        score=NEWTON if newton else VARIANCE,
+        criterion=NEWTON if newton else VARIANCE,
         random_thresholds=draw(st.sampled_from((False, False, False, True))),
         min_hessian=draw(st.sampled_from((1, 1, 2**15))),
         level_features=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2))),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
-from gpuboost.engine import criteria as scores
-from gpuboost.engine import numerics, randomness
+from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine import task as spec
 from tests import cuda_shim
 from tests.cuda_shim import Module
@@ -167,12 +166,12 @@ def test_logarithm_and_scores() -> None:
     with np.errstate(over="ignore"):
         expected = (
             numerics.log(x),
-            scores.variance_term(gl, g, hl, h),
-            scores.variance_gain(x, hl, h - hl),
-            scores.entropy_term(hl),
-            scores.entropy_node(x, h),
-            scores.entropy_gain(x, g, gl, hl, h - hl),
-            scores.misclassification_gain(gl, g, h),
+            criteria.variance_term(gl, g, hl, h),
+            criteria.variance_gain(x, hl, h - hl),
+            criteria.entropy_term(hl),
+            criteria.entropy_node(x, h),
+            criteria.entropy_gain(x, g, gl, hl, h - hl),
+            criteria.misclassification_gain(gl, g, h),
         )
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
@@ -189,15 +188,15 @@ def test_newton_scores(l1: float, l2: float) -> None:
     lower[:5000], upper[2500:7500] = -np.inf, np.inf
     out = np.empty((5, N))
     launch("newton", g, h, lower, upper, np.int32(N), np.float64(l1), np.float64(l2), out)
-    value = scores.newton_value(g, h, l1, l2)
-    inside = scores.bounded(value, lower, upper)
+    value = criteria.newton_value(g, h, l1, l2)
+    inside = criteria.bounded(value, lower, upper)
     with np.errstate(invalid="ignore"):
         expected = (
             value,
             inside,
-            scores.newton_term(g, h, inside, l1, l2),
-            scores.newton_gain(g, h, lower),
-            scores.middle(lower, upper),
+            criteria.newton_term(g, h, inside, l1, l2),
+            criteria.newton_gain(g, h, lower),
+            criteria.middle(lower, upper),
         )
     for own, other in zip(out, expected, strict=True):
         known = ~np.isnan(other)
@@ -219,8 +218,8 @@ def test_poisson_scores() -> None:
     x[9000:12000] = 10.0 ** rng.uniform(0, 25, 3000)
     out = np.empty((3, N))
     launch("deviances", gl, g, hl, h, x, np.int32(N), out)
-    terms = scores.poisson_term(gl, g, hl, h)
-    expected = (numerics.half_deviance(x), terms, scores.poisson_gain(terms))
+    terms = criteria.poisson_term(gl, g, hl, h)
+    expected = (numerics.half_deviance(x), terms, criteria.poisson_gain(terms))
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
     assert (out[2] == 0.0).sum() > 1000 and (out[2][:100] == -1.0).all() and out[0].min() == 0.0
@@ -288,10 +287,10 @@ def test_warp_sum() -> None:
         ("KEEP_FEATURES", randomness),
         ("ROUND_WEIGHT", randomness),
         ("ROUND_GRADIENT", randomness),
-        ("VARIANCE", scores),
-        ("ENTROPY", scores),
-        ("MISCLASSIFICATION", scores),
-        ("NEWTON", scores),
+        ("VARIANCE", criteria),
+        ("ENTROPY", criteria),
+        ("MISCLASSIFICATION", criteria),
+        ("NEWTON", criteria),
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),

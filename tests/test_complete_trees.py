@@ -56,7 +56,7 @@ def random_tree(rng: np.random.Generator, depth: int, n_values: int, thresholds:
         category=np.full(n, -1, np.int32),
         masks=np.zeros((0, 8), np.uint32),
         value=rng.standard_normal((n, n_values)),
-        gain=zeros,
+        impurity_decrease=zeros,
         impurity=zeros,
         weight=zeros,
         count=np.zeros(n, np.int64),

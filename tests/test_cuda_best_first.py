@@ -67,17 +67,19 @@ def grow_both(
     for most in room:
         m = len(tree)
         key = rng.integers(0, 2**64, m, dtype=np.uint64)
-        rise = np.where(rng.random(m) < 0.9 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
-        expected = (rise >= 0.0) & known.narrow(SimpleNamespace(tree=tree, key=key), rise)  # type: ignore[arg-type]
-        padded = {"tree": tree, "key": key, "rise": rise, "accepted": (rise >= 0).astype(np.uint8)}
+        gain = np.where(rng.random(m) < 0.9 + (m <= 4 * n_trees), rng.integers(0, 9, m) / 4.0, -1.0)
+        expected = (gain >= 0.0) & known.limit_to_best_first(
+            SimpleNamespace(tree=tree, key=key), gain
+        )  # type: ignore[arg-type]
+        padded = {"tree": tree, "key": key, "gain": gain, "accepted": (gain >= 0).astype(np.uint8)}
         there = {name: np.resize(column, most) for name, column in padded.items()}
         size = np.array([m], dtype=np.int32)
         frontier: Any = SimpleNamespace(size=size, most=most, tree=there["tree"], key=there["key"])
-        splits: Any = SimpleNamespace(rise=there["rise"], accepted=there["accepted"])
-        queue.narrow(frontier, splits, np.array([first], dtype=np.int32))
+        splits: Any = SimpleNamespace(gain=there["gain"], accepted=there["accepted"])
+        queue.limit_to_best_first(frontier, splits, np.array([first], dtype=np.int32))
         first += most
         np.testing.assert_array_equal(splits.accepted[:m] != 0, expected)
-        levels.append({"tree": tree, "key": key, "rise": np.where(expected, rise, -1.0)})
+        levels.append({"tree": tree, "key": key, "gain": np.where(expected, gain, -1.0)})
         tree = np.repeat(tree[expected], 2)
         if not m:
             break
@@ -100,7 +102,7 @@ def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
     nodes = stored(grown, sums)
     np.testing.assert_array_equal(grown.queue.cut(nodes, adds=True)[real], leaf[real])
     np.testing.assert_array_equal(nodes.sums[at], whole[at])
-    for column, of_leaf in ((nodes.left, 0), (nodes.rise, -1.0), (nodes.feature, LEAF)):
+    for column, of_leaf in ((nodes.left, 0), (nodes.gain, -1.0), (nodes.feature, LEAF)):
         np.testing.assert_array_equal(column, np.where(inner == 0, of_leaf, 7))
     number_of = rng.permutation(len(leaf)).astype(np.int32)
     expected = number_of[leaf]
@@ -111,14 +113,14 @@ def test_queues_are_those_of_the_host(seed: int, max_leaf_nodes: int) -> None:
 def stored(grown: Grown, sums: np.ndarray) -> Any:
     """What `SplitQueue.cut` writes to, as if all nodes were split."""
     n = sum(grown.most)
-    kinds = {"left": np.int32, "feature": np.int32, "rise": np.float64}
+    kinds = {"left": np.int32, "feature": np.int32, "gain": np.float64}
     return SimpleNamespace(sums=sums, **{name: np.full(n, 7, kinds[name]) for name in kinds})
 
 
 def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The leaf of each node, and which are none, by a queue that knows all nodes."""
     whole = {name: np.concatenate([o[name] for o in grown.levels]) for name in grown.levels[0]}
-    left = children_by_level([own["rise"] >= 0 for own in grown.levels])
+    left = children_by_level([own["gain"] >= 0 for own in grown.levels])
     first = np.cumsum([0, *grown.most[:-1]])
     number = np.concatenate([a + np.arange(len(o["tree"])) for a, o in zip(first, grown.levels)])  # noqa: B905
     leaf, inner = np.arange(sum(grown.most)), np.ones(sum(grown.most), dtype=np.uint8)
@@ -129,7 +131,7 @@ def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.nda
         local = np.cumsum(own) - 1
         left_own = np.where(left > 0, local[np.minimum(left, len(local) - 1)], 0)[own]
         chosen = np.zeros(len(own), dtype=bool)
-        parts = (left_own, whole["rise"][own], whole["key"][own], max_leaf_nodes)
+        parts = (left_own, whole["gain"][own], whole["key"][own], max_leaf_nodes)
         chosen[own] = reached(*parts)
         while stack:
             node, above = stack.pop()

@@ -268,7 +268,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, pruned, *table(150), runtime=runtime)
     used = {"find_leaves", "hold_children", "order_values", "largest_terms", "sum_terms"}
     used |= {"mark_leaves", "count_leaves", "key_walked"}
-    assert used | {"find_above", "seat_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
+    assert used | {"find_above", "offset_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
 
 
 MUTATED = ("boosting/gradients.cu", "common/rounds.cuh")

@@ -63,14 +63,14 @@ CONSTRAINTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CONSTRAINTS, ids=lambda options: "-".join(options) or "none")
-@pytest.mark.parametrize("score", [VARIANCE, NEWTON], ids=["squares", "newton"])
+@pytest.mark.parametrize("criterion", [VARIANCE, NEWTON], ids=["squares", "newton"])
 @pytest.mark.parametrize("boosting", ["whole", "real"])
 def test_every_step_equals_the_reference(
-    boosting: str, score: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    boosting: str, criterion: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(small, "MAX_ROWS", 0)
     for target in ("values", "outputs"):
-        asked = problem(boosting, target).with_options(score=score, regularisation=REGULAR)
+        asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
         asked = asked.with_options(**options)
         fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
         assert fingerprint == grow(asked, NumpyBackend())[1]
@@ -81,7 +81,7 @@ def test_every_step_equals_the_reference(
 def test_monotonic_features(boosting: str, interactions: Any) -> None:
     regular = Regularisation(l2=1.0, monotonic=(1, -1, 1, 0, 0))
     asked = problem(boosting, n=400).with_options(
-        score=NEWTON, regularisation=regular, interactions=interactions
+        criterion=NEWTON, regularisation=regular, interactions=interactions
     )
     fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=3)))[1]
     assert fingerprint == grow(asked, NumpyBackend())[1]
@@ -92,7 +92,7 @@ def test_constraints_hold_trees_of_values_too() -> None:
     """Nothing in the grower knows which ensemble calls it."""
     asked = problem("", n=150).with_options(hashed_order=True, needs_gain=False)
     regular = Regularisation(l2=3.0, monotonic=(1, 0, 0, 0, 0))
-    for options in ({"score": NEWTON, "regularisation": regular}, {"level_features": 2}):
+    for options in ({"criterion": NEWTON, "regularisation": regular}, {"level_features": 2}):
         grow(asked.with_options(**options), LockStepBackend(ShimRuntime()))
         assert_equal_trees(asked.with_options(**options), ShimRuntime())
 
@@ -123,7 +123,7 @@ def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
 def test_kernels_of_rounds_are_sound(flavour: str) -> None:
     regular = Regularisation(l1=2.0**20, l2=1.0, monotonic=(1, -1, 0, 0, 0))
-    asked = problem("real", n=150, n_trees=1).with_options(score=NEWTON, max_depth=3)
+    asked = problem("real", n=150, n_trees=1).with_options(criterion=NEWTON, max_depth=3)
     for options in (
         {"regularisation": REGULAR},
         {"regularisation": regular, "interactions": ((0, 1, 2), (2, 3, 4)), "level_features": 4},

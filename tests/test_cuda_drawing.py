@@ -102,7 +102,7 @@ class Asked:
 def task_of(sampler: RowSampler, target: Target) -> GrowTask:
     X = np.zeros((sampler.n_samples, 1))
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(1, dtype=bool)))
-    options = TreeOptions(score=0)
+    options = TreeOptions(criterion=0)
     return GrowTask(matrix, target, options, sampler.rows, TREES, sampler.seed, sampler=sampler)
 
 

@@ -80,11 +80,11 @@ def assert_finished(asked: Problem, runtime: ShimRuntime, **given: Any) -> int:
 
 
 @pytest.mark.parametrize("weights", ["none", "integers", "real"])
-@pytest.mark.parametrize(("target", "score"), TARGETS)
-def test_every_target_and_weight(target: str, score: int, weights: str) -> None:
+@pytest.mark.parametrize(("target", "criterion"), TARGETS)
+def test_every_target_and_weight(target: str, criterion: int, weights: str) -> None:
     """By levels, and in subtrees of few rows."""
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
-    asked = asked.with_options(score=score, random_thresholds=weights == "integers")
+    asked = asked.with_options(criterion=criterion, random_thresholds=weights == "integers")
     assert assert_finished(asked, ShimRuntime(order_seed=1)) > 10
 
 
@@ -167,11 +167,11 @@ def test_monotonic_values(target: str, weights: str) -> None:
     """Where the order of the values of splits is not that of the leaves."""
     asked = problem(target, weights, seed=1, n_trees=3)
     held = Regularisation(monotonic=(1, -1, 0, 0, 0))
-    limits = {"score": NEWTON, "regularisation": held}
+    limits = {"criterion": NEWTON, "regularisation": held}
     for depth in (6, 40):
         held_asked = asked.with_options(**limits, max_depth=depth)
         assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
-        free = asked.with_options(score=VARIANCE, max_depth=depth)
+        free = asked.with_options(criterion=VARIANCE, max_depth=depth)
         assert assert_finished(free, ShimRuntime()) > 20
         few = held_asked.with_options(max_leaf_nodes=9)
         assert assert_finished(few, ShimRuntime()) == 3 * 17
@@ -299,7 +299,7 @@ def sound_problems() -> Iterator[Problem]:
     yield problem("values", n=60, by_median=True)
     held = Regularisation(monotonic=(1, -1, 0, 0, 0))
     asked = problem("two classes", n=60, max_bins=12)
-    yield asked.with_options(score=NEWTON, regularisation=held, max_depth=6)
+    yield asked.with_options(criterion=NEWTON, regularisation=held, max_depth=6)
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])

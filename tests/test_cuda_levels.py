@@ -77,12 +77,12 @@ def no_small_nodes() -> Iterator[None]:
 
 @pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
 @pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(("target", "score"), TARGETS_AND_SCORES)
+@pytest.mark.parametrize(("target", "criterion"), TARGETS_AND_SCORES)
 def test_every_step_equals_the_reference(
-    target: str, score: int, weights: str, random_thresholds: bool
+    target: str, criterion: int, weights: str, random_thresholds: bool
 ) -> None:
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
-    asked = asked.with_options(score=score, random_thresholds=random_thresholds)
+    asked = asked.with_options(criterion=criterion, random_thresholds=random_thresholds)
     ensemble, fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))
     assert fingerprint == grow(asked, NumpyBackend())[1]
     assert ensemble.offset[-1] > 30

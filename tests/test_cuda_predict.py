@@ -182,7 +182,7 @@ def test_children_of_a_large_tree() -> None:
         category=np.full(m, -1, np.int32),
         masks=np.zeros((0, 8), np.uint32),
         value=np.arange(m, dtype=np.float64)[:, None],
-        gain=none,
+        impurity_decrease=none,
         impurity=none,
         weight=none,
         count=np.zeros(m, np.int64),

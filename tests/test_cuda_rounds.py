@@ -83,7 +83,7 @@ class Copies:
     def __init__(self, weight: int) -> None:
         kinds = {"feature": np.int32, "threshold": np.float64, "code": np.uint8}
         kinds |= {"missing_left": np.uint8, "left": np.int32, "weight": np.float64}
-        kinds |= dict.fromkeys(("gain", "impurity"), np.float64) | {"count": np.uint32}
+        kinds |= dict.fromkeys(("impurity_decrease", "impurity"), np.float64) | {"count": np.uint32}
         arrays = {name: np.zeros(1, kind) for name, kind in kinds.items()}
         arrays |= {"table": np.array([[0, 1], [0, 0], [weight, 0]]), "value": np.array([[1.5]])}
         arrays["losses"] = np.full((1, 12), 7)

@@ -76,10 +76,10 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
 @pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(("target", "score"), TARGETS_AND_SCORES)
+@pytest.mark.parametrize(("target", "criterion"), TARGETS_AND_SCORES)
 def test_every_score_and_target(
     target: str,
-    score: int,
+    criterion: int,
     weights: str,
     random_thresholds: bool,
     small_nodes: Callable[[int], None],
@@ -87,7 +87,7 @@ def test_every_score_and_target(
 ) -> None:
     sizes = stored(monkeypatch)
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
-    asked = asked.with_options(score=score, random_thresholds=random_thresholds)
+    asked = asked.with_options(criterion=criterion, random_thresholds=random_thresholds)
     for rows in (33, 512):
         small_nodes(rows)
         n_nodes = assert_equal_trees(asked, ShimRuntime(order_seed=rows))

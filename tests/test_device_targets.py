@@ -184,13 +184,15 @@ def test_what_multiplies_draws(kind: str, machine: fake_cupy.Machine) -> None:
 
 @pytest.mark.parametrize("kind", [None, *WEIGHT_CASES])
 @pytest.mark.parametrize(
-    ("n_outputs", "score"),
+    ("n_outputs", "criterion"),
     [
         *((0, VARIANCE), (1, VARIANCE), (3, VARIANCE), (1, POISSON), (3, POISSON)),
         *((1, ABSOLUTE), (3, ABSOLUTE)),
     ],
 )
-def test_targets(n_outputs: int, score: int, kind: str | None, machine: fake_cupy.Machine) -> None:
+def test_targets(
+    n_outputs: int, criterion: int, kind: str | None, machine: fake_cupy.Machine
+) -> None:
     """No outputs: a classification."""
     rng = np.random.default_rng(1)
     words = {} if kind is None else {"weights": WEIGHT_CASES[kind]}
@@ -201,7 +203,7 @@ def test_targets(n_outputs: int, score: int, kind: str | None, machine: fake_cup
     for sampler, values in zip(samplers("all", **words), (y, to_gpu(y)), strict=True):
         facts = sampler.weight_facts
         if n_outputs:
-            made.append(regression_target(values, facts, score))
+            made.append(regression_target(values, facts, criterion))
         else:
             made.append(class_target(values, 3, facts))
     expected, found = (vars(target) for target in made)

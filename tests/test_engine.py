@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuboost.engine import criteria as scores
-from gpuboost.engine import numerics, randomness
+from gpuboost.engine import criteria, numerics, randomness
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, VARIANCE
 from gpuboost.engine.fixed_point import (
     SUM_BITS,
     WeightFacts,
@@ -78,7 +78,7 @@ def test_entropy_needs_no_logarithm_of_a_library(monkeypatch: pytest.MonkeyPatch
     for name in ("log", "log2", "log10", "log1p"):
         monkeypatch.delattr(np, name)
     shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
-    found = class_impurity(shares, scores.ENTROPY)
+    found = class_impurity(shares, criteria.ENTROPY)
     assert found[:2].tolist() == [1.0, 0.0]
     assert found[2] == pytest.approx(2 - 0.75 * math.log2(3), rel=1e-15)
 
@@ -92,14 +92,14 @@ def test_midpoint_lies_between(a: float, b: float) -> None:
     assert low <= middle < high
 
 
-def naive_gain(score: int, left: list[int], node: list[int]) -> float:
+def naive_gain(criterion: int, left: list[int], node: list[int]) -> float:
     """Rise of the score by its definition, in high precision where it matters."""
 
     def impurity(g: list[int]) -> float:
         h = sum(g)
-        if score == scores.VARIANCE:
+        if criterion == criteria.VARIANCE:
             return sum(x * x for x in g) / h
-        if score == scores.ENTROPY:
+        if criterion == criteria.ENTROPY:
             return sum(x * math.log(x) for x in g if x) - h * math.log(h)
         return max(g)
 
@@ -108,8 +108,8 @@ def naive_gain(score: int, left: list[int], node: list[int]) -> float:
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, max_size=5),
-       st.sampled_from([scores.VARIANCE, scores.ENTROPY, scores.MISCLASSIFICATION]))  # fmt: skip
-def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: int) -> None:
+       st.sampled_from([VARIANCE, ENTROPY, MISCLASSIFICATION]))  # fmt: skip
+def test_scores_are_the_rise_of_the_criterion(sides: list[tuple[int, int]], criterion: int) -> None:
     left, right = [a for a, _ in sides], [b for _, b in sides]
     if not sum(left) or not sum(right):
         return
@@ -117,25 +117,27 @@ def test_gains_are_the_rise_of_the_score(sides: list[tuple[int, int]], score: in
     hl, h = np.array([float(sum(left))]), np.array([float(sum(node))])
     gl = [np.array([float(x)]) for x in left]
     g = [np.array([float(x)]) for x in node]
-    if score == scores.VARIANCE:
-        terms = sum(scores.variance_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
-        found = scores.variance_gain(terms, hl, h - hl) / h
-    elif score == scores.ENTROPY:
+    if criterion == criteria.VARIANCE:
+        terms = sum(criteria.variance_term(x, y, hl, h) for x, y in zip(gl, g, strict=True))
+        found = criteria.variance_gain(terms, hl, h - hl) / h
+    elif criterion == criteria.ENTROPY:
         gr = [y - x for x, y in zip(gl, g, strict=True)]
-        own = scores.entropy_node(sum(map(scores.entropy_term, g)), h)
-        of_left, of_right = sum(map(scores.entropy_term, gl)), sum(map(scores.entropy_term, gr))
-        found = scores.entropy_gain(of_left, of_right, own, hl, h - hl)
+        own = criteria.entropy_node(sum(map(criteria.entropy_term, g)), h)
+        of_left, of_right = sum(map(criteria.entropy_term, gl)), sum(map(criteria.entropy_term, gr))
+        found = criteria.entropy_gain(of_left, of_right, own, hl, h - hl)
     else:
         right_max = np.max([y - x for x, y in zip(gl, g, strict=True)], axis=0)
-        found = scores.misclassification_gain(np.max(gl, axis=0), right_max, np.max(g, axis=0))
-    assert found[0] == pytest.approx(max(naive_gain(score, left, node), 0), rel=1e-9, abs=1e-7)
+        found = criteria.misclassification_gain(np.max(gl, axis=0), right_max, np.max(g, axis=0))
+    assert found[0] == pytest.approx(max(naive_gain(criterion, left, node), 0), rel=1e-9, abs=1e-7)
 
 
 @given(st.integers(1, 2**40), st.integers(-(2**47), 2**47), st.integers(2, 50))
 def test_equal_means_gain_exactly_nothing(h: int, g: int, times: int) -> None:
     """While sums stay below 2**53: they are float64 values then, equal products round equally."""
     gl, hl = np.array([float(g)]), np.array([float(h)])
-    whole = scores.variance_term(gl, np.array([float(g * times)]), hl, np.array([float(h * times)]))
+    whole = criteria.variance_term(
+        gl, np.array([float(g * times)]), hl, np.array([float(h * times)])
+    )
     assert whole[0] == 0.0
 
 
@@ -262,30 +264,30 @@ def random_tree(rng: np.random.Generator, inner: int) -> tuple[np.ndarray, np.nd
         if rng.random() < 0.7 or node == size - 1:
             left[node], size = size, size + 2
         node += 1
-    rise = rng.integers(0, 6, len(left)).astype(float)
-    rise[(left == 0) & (rng.random(len(left)) < 0.5)] = -1
-    return left, rise
+    gain = rng.integers(0, 6, len(left)).astype(float)
+    gain[(left == 0) & (rng.random(len(left)) < 0.5)] = -1
+    return left, gain
 
 
 @settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(2, 30))
 def test_replaying_best_first_level_by_level_is_best_first(seed: int, max_leaf_nodes: int) -> None:
     rng = np.random.default_rng(seed)
-    left, rise = random_tree(rng, 25)
+    left, gain = random_tree(rng, 25)
     key = rng.permutation(len(left)).astype(np.uint64)
-    whole = reached(left, rise, key, max_leaf_nodes)
+    whole = reached(left, gain, key, max_leaf_nodes)
     known = np.zeros(len(left), dtype=bool)
     for nodes in levels(left):
         known[nodes] = True
         partly = np.where(known & (left < nodes.stop), left, 0)
-        part = reached(partly, np.where(known, rise, -1.0), key, max_leaf_nodes)
+        part = reached(partly, np.where(known, gain, -1.0), key, max_leaf_nodes)
         assert part[whole & known].all()  # a level never drops what the end would split
 
 
 @pytest.mark.parametrize("max_leaf_nodes", [2, 3, 5, 31, 64, 100])
 def test_splits_of_a_level_of_best_first_growth(max_leaf_nodes: int) -> None:
     """As many as there can be, and few more: half of them have a parent of their own."""
-    options = TreeOptions(scores.VARIANCE, max_leaf_nodes=max_leaf_nodes)
+    options = TreeOptions(criteria.VARIANCE, max_leaf_nodes=max_leaf_nodes)
     for depth in range(max_leaf_nodes + 2):
         levels_above = 2.0 ** np.arange(depth + 1)
         splits = np.arange(1, min(2**depth, max_leaf_nodes) + 1)

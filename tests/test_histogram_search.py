@@ -27,12 +27,12 @@ N, N_FEATURES = 200, 6
 REGULAR = Regularisation(l2=1.0)
 FALLING = Regularisation(l2=1.0, monotonic=(0, 0, 1, -1, 1, -1))
 CASES = {
-    "trees": {"score": VARIANCE, "hashed_order": True},
-    "rounds": {"score": NEWTON, "regularisation": REGULAR},
-    "counted": {"score": NEWTON, "regularisation": REGULAR, "min_samples_leaf": 9},
-    "monotonic": {"score": NEWTON, "regularisation": FALLING},
+    "trees": {"criterion": VARIANCE, "hashed_order": True},
+    "rounds": {"criterion": NEWTON, "regularisation": REGULAR},
+    "counted": {"criterion": NEWTON, "regularisation": REGULAR, "min_samples_leaf": 9},
+    "monotonic": {"criterion": NEWTON, "regularisation": FALLING},
     "groups that overlap": {
-        "score": NEWTON,
+        "criterion": NEWTON,
         "regularisation": REGULAR,
         "interactions": ((0, 1, 2, 3, 4), (3, 5)),
     },

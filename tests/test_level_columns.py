@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from gpuboost.backends.numba.depth_first.tree_grower import matrix_of
-from gpuboost.backends.numba.level_wise import feature_bundles as joint
+from gpuboost.backends.numba.level_wise import feature_bundles
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
@@ -40,9 +40,9 @@ kinds = st.lists(
 def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) -> None:
     levels, missing = (list(kind) for kind in zip(*features, strict=True))
     matrix = matrix_with(levels, missing)
-    columns = joint.plan_columns(matrix)
+    columns = feature_bundles.plan_bundles(matrix)
     assert sorted(columns.order) == list(range(len(levels)))
-    codes = joint.join_codes(matrix, columns)
+    codes = feature_bundles.bundle_codes(matrix, columns)
     assert codes.shape == (len(columns.first) - 1, N_ROWS)
     weight = np.random.default_rng(1).integers(-(2**40), 2**40, N_ROWS)
     for column, own in enumerate(codes):
@@ -56,7 +56,7 @@ def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) 
             if values == 0:
                 found[:] = cells
             else:
-                joint.take_out(cells, 1, columns.stride[feature], values, found)
+                feature_bundles.take_out(cells, 1, columns.stride[feature], values, found)
                 if matrix.has_missing[feature]:
                     code = matrix.missing_code
                     expected[n_bins], expected[code] = expected[code], expected[n_bins]
@@ -65,9 +65,9 @@ def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) 
 
 def test_features_of_few_values_share_columns() -> None:
     matrix = matrix_with([2] * 20 + [200, 3, 16, 16], [False] * 24)
-    columns = joint.plan_columns(matrix)
+    columns = feature_bundles.plan_bundles(matrix)
     assert len(columns.first) - 1 == 3 + 1 + 1  # 8 + 8 + 4 of two with 3 and 16, 16, 200
-    alone = joint.plan_columns(matrix_with([200, 16, 30], [False] * 3))
+    alone = feature_bundles.plan_bundles(matrix_with([200, 16, 30], [False] * 3))
     assert (alone.values == 0).all() and list(alone.order) == [0, 1, 2]
 
 

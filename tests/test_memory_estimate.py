@@ -85,7 +85,7 @@ def test_every_array_of_a_fit_is_counted(target: str, method: str, meter: Meter)
         {"max_features": 2},
         {"min_samples_leaf": 20},
         {"random_thresholds": True},
-        {"score": ENTROPY},
+        {"criterion": ENTROPY},
         {"max_leaf_nodes": 12, "max_depth": 40},
         {"max_leaf_nodes": 80, "max_depth": 6},
     ],

@@ -15,7 +15,7 @@ from numba import njit
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.packed_words import MAX_ROWS, Packing, choose_packing
-from gpuboost.backends.numba.compiler import criteria as compiled_scores
+from gpuboost.backends.numba.compiler import criteria as compiled_criteria
 from gpuboost.backends.numba.compiler import numerics as compiled_numerics
 from gpuboost.backends.numba.compiler import randomness as compiled_randomness
 from gpuboost.backends.numba.depth_first import grow as growing
@@ -23,8 +23,7 @@ from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import criteria as scores
-from gpuboost.engine import numerics, randomness
+from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import find_thresholds, finish_tree
 from gpuboost.engine.sampling import RowSampler
@@ -67,7 +66,7 @@ def make_task(
         columns = y.reshape(n, -1).astype(np.float64)
         target = value_target(columns, sampler.weight_facts)
     matrix = bin_columns(X, mapper)
-    limits = TreeOptions(**{"score": scores.VARIANCE, **options})
+    limits = TreeOptions(**{"criterion": criteria.VARIANCE, **options})
     drawn = (sampler.rows, range(n_trees), 7)
     return GrowTask(matrix, target, limits, *drawn, n_threads=n_threads, sampler=sampler)
 
@@ -130,13 +129,13 @@ def elementwise(function: Any, n_arguments: int) -> Any:
         ("middle", 2),
     ],
 )
-def test_compiled_scores_are_the_engine_s(name: str, n_arguments: int) -> None:
+def test_compiled_criteria_are_the_engine_s(name: str, n_arguments: int) -> None:
     rng = np.random.default_rng(1)
     size = (n_arguments, 20_000)
     # Integers of every magnitude up to 2**47: products round, so a fused multiply would show.
     arguments = np.floor(rng.random(size) * 2.0 ** rng.integers(0, 48, size)) + 1
-    found = elementwise(getattr(compiled_scores, name), n_arguments)(*arguments)
-    assert np.array_equal(found, getattr(scores, name)(*arguments))
+    found = elementwise(getattr(compiled_criteria, name), n_arguments)(*arguments)
+    assert np.array_equal(found, getattr(criteria, name)(*arguments))
 
 
 def test_compiled_log_is_the_engine_s() -> None:
@@ -249,16 +248,20 @@ def test_sums_beyond_one_word() -> None:
 # ---- several channels --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", [scores.VARIANCE, scores.ENTROPY, scores.MISCLASSIFICATION])
+@pytest.mark.parametrize(
+    "criterion", [criteria.VARIANCE, criteria.ENTROPY, criteria.MISCLASSIFICATION]
+)
 @pytest.mark.parametrize("n_classes", [3, 9, 300])
-def test_many_classes(score: int, n_classes: int) -> None:
+def test_many_classes(criterion: int, n_classes: int) -> None:
     """Pairs, fields of one word and histograms per class, all in one tree."""
     X, z = synth(1500, 4)
     order = np.argsort(np.argsort(z))
     y = (order * n_classes // len(z)).astype(np.int32)
     X[::5, 0] = np.nan
     X[:, 3] = np.floor(np.abs(X[:, 3]) * 6)
-    assert_same_trees(make_task(X, y, n_classes, score=score, categorical=(3,), max_features=2))
+    assert_same_trees(
+        make_task(X, y, n_classes, criterion=criterion, categorical=(3,), max_features=2)
+    )
 
 
 def test_thousands_of_classes() -> None:

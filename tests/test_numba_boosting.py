@@ -13,7 +13,7 @@ from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
-from gpuboost.engine import criteria as scores
+from gpuboost.engine import criteria
 from gpuboost.engine.growth.tree import levels
 from gpuboost.engine.task import GrowTask, Regularisation, Target, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
@@ -54,21 +54,23 @@ def boosting_task(n: int, n_outputs: int, gradient_bits: int, **options: Any) ->
     wide = np.concatenate([gradient, weight[:, None]], axis=1).astype(np.int64)
     rows = TreeRows(weight, None, draws=False, wide=wide, gradient=gradient)
     matrix = bin_columns(X, fit_bin_mapper(X, np.arange(5) == 4))
-    limits = TreeOptions(**{"score": scores.NEWTON, **options})
+    limits = TreeOptions(**{"criterion": criteria.NEWTON, **options})
     return GrowTask(matrix, Target(None, None, 0, n_outputs), limits, lambda tree: rows, [0, 1], 7)
 
 
-@pytest.mark.parametrize("score", [scores.VARIANCE, scores.NEWTON])
+@pytest.mark.parametrize("criterion", [criteria.VARIANCE, criteria.NEWTON])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("random_thresholds", [False, True])
 @pytest.mark.parametrize("min_samples_leaf", [1, 4])
 def test_gradients_beyond_one_word(
-    score: int, n_outputs: int, random_thresholds: bool, min_samples_leaf: int
+    criterion: int, n_outputs: int, random_thresholds: bool, min_samples_leaf: int
 ) -> None:
     """Large nodes add up their fields apart, small ones as words; 30 bits have no room for two."""
     limits = {"random_thresholds": random_thresholds, "min_samples_leaf": min_samples_leaf}
-    assert_same_trees(boosting_task(6000, n_outputs, 24, score=score, max_depth=6, **limits))
-    assert_same_trees(boosting_task(500, n_outputs, 30, score=score, **limits))
+    assert_same_trees(
+        boosting_task(6000, n_outputs, 24, criterion=criterion, max_depth=6, **limits)
+    )
+    assert_same_trees(boosting_task(500, n_outputs, 30, criterion=criterion, **limits))
 
 
 @pytest.mark.parametrize("n_groups", [1, 63, 64, 65, 200])
@@ -86,7 +88,7 @@ def test_more_levels_than_are_remembered() -> None:
     wide = np.ones((n, 2), np.int64)
     rows = TreeRows(ones, None, draws=False, wide=wide, gradient=gradient)
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(4, dtype=bool)))
-    limits = TreeOptions(score=scores.NEWTON, level_features=1)
+    limits = TreeOptions(criterion=criteria.NEWTON, level_features=1)
     target = Target(None, None, 0, 1)
     task = GrowTask(matrix, target, limits, lambda tree: rows, [0, 1, 2], 7)
     assert_same_trees(task)
@@ -100,11 +102,11 @@ def test_monotonic_trees_of_values_and_of_classes() -> None:
     X, z = synth(3000, 5)
     regular = Regularisation(monotonic=(1, -1, 0, 1, -1))
     for y, n_classes in ((z, 0), ((z > 0).astype(np.int32), 2)):
-        task = make_task(X, y, n_classes, score=scores.NEWTON, regularisation=regular)
+        task = make_task(X, y, n_classes, criterion=criteria.NEWTON, regularisation=regular)
         assert_same_trees(task)
 
 
 def test_newton_of_many_classes() -> None:
     X, z = synth(2000, 4)
     y = np.clip(np.round(z + 2), 0, 6).astype(np.int32)
-    assert_same_trees(make_task(X, y, 7, score=scores.NEWTON))
+    assert_same_trees(make_task(X, y, 7, criterion=criteria.NEWTON))

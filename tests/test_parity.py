@@ -27,7 +27,7 @@ def test_numba_equals_numpy(problem: Problem) -> None:
     expected, fingerprint = grow(problem, NumpyBackend())
     found, other = grow(problem, NumbaBackend())
     assert other == fingerprint
-    for name in ("code", "gain", "impurity", "weight", "count"):
+    for name in ("code", "impurity_decrease", "impurity", "weight", "count"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
@@ -49,7 +49,7 @@ def test_numba_grows_trees_of_medians_as_numpy(problem: Problem) -> None:
     expected, fingerprint = grow(problem, NumpyBackend())
     found, other = grow(problem, NumbaBackend(), n_threads=2)
     assert other == fingerprint
-    for name in ("gain", "impurity", "weight", "count"):
+    for name in ("impurity_decrease", "impurity", "weight", "count"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
     assert grow(problem, NumpyBackend(), memory_budget=1)[1] == fingerprint
 

@@ -24,8 +24,7 @@ from gpuboost import (
     ExtraTreesRegressor,
     RandomForestRegressor,
 )
-from gpuboost.engine import criteria as scores
-from gpuboost.engine import numerics
+from gpuboost.engine import criteria, numerics
 from gpuboost.engine.fixed_point import WeightFacts, planes_to_float
 from gpuboost.engine.targets import value_target
 from tests.test_model_parity import assert_one_model
@@ -74,8 +73,8 @@ def test_half_deviance_keeps_its_precision_where_terms_cancel() -> None:
 
 def gain_of(gl: int, g: int, hl: int, h: int) -> float:
     """Gain of one output."""
-    term = scores.poisson_term(*(np.array([float(x)]) for x in (gl, g, hl, h)))
-    return float(scores.poisson_gain(term)[0])
+    term = criteria.poisson_term(*(np.array([float(x)]) for x in (gl, g, hl, h)))
+    return float(criteria.poisson_gain(term)[0])
 
 
 @given(st.integers(1, 2**28), st.integers(1, 2**20), st.integers(2, 2**4))
@@ -103,7 +102,7 @@ def test_a_side_without_any_count_is_no_split() -> None:
     assert gain_of(0, 5, 3, 9) == gain_of(5, 5, 3, 9) == gain_of(0, 0, 3, 9) == -1.0
     assert gain_of(1, 5, 3, 9) > 0.0
     two = np.array([[0.0, 5.0, 3.0, 9.0], [1.0, 5.0, 3.0, 9.0]])
-    assert scores.poisson_gain(scores.poisson_term(*two.T).sum(keepdims=True))[0] == -1.0
+    assert criteria.poisson_gain(criteria.poisson_term(*two.T).sum(keepdims=True))[0] == -1.0
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -112,7 +111,7 @@ def test_targets_are_not_centred(weighted: bool) -> None:
     y = np.array([[0.0, 7.0], [1e-30, 0.0], [1.0, 7.0], [0.0, 0.0], [1e6, 2.0]])
     real = np.array([0.5, 1.0, 0.25, 0.0, 0.75]) if weighted else None
     facts = WeightFacts(5.0, 1.0, real, None if real is None else real > 0.0)
-    target = value_target(y, facts, scores.POISSON)
+    target = value_target(y, facts, criteria.POISSON)
     assert target.values is not None and target.wide is not None
     assert target.mean.tolist() == [0.0, 0.0]
     assert target.values[:, 0].tolist() == [0, 1, *np.rint(np.array([1.0, 0.0, 1e6]) * 2.0**8)]

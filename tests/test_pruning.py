@@ -52,7 +52,7 @@ def shapes_of(tree: Tree, node: int = 0) -> list[tuple[float, frozenset[int]]]:
     if left:
         for gain_left, on_left in shapes_of(tree, left):
             for gain_right, on_right in shapes_of(tree, left + 1):
-                gain = float(tree.gain[node]) + gain_left + gain_right
+                gain = float(tree.impurity_decrease[node]) + gain_left + gain_right
                 found.append((gain, on_left | on_right | {node}))
     return found
 
@@ -66,11 +66,14 @@ def nodes_that_stay(whole: Tree, few: Tree) -> frozenset[int]:
             assert getattr(whole, name)[node] == getattr(few, name)[place]
         np.testing.assert_array_equal(whole.value[node], few.value[place])
         if not few.left[place]:
-            assert few.feature[place] == few.category[place] == -1 and few.gain[place] == 0
+            assert (
+                few.feature[place] == few.category[place] == -1
+                and few.impurity_decrease[place] == 0
+            )
             assert np.isnan(few.threshold[place]) and not few.missing_left[place]
             continue
         stays.add(node)
-        for name in ("feature", "code", "missing_left", "gain"):
+        for name in ("feature", "code", "missing_left", "impurity_decrease"):
             assert getattr(whole, name)[node] == getattr(few, name)[place]
         np.testing.assert_array_equal(whole.threshold[node], few.threshold[place])
         if whole.category[node] >= 0:

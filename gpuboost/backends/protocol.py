@@ -37,10 +37,11 @@ the next one, until one could or there is no more.
 **Candidates of a numeric feature.** ``(b, missing right)``: left is every value bin <= b, for every
 occupied value bin b; ``(b, missing left)``, only if the missing bin is occupied: left is that and
 the missing bin. Valid if both sides have ``h`` >= min_hessian and count >= min_samples_leaf, and
-for missing left also at least one occupied value bin on each side. Of equal gains the lower b wins,
-then missing right. Missing is `MISSING_UNSEEN` where the missing bin is not occupied. The winner's
-``bin`` is b, ``next_bin`` the next occupied value bin, `ONLY_MISSING_RIGHT` if there is none. (Rows
-whose weight was rounded to zero go by their code, a missing one right unless missing goes left.)
+for missing left also at least one occupied value bin on each side. Of equal scores the lower b
+wins, then missing right. Missing is `MISSING_UNSEEN` where the missing bin is not occupied. The
+winner's ``bin`` is b, ``next_bin`` the next occupied value bin, `ONLY_MISSING_RIGHT` if there is
+none. (Rows whose weight was rounded to zero go by their code, a missing one right unless missing
+goes left.)
 
 **Random thresholds.** With lo and hi the lowest and highest occupied value bin, a and c their
 centres (`BinMapper.center`) and u = `randomness.threshold_draw`: the draw is
@@ -65,23 +66,23 @@ rare), validity and ties are the same with b the position in that order. ``bin``
 are 0; a row of ``masks`` is 16 words, 8 with the occupied categories that go left and 8 with all
 occupied ones, rare ones too (`finish_tree` sends the others where missing goes).
 
-**Gain.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
+**Score.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
 classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
 classes. POISSON: `poisson_gain` of the `poisson_term` added over k; not valid where a side has no
 ``g[k]``. NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by
 the node's bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is
 negative, or if the feature is monotonic and the left value is above (1) or below (-1) the right
-one. Features compare by gain; of equal gains the one earlier in the node's order wins.
-``rise`` = gain / h for VARIANCE, gain itself for the others; it is what `GrownTree.gain` holds. No
-split if no candidate is valid, if rise is zero and needs_gain, or if
-rise * gain_unit / h_root + 2**-52 < min_impurity_decrease (gain_unit: `tree.gain_unit`).
+one. Features compare by score; of equal scores the one earlier in the node's order wins.
+``gain`` = score / h for VARIANCE, the score itself for the others; `GrownTree.gain` holds it. No
+split if no candidate is valid, if gain is zero and needs_gain, or if
+gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (gain_unit: `tree.gain_unit`).
 
 **Bounds** (NEWTON) of the root are -max_value and max_value; children have those of their parent.
 A split by a monotonic feature puts `middle` of its two values between them, as the upper bound of
 the child with lower values and the lower bound of the other.
 
 **Children.** Rows go by code; keys are `randomness.left_key` and `right_key`. With max_leaf_nodes,
-the tree is the one best-first growth finds: the splittable node with the largest rise is split
+the tree is the one best-first growth finds: the splittable node with the largest gain is split
 next, of equal ones that with the smaller key, until there are max_leaf_nodes leaves.
 
 **Numbering** is breadth-first: level by level, children of a level in the order of their parents,

@@ -9,7 +9,7 @@ VARIANCE (gini, squared_error) is the centred form of the rise of sum_k g_k**2 /
     sum_k (gl_k h - g_k hl)**2 / (hl hr) / h
 
 where equal child means give exactly zero, because equal products round equally. The division by
-h is left to `rise`: it is the same for all candidates of a node. ENTROPY is the rise of
+h is left to `gain`: it is the same for all candidates of a node. ENTROPY is the rise of
 sum_k f(g_k) - f(h), f(x) = x log x. MISCLASSIFICATION is the rise of max_k g_k.
 
 NEWTON is what boosting with regularisation needs (Chen and Guestrin, KDD 2016, eq. 5 to 7, with l1

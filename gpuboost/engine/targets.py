@@ -45,18 +45,18 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Tar
     return Target(classes, None, n_classes, 1, wide, exponents)
 
 
-def value_target(y: np.ndarray, facts: WeightFacts, score: int = VARIANCE) -> Target:
+def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -> Target:
     """Target of a regression, where the values and weights are.
 
     Parameters
     ----------
     y : float64 (n, K)
         Rows that are in no tree do not matter, whatever they hold. With POISSON none is negative.
-    score : int
+    criterion : int
         What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
         0 stays 0, and what is positive stays positive.
     """
-    counts = score == POISSON
+    counts = criterion == POISSON
     centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.

@@ -76,7 +76,7 @@ class TreeOptions:
         What a leaf costs when the finished tree is pruned (`growth.pruning`); no backend's affair.
     """
 
-    score: int
+    criterion: int
     random_thresholds: bool = False
     max_depth: int = NO_LIMIT
     min_samples_split: int = 2

@@ -229,8 +229,8 @@ __device__ __forceinline__ double entropy_node(double terms, double h)
 __device__ __forceinline__ double entropy_gain(double left, double right, double node, double hl,
                                                double hr)
 {
-    const double gain = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node;
-    return max(gain, 0.0);
+    const double score = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node;
+    return max(score, 0.0);
 }
 
 __device__ __forceinline__ double misclassification_gain(double left, double right, double node)
@@ -324,12 +324,12 @@ __device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular,
     if (MONOTONIC) terms.ordered &= regular.sign * left <= regular.sign * right;
 }
 
-__device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl, double g,
+__device__ __forceinline__ void add_channel(Terms& terms, int32 criterion, double gl, double g,
                                             double hl, double h)
 {
-    if (score == VARIANCE) {
+    if (criterion == VARIANCE) {
         terms.left = terms.left + variance_term(gl, g, hl, h);
-    } else if (score == ENTROPY) {
+    } else if (criterion == ENTROPY) {
         terms.left = terms.left + entropy_term(gl);
         terms.right = terms.right + entropy_term(g - gl);
         terms.node = terms.node + entropy_term(g);
@@ -341,15 +341,15 @@ __device__ __forceinline__ void add_channel(Terms& terms, int32 score, double gl
 }
 
 // -1 where the split is not valid.
-__device__ __forceinline__ double gain_of(const Terms& terms, int32 score, double hl, double h)
+__device__ __forceinline__ double score_of(const Terms& terms, int32 criterion, double hl, double h)
 {
     if (NEWTON_CRITERION) {
-        const double gain = newton_gain(terms.left, terms.right, terms.node);
-        return terms.ordered && gain >= 0.0 ? gain : -1.0;
+        const double score = newton_gain(terms.left, terms.right, terms.node);
+        return terms.ordered && score >= 0.0 ? score : -1.0;
     }
     if (POISSON_CRITERION) return poisson_gain(terms.left);
-    if (score == VARIANCE) return variance_gain(terms.left, hl, h - hl);
-    if (score == MISCLASSIFICATION) {
+    if (criterion == VARIANCE) return variance_gain(terms.left, hl, h - hl);
+    if (criterion == MISCLASSIFICATION) {
         return misclassification_gain(terms.left, terms.right, terms.node);
     }
     return entropy_gain(terms.left, terms.right, entropy_node(terms.node, h), hl, h - hl);

@@ -13,7 +13,7 @@
 //   first         int32 (1,)          place of the first node of the level, 0 of the roots: node i
 //                                     is known by place *first + i, as in node_buffer.cu
 //   length        int32 (T,)          splits that each queue has taken, zero before the first level
-//   rise, key, node   float64, uint64, int32 (T, most)   of these, in order; `node` is a place
+//   gain, key, node   float64, uint64, int32 (T, most)   of these, in order; `node` is a place
 //   turn          int32 (T, most)     of the i-th node of the tree that is split in a level: its
 //                                     place in that order
 //   parent        int32 (places,)     place of the parent; before the first level NO_NODE
@@ -32,13 +32,13 @@ constexpr int32 GROUP = 128;  // splits taken before that a node passes at once
 
 // Splits by their place in the order, or by their node.
 struct Ranked {
-    const double* __restrict__ rise;
+    const double* __restrict__ gain;
     const uint64* __restrict__ key;
 
     // Whether split `a` goes before split `b` of `other`; of equal ones neither does.
     __device__ __forceinline__ bool before(int64 a, const Ranked& other, int64 b) const
     {
-        return rise[a] > other.rise[b] || (rise[a] == other.rise[b] && key[a] < other.key[b]);
+        return gain[a] > other.gain[b] || (gain[a] == other.gain[b] && key[a] < other.key[b]);
     }
 };
 
@@ -127,7 +127,7 @@ __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sor
 
 // Take the splits of a level into the queues. On return `accepted` are those that were taken.
 //
-//   rise_before, ..., node_before   the order before, rise_after, ..., node_after the one then
+//   gain_before, ..., node_before   the order before, gain_after, ..., node_after the one then
 //   worst           int32 (T, most / GROUP + 1)   room for `find_worst`
 //   slot, place     int32 (nodes,)   of each node the splits taken before that come before it; and
 //                                    its place in the new order
@@ -136,11 +136,11 @@ __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sor
 // Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
-            const uint64* __restrict__ key, const double* __restrict__ rise,
+            const uint64* __restrict__ key, const double* __restrict__ gain,
             uint8* __restrict__ accepted, const int32* __restrict__ first, int32 capacity,
-            int32* length, const double* __restrict__ rise_before,
+            int32* length, const double* __restrict__ gain_before,
             const uint64* __restrict__ key_before, const int32* __restrict__ node_before,
-            double* __restrict__ rise_after, uint64* __restrict__ key_after,
+            double* __restrict__ gain_after, uint64* __restrict__ key_after,
             int32* __restrict__ node_after, int32* turn, int32* worst, int32* slot, int32* place,
             int32* sorted, int32* other, int32* __restrict__ parent)
 {
@@ -148,7 +148,7 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
     const int64 own = (int64)blockIdx.x * capacity, n_taken = length[blockIdx.x];
     const int64 begin = first_of_tree(tree, *size, (int32)blockIdx.x);
     const int64 end = first_of_tree(tree, *size, (int32)blockIdx.x + 1);
-    const Ranked nodes = {rise, key}, taken = {rise_before + own, key_before + own};
+    const Ranked nodes = {gain, key}, taken = {gain_before + own, key_before + own};
 
     // The splits taken before that come before each node: children lie in the order of parents.
     worst += (int64)blockIdx.x * (capacity / GROUP + 1);
@@ -170,14 +170,14 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
         const int64 to = slot[node] + at - begin;
         place[node] = (int32)min(to, (int64)capacity);
         if (to >= capacity) continue;
-        rise_after[own + to] = rise[node];
+        gain_after[own + to] = gain[node];
         key_after[own + to] = key[node];
         node_after[own + to] = *first + node;
     }
     for (int64 at = threadIdx.x; at < n_taken; at += QUEUE_THREADS) {
         const int64 to = at + come_before(slot, in_order, begin, end, at);
         if (to >= capacity) continue;
-        rise_after[own + to] = rise_before[own + at];
+        gain_after[own + to] = gain_before[own + at];
         key_after[own + to] = key_before[own + at];
         node_after[own + to] = node_before[own + at];
     }
@@ -244,7 +244,7 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
 cut_nodes(int32 n_places, const int32* __restrict__ parent, const uint8* __restrict__ is_split,
           int32 n_sums, int32* __restrict__ leaf, int32* __restrict__ left,
-          double* __restrict__ rise, int32* __restrict__ feature, int64* sums)
+          double* __restrict__ gain, int32* __restrict__ feature, int64* sums)
 {
     const int32 place = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
     if (place >= n_places || parent[place] == NO_NODE) return;
@@ -254,7 +254,7 @@ cut_nodes(int32 n_places, const int32* __restrict__ parent, const uint8* __restr
         add_to_leaf(sums, n_sums, place, found);
     } else if (is_split[place] == 0) {
         left[place] = 0;
-        rise[place] = -1.0;
+        gain[place] = -1.0;
         feature[place] = LEAF;
     }
 }

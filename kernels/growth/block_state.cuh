@@ -29,7 +29,7 @@ struct Open {
 };
 
 struct Kept {
-    double gain;
+    double score;
     double draw;
     int16 bin;
     int16 next_bin;
@@ -114,7 +114,7 @@ struct Store {
     int32* __restrict__ left;
     uint32* __restrict__ count;
     int64* __restrict__ hessian;
-    double* __restrict__ rise;
+    double* __restrict__ gain;
     int32* __restrict__ feature;
     int16* __restrict__ bin;
     int16* __restrict__ next_bin;

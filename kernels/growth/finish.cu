@@ -44,7 +44,7 @@ struct ValueRule {
     const double* __restrict__ given;
     const double* __restrict__ rate;
     int32 kind;
-    int32 score;
+    int32 criterion;
     int32 n_values;
     int32 n_sums;
     int32 n_planes;
@@ -88,11 +88,11 @@ __device__ __forceinline__ Says say_shares(const ValueRule& rule, const int64* s
     for (int32 k = 0; k < rule.n_values; ++k) {
         const double share = rule.of_class(sums, k) / weight;
         value[k] = share;
-        if (rule.score == MISCLASSIFICATION) spread = max(spread, share);
-        else if (rule.score != ENTROPY) spread = spread + share * share;
+        if (rule.criterion == MISCLASSIFICATION) spread = max(spread, share);
+        else if (rule.criterion != ENTROPY) spread = spread + share * share;
         else spread = spread + -share * binary_log(share > 0.0 ? share : 1.0);
     }
-    return {rule.score == ENTROPY ? spread : 1.0 - spread, weight};
+    return {rule.criterion == ENTROPY ? spread : 1.0 - spread, weight};
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
@@ -200,7 +200,7 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
              const int64* __restrict__ table, const int32* __restrict__ order,
              const int32* __restrict__ category, const int32* __restrict__ left,
              const uint32* __restrict__ count, const int64* __restrict__ hessian,
-             const double* __restrict__ rise, const int32* __restrict__ feature,
+             const double* __restrict__ gain, const int32* __restrict__ feature,
              const int16* __restrict__ bin, const int16* __restrict__ next_bin,
              const double* __restrict__ draw, const int8* __restrict__ missing,
              const uint32* __restrict__ mask, const int64* __restrict__ sums, int32 has_draws,
@@ -208,20 +208,21 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
              const double* __restrict__ high, int32 width, const int32* __restrict__ exponents,
              const double* __restrict__ mean, const double* __restrict__ levels,
              const int32* __restrict__ first_level, const double* __restrict__ given,
-             const double* __restrict__ rate, int32 kind, int32 score, int32 n_values,
+             const double* __restrict__ rate, int32 kind, int32 criterion, int32 n_values,
              int32 n_sums, int32 n_planes, int32 square_unit, const double* __restrict__ unit,
              const double* __restrict__ unit_of_gain, int32 is_narrow, int32 is_whole,
              int16* __restrict__ narrow_feature,
              int32* __restrict__ wide_feature, double* __restrict__ threshold,
              uint8* __restrict__ code, uint8* __restrict__ missing_left,
-             int32* __restrict__ out_of_bag, int32* __restrict__ category_out,
-             uint32* __restrict__ masks_out, double* __restrict__ value, double* __restrict__ gain,
+             int32* __restrict__ left_to, int32* __restrict__ category_out,
+             uint32* __restrict__ masks_out, double* __restrict__ value,
+             double* __restrict__ impurity_decrease,
              double* __restrict__ impurity, uint32* __restrict__ whole_weight,
              double* __restrict__ weight, uint32* __restrict__ count_out, int32 numbers,
              int32* __restrict__ number_of)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
-    const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, score,
+    const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
                              n_values, n_sums, n_planes, square_unit};
     const Bins bins = {center, low, high, width};
     const int64 n_nodes = table[n_trees];
@@ -229,7 +230,7 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
          to += (int64)gridDim.x * FINISH_THREADS) {
         const int32 tree = tree_of(table, n_trees, to);
         if (hessian[tree] == 0 && kind != STEPS) {
-            out_of_bag[to] = 0;
+            left_to[to] = 0;
             continue;
         }
         const int64 node = to - table[tree], room = capacities.nodes(tree);
@@ -251,7 +252,7 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
         count_out[to] = count[place];
 
         const int32 child = left[place], f = feature[place];
-        double own_gain = 0.0, at = __longlong_as_double(0x7FF8000000000000ll);
+        double own_decrease = 0.0, at = __longlong_as_double(0x7FF8000000000000ll);
         int32 own_code = 0, own_category = -1;
         bool to_left = false;
         if (child > 0) {
@@ -259,12 +260,12 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
             to_left = missing[place] == MISSING_LEFT
                       || (missing[place] == MISSING_UNSEEN
                           && count[first_child] > count[second_child]);
-            own_gain = rise[place] * (*unit_of_gain / (double)hessian[tree]);
+            own_decrease = gain[place] * (*unit_of_gain / (double)hessian[tree]);
             if (kind == MEDIANS) {
                 const double children = weighted_deviation(rule, sums + first_child * n_sums)
                                         + weighted_deviation(rule, sums + second_child * n_sums);
                 const Says root = say_medians(rule, sums + (int64)tree * n_sums, nullptr);
-                own_gain = at_least_zero(says.impurity * says.weight - children) / root.weight;
+                own_decrease = at_least_zero(says.impurity * says.weight - children) / root.weight;
             }
             if (has_masks != 0) own_category = category[room + node];
             if (own_category >= 0) {
@@ -282,9 +283,9 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
         threshold[to] = at;
         code[to] = (uint8)own_code;
         missing_left[to] = to_left;
-        out_of_bag[to] = child;
+        left_to[to] = child;
         if (has_masks != 0) category_out[to] = own_category;
-        gain[to] = own_gain;
+        impurity_decrease[to] = own_decrease;
     }
 }
 

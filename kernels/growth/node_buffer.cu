@@ -48,7 +48,7 @@ struct LeafSums {
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
 store_level(const int32* __restrict__ size, const int64* __restrict__ count,
             const int64* __restrict__ hessian, const uint8* __restrict__ accepted,
-            const double* __restrict__ rise, const int32* __restrict__ feature,
+            const double* __restrict__ gain, const int32* __restrict__ feature,
             const int16* __restrict__ bin, const int16* __restrict__ next_bin,
             const double* __restrict__ draw, const int8* __restrict__ missing,
             const uint32* __restrict__ mask, const int32* __restrict__ rank,
@@ -57,7 +57,7 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
             const int32* __restrict__ first, const int32* __restrict__ stored,
             int32* __restrict__ following, int32* __restrict__ left,
             uint32* __restrict__ count_out, int64* __restrict__ hessian_out,
-            double* __restrict__ rise_out, int32* __restrict__ feature_out,
+            double* __restrict__ gain_out, int32* __restrict__ feature_out,
             int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
             double* __restrict__ draw_out, int8* __restrict__ missing_out,
             uint32* __restrict__ mask_out, int64* __restrict__ sums_out)
@@ -72,7 +72,7 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
         count_out[to] = (uint32)count[node];
         hessian_out[to] = hessian[node];
         left[to] = inner ? *stored + 2 * rank[node] : 0;
-        rise_out[to] = inner ? rise[node] : -1.0;
+        gain_out[to] = inner ? gain[node] : -1.0;
         feature_out[to] = inner ? feature[node] : LEAF;
         if (!inner || all_sums != 0) {
             for (int32 j = 0; j < n_sums; ++j) sums_out[to * n_sums + j] = sums.of(node, j);

@@ -130,24 +130,24 @@ __device__ __forceinline__ void clear_cells(BlockState& state, const HistogramVi
 }
 
 // The largest gain of the block, as `best_position` left it.
-__device__ __forceinline__ double largest_gain(const Workspace& space)
+__device__ __forceinline__ double largest_score(const Workspace& space)
 {
-    double gain = space.warp_gain[0];
-    for (int32 w = 1; w < SPLIT_WARPS; ++w) gain = max(gain, space.warp_gain[w]);
-    return gain;
+    double score = space.warp_score[0];
+    for (int32 w = 1; w < SPLIT_WARPS; ++w) score = max(score, space.warp_score[w]);
+    return score;
 }
 
 struct Found {
-    double gain;  // -1 for none
+    double score;  // -1 for none
     int32 feature;
     bool could;   // whether a feature could split
 };
 
 // Whether a gain by feature f is better than what was found: of equal ones the smaller rank is.
-__device__ __forceinline__ bool is_better(double gain, int32 f, const Found& found, uint64 key)
+__device__ __forceinline__ bool is_better(double score, int32 f, const Found& found, uint64 key)
 {
-    if (gain < 0.0 || gain < found.gain) return false;
-    return gain > found.gain
+    if (score < 0.0 || score < found.score) return false;
+    return score > found.score
            || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
 }
 
@@ -170,13 +170,13 @@ __device__ __forceinline__ void look(BlockState& state, const Layout& shared, co
                                  matrix.center + (int64)f * missing_code,
                                  SPLIT_THREADS == WARP ? state.codes : nullptr};
         const Best best = best_split(state.space, cells, state.searched, options, feature);
-        const double gain = largest_gain(state.space);
-        if (is_better(gain, f, found, node.key)) {
+        const double score = largest_score(state.space);
+        if (is_better(score, f, found, node.key)) {
             Kept& kept = state.kept;
-            found.gain = gain;
+            found.score = score;
             found.feature = f;
             write_best(best, state.space, cells, feature,
-                       {&kept.gain, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
+                       {&kept.score, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
                         kept.mask}, 0);
         }
     }
@@ -220,15 +220,15 @@ __device__ __forceinline__ Found search(BlockState& state, const Layout& shared,
 }
 
 // What the score rises by, -1 if that is not enough.
-__device__ __forceinline__ double rise_of(const BlockState& state, const Found& found,
+__device__ __forceinline__ double gain_of(const BlockState& state, const Found& found,
                                           int64 hessian, const Limits& limits)
 {
-    if (found.gain < 0.0) return -1.0;
-    const double gain = found.gain;
-    const double rise = limits.options.score == VARIANCE ? gain / (double)hessian : gain;
-    const double decrease = rise * limits.unit / (double)state.tree.root_hessian + EPSILON;
-    if (limits.needs_gain && rise == 0.0) return -1.0;
-    return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : rise;
+    if (found.score < 0.0) return -1.0;
+    const double score = found.score;
+    const double gain = limits.options.criterion == VARIANCE ? score / (double)hessian : score;
+    const double decrease = gain * limits.unit / (double)state.tree.root_hessian + EPSILON;
+    if (limits.needs_gain && gain == 0.0) return -1.0;
+    return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : gain;
 }
 
 // ---- Partition ---------------------------------------------------------------------------------
@@ -314,16 +314,16 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
 // What became of a node, by one thread; masks by several.
 __device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
                                            const Open& node,
-                                           int64 hessian, double rise, int32 feature, int32 left,
+                                           int64 hessian, double gain, int32 feature, int32 left,
                                            const Options& options)
 {
     const int32 at = node.place;
     store.left[at] = left;
     store.count[at] = node.count;
     store.hessian[at] = hessian;
-    store.rise[at] = rise;
-    store.feature[at] = rise < 0.0 ? LEAF : feature;
-    if (rise < 0.0) return;
+    store.gain[at] = gain;
+    store.feature[at] = gain < 0.0 ? LEAF : feature;
+    if (gain < 0.0) return;
     store.bin[at] = state.kept.bin;
     store.next_bin[at] = state.kept.next_bin;
     store.missing[at] = state.kept.missing;
@@ -357,12 +357,12 @@ __device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, c
         found = search(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
-    const double rise = rise_of(state, found, hessian, task.limits);
-    if (rise < 0.0) {
+    const double gain = gain_of(state, found, hessian, task.limits);
+    if (gain < 0.0) {
         const int64 n_sums = task.wide.n_classes * max(task.wide.n_columns, 1);
         write_sums(state, shared, sums, node, options, task.wide,
                    store.sums + node.place * n_sums);
-        if (threadIdx.x == 0) write_node(state, store, node, hessian, rise, LEAF, 0, options);
+        if (threadIdx.x == 0) write_node(state, store, node, hessian, gain, LEAF, 0, options);
         return 0;
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
@@ -373,7 +373,7 @@ __device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, c
     const int32 n_left = partition(state, task.matrix, node, found.feature);
     if (threadIdx.x == 0) {
         const int32 place = atomicAdd(store.size, 2);
-        write_node(state, store, node, hessian, rise, found.feature, place, options);
+        write_node(state, store, node, hessian, gain, found.feature, place, options);
         push(state.stack + at, node, n_left, place);
     }
     return 2;

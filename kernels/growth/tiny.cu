@@ -28,12 +28,12 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
           const uint8* __restrict__ is_categorical, const double* __restrict__ center,
           int64 n_samples, int32 tile, int32 n_features,
           int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
-          int32 n_columns, int32 n_classes, int32 draws, int32 score, int32 min_samples_leaf,
+          int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
           int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
           int32 max_features, const double* __restrict__ unit, double min_decrease,
           int32 needs_gain, const double* __restrict__ regular, int32 masks,
           int32* __restrict__ n_stored, int32* __restrict__ left,
-          uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ rise,
+          uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
           int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
           double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
           int64* __restrict__ sums)
@@ -41,12 +41,12 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
     DYNAMIC_SHARED(int64, memory);
     __shared__ BlockState state;
     if ((int32)blockIdx.x >= *n_tiny) return;
-    const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
+    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
     const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
                        {options, smallest, max_features, *unit, min_decrease, needs_gain != 0},
                        {n_columns, n_classes, draws != 0},
-                       {n_stored, left, count_out, hessian, rise, feature, bin, next_bin,
+                       {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};

@@ -73,7 +73,7 @@ struct Workspace {
     uint32 occupied[SPLIT_WARPS];  // values, without the missing code
     uint32 drawn[SPLIT_WARPS];
     int64 warp_sums[SPLIT_WARPS];
-    double warp_gain[SPLIT_WARPS];
+    double warp_score[SPLIT_WARPS];
     int32 warp_position[SPLIT_WARPS];  // as of `best_position`
     double ratio[SPLIT_THREADS];
     int32 order[SPLIT_THREADS];
@@ -91,7 +91,7 @@ struct Node {
 };
 
 struct Options {
-    int32 score;
+    int32 criterion;
     int32 min_samples_leaf;
     int32 n_channels;
     bool by_class;

@@ -69,16 +69,16 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         const double* __restrict__ regular, const int8* __restrict__ monotonic,
         const double* __restrict__ lower, const double* __restrict__ upper,
         const uint64* __restrict__ last, int32 first_slot, int32 n_slots, int64 n_rows,
-        int64 n_samples, int32 n_features, int32 width, int32 n_channels, int32 score,
+        int64 n_samples, int32 n_features, int32 width, int32 n_channels, int32 criterion,
         int32 by_class, int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
-        int32* __restrict__ looked, double* __restrict__ gain, uint8* __restrict__ could,
+        int32* __restrict__ looked, double* __restrict__ score, uint8* __restrict__ could,
         int16* __restrict__ bin, int16* __restrict__ next_bin, double* __restrict__ draw,
         int8* __restrict__ missing, uint32* __restrict__ mask)
 {
     __shared__ Workspace space;
     __shared__ uint64 of_warp[SPLIT_WARPS];
     const int32 t = threadIdx.x;
-    const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
+    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
     for (int32 n = blockIdx.x; n < *size; n += (int32)gridDim.x) {
         if (undecided[n] == 0) continue;
@@ -105,7 +105,7 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         if (t == 0) {
             looked[own] = f;
             could[own] = looks;
-            gain[own] = -1.0;
+            score[own] = -1.0;
         }
         if (!looks) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
@@ -117,6 +117,6 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                                  center + (int64)f * (width - 1)};
         write_best(best_split(space, cells, node, options, feature), space, cells, feature,
-                   {gain, bin, next_bin, draw, missing, mask}, own);
+                   {score, bin, next_bin, draw, missing, mask}, own);
     }
 }

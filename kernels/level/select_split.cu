@@ -56,7 +56,7 @@ choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
 
 // What split.cu found, by slot and entry of its list.
 struct Found {
-    const double* __restrict__ gain;
+    const double* __restrict__ score;
     const uint8* __restrict__ could;
     const int16* __restrict__ bin;
     const int16* __restrict__ next_bin;
@@ -96,24 +96,24 @@ struct Picked {
 __device__ __forceinline__ Picked best_entry(const AllowedFeatures& choice, const Found& found,
                                              const Entries& entries, uint64 last)
 {
-    double gain = -1.0;
+    double score = -1.0;
     Picked best = {EVERY_RANK, 0};
     for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
-        const double own = found.gain[entries.first + j];
+        const double own = found.score[entries.first + j];
         if (own < 0.0) continue;
         const uint64 rank = choice.rank(entries.looked[j]);
-        if (rank <= last && (own > gain || (own == gain && rank < best.rank))) {
-            gain = own;
+        if (rank <= last && (own > score || (own == score && rank < best.rank))) {
+            score = own;
             best = {rank, j};
         }
     }
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
-        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
+        const double other = __shfl_xor_sync(FULL_MASK, score, step);
         const uint64 rank = __shfl_xor_sync(FULL_MASK, best.rank, step);
         const int32 entry = __shfl_xor_sync(FULL_MASK, best.entry, step);
-        if (other > gain || (other == gain && rank < best.rank)) {
-            gain = other;
+        if (other > score || (other == score && rank < best.rank)) {
+            score = other;
             best = {rank, entry};
         }
     }
@@ -124,7 +124,7 @@ __device__ __forceinline__ Picked best_entry(const AllowedFeatures& choice, cons
 
 // The splits of the level, by node, as `engine.growth.frontier.Splits`.
 struct Splits {
-    double* __restrict__ rise;
+    double* __restrict__ gain;
     int32* __restrict__ feature;
     int16* __restrict__ bin;
     int16* __restrict__ next_bin;
@@ -140,7 +140,7 @@ struct Splits {
 
 __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int32 n_channels)
 {
-    splits.rise[node] = -1.0;
+    splits.gain[node] = -1.0;
     splits.feature[node] = LEAF;
     splits.bin[node] = splits.next_bin[node] = 0;
     splits.draw[node] = __longlong_as_double(0x7ff8000000000000ll);
@@ -181,7 +181,7 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
     return left_codes;
 }
 
-// The best split of every node and whether it is taken: `rise` is -1 where it is not. With
+// The best split of every node and whether it is taken: `gain` is -1 where it is not. With
 // `fill`, nodes that are not open get none. undecided uint8 (nodes,), zero before the launch: nodes
 // none of whose features in the list could split, and that have more than these; `last_looked` is
 // the `last` of choose_features.
@@ -193,14 +193,14 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
               int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
               int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
-              int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 score,
+              int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
               const double* __restrict__ unit, double min_decrease, int32 needs_gain,
               int32 masks,
-              const double* __restrict__ gain,
+              const double* __restrict__ score,
               const uint8* __restrict__ could, const int16* __restrict__ bin,
               const int16* __restrict__ next_bin, const double* __restrict__ draw,
               const int8* __restrict__ missing, const uint32* __restrict__ mask,
-              double* __restrict__ rise_out, int32* __restrict__ feature_out,
+              double* __restrict__ gain_out, int32* __restrict__ feature_out,
               int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
               double* __restrict__ draw_out, int8* __restrict__ missing_out,
               uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
@@ -208,10 +208,10 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
 {
     const int32 lane = threadIdx.x;
-    const Splits splits = {rise_out,         feature_out,       bin_out,         next_bin_out,
+    const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
                            left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
-    const Found found = {gain, could, bin, next_bin, draw, missing, mask};
+    const Found found = {score, could, bin, next_bin, draw, missing, mask};
     for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) {
             if (fill != 0 && lane == 0) write_none(splits, node, n_channels);
@@ -233,14 +233,15 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
         const Picked best = best_entry(choice, found, entries, until);
         if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
         const int64 at = entries.first + best.entry;
-        double rise = -1.0;
+        double gain = -1.0;
         if (best.rank != EVERY_RANK) {
-            rise = score == VARIANCE ? found.gain[at] / (double)hessian[node] : found.gain[at];
-            const double decrease = rise * *unit / (double)root_hessian[tree[node]] + EPSILON;
-            if (min_decrease > 0.0 && decrease < min_decrease) rise = -1.0;
-            if (needs_gain != 0 && rise == 0.0) rise = -1.0;
+            const double score = found.score[at];
+            gain = criterion == VARIANCE ? score / (double)hessian[node] : score;
+            const double decrease = gain * *unit / (double)root_hessian[tree[node]] + EPSILON;
+            if (min_decrease > 0.0 && decrease < min_decrease) gain = -1.0;
+            if (needs_gain != 0 && gain == 0.0) gain = -1.0;
         }
-        if (rise < 0.0) {
+        if (gain < 0.0) {
             if (lane == 0) write_none(splits, node, n_channels);
             continue;
         }
@@ -261,7 +262,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
                 categorical ? found.mask[at * MASK_WORDS + lane] : 0;
         }
         if (lane != 0) continue;
-        splits.rise[node] = rise;
+        splits.gain[node] = gain;
         splits.feature[node] = f;
         splits.bin[node] = found.bin[at];
         splits.next_bin[node] = found.next_bin[at];

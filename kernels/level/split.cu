@@ -42,8 +42,8 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                const double* __restrict__ lower, const double* __restrict__ upper,
                int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
                int32 n_looked, int32 first_entry, int32 n_features, int32 width, int32 n_channels,
-               int32 score, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
-               double* __restrict__ gain, uint8* __restrict__ could, int16* __restrict__ bin,
+               int32 criterion, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
+               double* __restrict__ score, uint8* __restrict__ could, int16* __restrict__ bin,
                int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
                uint32* __restrict__ mask)
 {
@@ -59,7 +59,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         if (!may_look) {
             if (t == 0) {
                 could[out] = 0;
-                gain[out] = -1.0;
+                score[out] = -1.0;
             }
             if (!ALLOWED_BY_LEVEL) continue;
         }
@@ -83,7 +83,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         const bool looks = __syncthreads_count(occupied) >= 2;  // the missing bin among them
         if (t == 0) {
             could[out] = looks;
-            gain[out] = -1.0;
+            score[out] = -1.0;
         }
         if (!looks) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
@@ -93,11 +93,11 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         const Node node = {gradient + (int64)n * n_channels, hessian[n],      count[n],
                            min_hessian[tree[n]],             min_category[tree[n]],
                            key[n],                           bounds.below(n), bounds.above(n)};
-        const Options options = {score, min_samples_leaf, n_channels, by_class != 0,
+        const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                                  random_thresholds != 0, regular};
         const Feature feature = {f, n_bins[f], is_categorical[f] != 0, MONOTONIC ? monotonic[f] : 0,
                                  center + (int64)f * (width - 1)};
         write_best(best_split(space, cells, node, options, feature), space, cells, feature,
-                   {gain, bin, next_bin, draw, missing, mask}, out);
+                   {score, bin, next_bin, draw, missing, mask}, out);
     }
 }

@@ -90,10 +90,10 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
         terms.left = terms.left + poisson_term(gl, g, hl, h);
         return;
     }
-    if (options.by_class && options.n_channels == 1 && options.score != VARIANCE) {
-        add_channel(terms, options.score, hl - gl, h - g, hl, h);
+    if (options.by_class && options.n_channels == 1 && options.criterion != VARIANCE) {
+        add_channel(terms, options.criterion, hl - gl, h - g, hl, h);
     }
-    add_channel(terms, options.score, gl, g, hl, h);
+    add_channel(terms, options.criterion, gl, g, hl, h);
 }
 
 __device__ __forceinline__ bool is_valid(const Node& node, const Options& options, int64 hessian,
@@ -105,7 +105,7 @@ __device__ __forceinline__ bool is_valid(const Node& node, const Options& option
                          && node.count - count >= options.min_samples_leaf));
 }
 
-struct Gains {
+struct Scores {
     double missing_right;
     double missing_left;
     bool seen;  // whether anything is missing, or rare
@@ -113,7 +113,7 @@ struct Gains {
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
 template <class HistogramView>
-__device__ __forceinline__ Gains gains_of(Workspace& space, const HistogramView& cells,
+__device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
                                           const Item& item,
                                           const Node& node, const Options& options,
                                           const Regular& regular, int32 directions)
@@ -144,32 +144,32 @@ __device__ __forceinline__ Gains gains_of(Workspace& space, const HistogramView&
             add_terms(left_terms, options, regular, gradient.left + missing, all, hl_left, h);
         }
     }
-    return {right ? gain_of(right_terms, options.score, hl_right, h) : -1.0,
-            left ? gain_of(left_terms, options.score, hl_left, h) : -1.0, missing_hessian > 0};
+    return {right ? score_of(right_terms, options.criterion, hl_right, h) : -1.0,
+            left ? score_of(left_terms, options.criterion, hl_left, h) : -1.0, missing_hessian > 0};
 }
 
 // Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
 // values go left there. Every thread takes part.
-__device__ __forceinline__ int32 best_position(Workspace& space, double gain, bool missing_left)
+__device__ __forceinline__ int32 best_position(Workspace& space, double score, bool missing_left)
 {
     int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
-        const double other = __shfl_xor_sync(FULL_MASK, gain, step);
+        const double other = __shfl_xor_sync(FULL_MASK, score, step);
         const int32 at = __shfl_xor_sync(FULL_MASK, position, step);
-        if (other > gain || (other == gain && at < position)) {
-            gain = other;
+        if (other > score || (other == score && at < position)) {
+            score = other;
             position = at;
         }
     }
     if (threadIdx.x % WARP == 0) {
-        space.warp_gain[threadIdx.x / WARP] = gain;
+        space.warp_score[threadIdx.x / WARP] = score;
         space.warp_position[threadIdx.x / WARP] = position;
     }
     __syncthreads();
     int32 best = 0;
     for (int32 w = 1; w < SPLIT_WARPS; ++w) {
-        if (space.warp_gain[w] > space.warp_gain[best]) best = w;
+        if (space.warp_score[w] > space.warp_score[best]) best = w;
     }
     return space.warp_position[best];
 }
@@ -195,7 +195,7 @@ struct Bounds {
 // What the block found, as one thread knows it.
 struct Best {
     int32 position;      // of the best candidate; the thread there holds its item and gain
-    double gain;         // of this thread's candidate
+    double score;         // of this thread's candidate
     bool missing_left;   // which of its directions
     bool seen;           // whether anything is missing, or rare
     bool rare_left;      // whether rare categories go left, in the best split
@@ -205,7 +205,7 @@ struct Best {
 // Whether the thread holds the best split, and there is one.
 __device__ __forceinline__ bool tells(const Best& best)
 {
-    return (int32)threadIdx.x == best.position && best.gain >= 0.0;
+    return (int32)threadIdx.x == best.position && best.score >= 0.0;
 }
 
 // Where the best split sends missing values, as the thread knows that tells it.
@@ -251,11 +251,11 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
         directions = missing_goes_left(node.key, (uint64)feature.index) ? ONLY_LEFT : ONLY_RIGHT;
     }
     const Regular regular = regular_of(node, options, feature.sign);
-    const Gains gains = gains_of(space, cells, best.item, node, options, regular, directions);
-    best.gain = max(gains.missing_right, gains.missing_left);
-    best.missing_left = gains.missing_left > gains.missing_right;
-    best.seen = gains.seen;
-    const int32 found = best_position(space, best.gain, best.missing_left);
+    const Scores scores = scores_of(space, cells, best.item, node, options, regular, directions);
+    best.score = max(scores.missing_right, scores.missing_left);
+    best.missing_left = scores.missing_left > scores.missing_right;
+    best.seen = scores.seen;
+    const int32 found = best_position(space, best.score, best.missing_left);
     best.position = found / 2;
     best.rare_left = best.item.leaves_rare && found % 2 != 0;
     return best;
@@ -263,7 +263,7 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
 
 // Where splits are written; `mask` only for categorical features.
 struct Written {
-    double* __restrict__ gain;
+    double* __restrict__ score;
     int16* __restrict__ bin;
     int16* __restrict__ next_bin;
     double* __restrict__ draw;
@@ -290,7 +290,7 @@ __device__ __forceinline__ void write_best(const Best& best, const Workspace& sp
 {
     const int32 t = threadIdx.x;
     if (tells(best)) {
-        to.gain[at] = best.gain;
+        to.score[at] = best.score;
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;
         to.draw[at] = best.item.draw;

@@ -19,7 +19,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {
     ("finish_nodes", "bin", "narrow_feature"): _STAND_IN,
     ("finish_nodes", "feature", "wide_feature"): _STAND_IN,
     ("finish_nodes", "count", "whole_weight"): _STAND_IN,
-    ("finish_nodes", "rise", "weight"): _STAND_IN,
+    ("finish_nodes", "gain", "weight"): _STAND_IN,
     ("finish_nodes", "left", "category_out"): _STAND_IN,
     ("finish_nodes", "left", "number_of"): _STAND_IN,
     ("finish_nodes", "category_out", "number_of"): _STAND_IN,

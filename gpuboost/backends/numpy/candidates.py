@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.gains import Sums
+from gpuboost.backends.numpy.scores import Sums
 
 if TYPE_CHECKING:
-    from gpuboost.backends.numpy.gains import NodeLimits, Scorer
     from gpuboost.backends.numpy.groups import Groups
+    from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Best:
     ----------
     node, at : int64 (b,)
         Node, and index of its candidate.
-    gain : float64 (b,)
+    score : float64 (b,)
         Negative if no candidate is valid.
     missing_left : bool (b,)
     """
 
     node: np.ndarray
     at: np.ndarray
-    gain: np.ndarray
+    score: np.ndarray
     missing_left: np.ndarray
 
 
@@ -78,14 +78,14 @@ def best_candidates(
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
-    ``limits`` and ``sign`` (see `Scorer.gains`) are those of the nodes.
+    ``limits`` and ``sign`` (see `Scorer.scores`) are those of the nodes.
     """
     node = found.node
 
-    def gains(at: np.ndarray, left: Sums) -> np.ndarray:
-        return scorer.gains(left, limits.at(at), None if sign is None else sign[at])
+    def scores(at: np.ndarray, left: Sums) -> np.ndarray:
+        return scorer.scores(left, limits.at(at), None if sign is None else sign[at])
 
-    right = gains(node, Sums(found.hessian, found.count, list(found.gradient.T)))
+    right = scores(node, Sums(found.hessian, found.count, list(found.gradient.T)))
     right[~missing.may_right[node]] = -1.0
     left = np.full(len(node), -1.0)
     with_missing = missing.hessian[node] > 0
@@ -95,12 +95,12 @@ def best_candidates(
         of = node[at]
         hessian, count = found.hessian[at] + missing.hessian[of], found.count[at]
         gradient = found.gradient[at] + missing.gradient[of]
-        left[at] = gains(of, Sums(hessian, count + missing.count[of], list(gradient.T)))
-    gain = np.maximum(right, left)
+        left[at] = scores(of, Sums(hessian, count + missing.count[of], list(gradient.T)))
+    score = np.maximum(right, left)
     first = np.flatnonzero(np.concatenate([[True], node[1:] != node[:-1]]))
-    best = np.maximum.reduceat(gain, first)
+    best = np.maximum.reduceat(score, first)
     size = np.diff(first, append=len(node))
-    hits = np.flatnonzero(gain == np.repeat(best, size))
+    hits = np.flatnonzero(score == np.repeat(best, size))
     nodes = node[first]
     at = hits[np.searchsorted(node[hits], nodes)]
     return Best(nodes, at, best, left[at] > right[at])

@@ -82,7 +82,7 @@ def monotonic_bound(
         Midway between the values of the two children.
     """
     regular = options.regularisation
-    if options.score != NEWTON or regular.monotonic is None:
+    if options.criterion != NEWTON or regular.monotonic is None:
         return np.zeros(len(feature), np.int64), np.zeros(len(feature))
     parts = (gradient, hessian), (node.gradient - gradient, node.hessian - hessian)
     values = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
-from gpuboost.backends.numpy.gains import NodeLimits, Scorer
 from gpuboost.backends.numpy.groups import Groups
+from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.task import (
@@ -230,7 +230,7 @@ class FeatureSplitter:
         """Write what every kind of split has in common."""
         node, left = best.node, best.missing_left
         seen = missing.hessian[node] > 0
-        splits.gain[node] = best.gain
+        splits.score[node] = best.score
         splits.rank[node] = asked.rank[node]
         splits.feature[node] = asked.feature[node]
         splits.missing[node] = np.where(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.gains import NodeLimits, Scorer, Sums
+from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 from gpuboost.engine.growth.frontier import Splits
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -61,11 +61,11 @@ class HistogramSearch:
         values, missing = histogram[..., :-1], histogram[..., -1]
         prefix = values.cumsum(axis=3)
         candidate = (values[:, 0] > 0) & (rank != UNUSED)[:, :, None]
-        right = self._gains(prefix, candidate, node, features)
+        right = self._scores(prefix, candidate, node, features)
         left = self._with_missing_left(prefix, missing, candidate, node, features)
-        gain = right if left is None else np.maximum(right, left)
-        bins, each = gain.argmax(axis=2), np.arange(len(node))
-        best = np.take_along_axis(gain, bins[:, :, None], axis=2)[:, :, 0]
+        score = right if left is None else np.maximum(right, left)
+        bins, each = score.argmax(axis=2), np.arange(len(node))
+        best = np.take_along_axis(score, bins[:, :, None], axis=2)[:, :, 0]
         top = best.max(axis=1)
         at = np.where(best == top[:, None], rank, UNUSED).argmin(axis=1)
         split_bin = bins[each, at]
@@ -74,7 +74,7 @@ class HistogramSearch:
         sums = prefix[each, :, at, split_bin] + to_left[:, None] * missing[each, :, at]
         n_channels = node.gradient.shape[1]
         found = Splits.none(len(node), n_channels, self._mask_words)
-        found.gain[:], found.rank[:], found.feature[:] = top, rank[each, at], features[at]
+        found.score[:], found.rank[:], found.feature[:] = top, rank[each, at], features[at]
         found.bin[:], found.next_bin[:] = split_bin, _next_occupied(values[each, 0, at], split_bin)
         seen = np.where(to_left, MISSING_LEFT, MISSING_RIGHT)
         found.missing[:] = np.where(missing[each, 0, at] > 0, seen, MISSING_UNSEEN)
@@ -100,18 +100,18 @@ class HistogramSearch:
         left = np.full(candidate.shape, -1.0)
         sums = prefix[:, :, seen] + missing[:, :, seen, None]
         tried = candidate[:, seen] & has_weight[:, seen, None]
-        left[:, seen] = self._gains(sums, tried, node, features[seen])
+        left[:, seen] = self._scores(sums, tried, node, features[seen])
         return left
 
-    def _gains(
+    def _scores(
         self, sums: np.ndarray, candidate: np.ndarray, node: Frontier, features: np.ndarray
     ) -> np.ndarray:
         """Gains of the candidates by their left sums, -1 of the others: float64 (m, F, bins)."""
         gradient = [sums[:, 1 + k] for k in range(node.gradient.shape[1])]
         limits = NodeLimits.of(node, self._min_hessian).at(_BY_CELL)
         sign = None if self._directions is None else self._directions[features, None]
-        gains = self._scorer.gains(Sums(sums[:, 0], sums[:, -1], gradient), limits, sign)
-        return np.where(candidate, gains, -1.0)
+        scores = self._scorer.scores(Sums(sums[:, 0], sums[:, -1], gradient), limits, sign)
+        return np.where(candidate, scores, -1.0)
 
 
 def _next_occupied(hessian: np.ndarray, bins: np.ndarray) -> np.ndarray:

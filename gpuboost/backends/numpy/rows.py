@@ -14,9 +14,9 @@ from gpuboost.engine.growth.level_history import COLUMNS
 from gpuboost.engine.growth.medians import median_signs
 from gpuboost.engine.growth.policy import (
     class_sums,
+    gains,
     good_enough,
     may_split,
-    rises,
     smallest_hessian,
 )
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
@@ -132,7 +132,7 @@ class RowOps:
         self._min_category = smallest_hessian(np, share, frontier.hessian, 0)
         return joined, frontier
 
-    def aim(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
+    def set_median_gradients(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
         """The rows' signs about the medians of their nodes, as gradients."""
         target, n_rows = self.task.target, len(rows.row)
         assert target.values is not None
@@ -163,19 +163,21 @@ class RowOps:
     def accept(self, frontier: Frontier, splits: Splits) -> np.ndarray:
         """Nodes whose splits decrease the impurity enough: bool (m,)."""
         options, target = self.task.options, self.task.target
-        rise = rises(options.score, splits, frontier)
-        return good_enough(rise, frontier, options, target, self._roots)
+        gain = gains(options.criterion, splits, frontier)
+        return good_enough(gain, frontier, options, target, self._roots)
 
-    def narrow(self, frontier: Frontier, splits: Splits, accepted: np.ndarray) -> np.ndarray:
+    def limit_to_best_first(
+        self, frontier: Frontier, splits: Splits, accepted: np.ndarray
+    ) -> np.ndarray:
         """The accepted nodes that best-first growth has reached too: bool (m,)."""
-        rise = rises(self.task.options.score, splits, frontier)
-        return self._known.narrow(frontier, np.where(accepted, rise, -1.0))
+        gain = gains(self.task.options.criterion, splits, frontier)
+        return self._known.limit_to_best_first(frontier, np.where(accepted, gain, -1.0))
 
     def to_host(self, level: Level) -> dict[str, np.ndarray]:
         """What `History` keeps of a level; NumPy arrays are on the host."""
         parts = {**vars(level.splits), **vars(level.frontier)}
-        rise = rises(self.task.options.score, level.splits, level.frontier)
-        parts["rise"] = np.where(level.accepted, rise, -1.0)
+        gain = gains(self.task.options.criterion, level.splits, level.frontier)
+        parts["gain"] = np.where(level.accepted, gain, -1.0)
         parts["sums"] = level.sums
         return {name: parts[name] for name in COLUMNS}
 

@@ -100,11 +100,11 @@ class ValueObjective:
 
     @classmethod
     def of(
-        cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, score: int
+        cls, y: np.ndarray, loss: str, learning_rate: float, inside: Any, criterion: int
     ) -> ValueObjective:
         """The judge of a fit; ``inside``: rows that have weight, None for all."""
         facts = replace(weight_facts(cls.bits), inside=inside)
-        return cls(y, loss, learning_rate, regression_target(y[:, None], facts, score))
+        return cls(y, loss, learning_rate, regression_target(y[:, None], facts, criterion))
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
         """The tree, the losses of the rows, and their weighted mean."""

@@ -47,7 +47,7 @@ class Ensemble:
     category: np.ndarray
     masks: np.ndarray
     value: np.ndarray
-    gain: np.ndarray
+    impurity_decrease: np.ndarray
     impurity: np.ndarray
     weight: np.ndarray
     count: np.ndarray
@@ -156,7 +156,7 @@ def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
 def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:
     """Sum of the gains of each feature's splits."""
     inner = tree.feature >= 0
-    return np.bincount(tree.feature[inner], tree.gain[inner], minlength=n_features)
+    return np.bincount(tree.feature[inner], tree.impurity_decrease[inner], minlength=n_features)
 
 
 def offsets(sizes: list[int]) -> np.ndarray:

@@ -12,21 +12,21 @@ import heapq
 import numpy as np
 
 
-def reached(left: np.ndarray, rise: np.ndarray, key: np.ndarray, max_leaf_nodes: int) -> np.ndarray:
+def reached(left: np.ndarray, gain: np.ndarray, key: np.ndarray, max_leaf_nodes: int) -> np.ndarray:
     """Nodes of one tree that best-first growth splits, as far as the tree is known.
 
     Parameters
     ----------
     left : int64 (m,)
         Left child, the right one follows it; 0 in leaves and in nodes not split yet.
-    rise : float64 (m,)
+    gain : float64 (m,)
         Gain of each node's split, negative where it has none.
     key : uint64 (m,)
         Of equal rises the smaller key goes first.
     max_leaf_nodes : int
     """
     chosen = np.zeros(len(left), dtype=bool)
-    queue = [(-rise[0], key[0], 0)] if rise[0] >= 0 else []
+    queue = [(-gain[0], key[0], 0)] if gain[0] >= 0 else []
     for _ in range(max_leaf_nodes - 1):
         if not queue:
             break
@@ -34,6 +34,6 @@ def reached(left: np.ndarray, rise: np.ndarray, key: np.ndarray, max_leaf_nodes:
         chosen[node] = True
         if left[node]:
             for child in (left[node], left[node] + 1):
-                if rise[child] >= 0:
-                    heapq.heappush(queue, (-rise[child], key[child], int(child)))
+                if gain[child] >= 0:
+                    heapq.heappush(queue, (-gain[child], key[child], int(child)))
     return chosen

@@ -25,18 +25,18 @@ class BestFirstFrontier:
         self._n_trees, self._max_leaf_nodes = n_trees, max_leaf_nodes
         self._levels: list[dict[str, np.ndarray]] = []
 
-    def narrow(self, frontier: Frontier, rise: np.ndarray) -> np.ndarray:
+    def limit_to_best_first(self, frontier: Frontier, gain: np.ndarray) -> np.ndarray:
         """Nodes of the next level that may still be split: bool (m,).
 
-        ``rise`` is negative where a split is not good enough.
+        ``gain`` is negative where a split is not good enough.
         """
-        self._levels.append({"tree": frontier.tree, "rise": rise, "key": frontier.key})
+        self._levels.append({"tree": frontier.tree, "gain": gain, "key": frontier.key})
         whole = joined(self._levels)
-        whole["left"] = children_by_level([level["rise"] >= 0 for level in self._levels])
+        whole["left"] = children_by_level([level["gain"] >= 0 for level in self._levels])
         chosen = np.zeros(len(whole["tree"]), dtype=bool)
         for nodes, local in tree_nodes(whole["tree"], self._n_trees):
-            left, own = localised(whole["left"][nodes], local), whole["rise"][nodes]
+            left, own = localised(whole["left"][nodes], local), whole["gain"][nodes]
             chosen[nodes] = reached(left, own, whole["key"][nodes], self._max_leaf_nodes)
-        here = chosen[len(chosen) - len(rise) :]
-        self._levels[-1]["rise"] = np.where(here, rise, -1.0)
+        here = chosen[len(chosen) - len(gain) :]
+        self._levels[-1]["gain"] = np.where(here, gain, -1.0)
         return here

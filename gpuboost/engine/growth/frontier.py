@@ -56,11 +56,11 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Splits:
-    """The best split of each node of a frontier; ``gain`` is negative where there is none.
+    """The best split of each node of a frontier; ``score`` is negative where there is none.
 
     Attributes
     ----------
-    gain : float64 (m,)
+    score : float64 (m,)
         As `scores` give it: VARIANCE still times the node's hessian.
     rank : uint64 (m,)
         `randomness.feature_rank` of the feature: of equal gains the smaller wins.
@@ -75,7 +75,7 @@ class Splits:
         As `spec.GrownTree.masks`; (m, 0) where no feature is categorical.
     """
 
-    gain: Array
+    score: Array
     rank: Array
     feature: Array
     bin: Array
@@ -91,7 +91,7 @@ class Splits:
     def none(cls, m: int, n_channels: int, mask_words: int) -> Splits:
         """No split yet for each of m nodes."""
         return cls(
-            gain=np.full(m, -1.0),
+            score=np.full(m, -1.0),
             rank=np.full(m, 2**64 - 1, dtype=np.uint64),
             feature=np.full(m, LEAF, dtype=np.int32),
             bin=np.zeros(m, dtype=np.int16),
@@ -112,6 +112,6 @@ class Splits:
 
     def set_better(self, nodes: Array, found: Splits) -> None:
         """Let ``found``, splits of ``nodes``, replace what they beat, in place."""
-        gain = self.gain[nodes]
-        tie = (found.gain == gain) & (found.rank < self.rank[nodes]) & (gain >= 0.0)
-        self.put(nodes, found, (found.gain > gain) | tie)
+        score = self.score[nodes]
+        tie = (found.score == score) & (found.rank < self.rank[nodes]) & (score >= 0.0)
+        self.put(nodes, found, (found.score > score) | tie)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.growth.operations import OpenOps
 
-# What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``rise``, which is
+# What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``gain``, which is
 # negative where a node was not split, and ``sums``, which counts only there.
 COLUMNS = (
-    *("tree", "key", "count", "hessian", "rise", "feature", "bin", "next_bin", "draw", "missing"),
+    *("tree", "key", "count", "hessian", "gain", "feature", "bin", "next_bin", "draw", "missing"),
     *("categorical", "mask", "sums"),
 )
 
@@ -47,7 +47,7 @@ class History:
         """The trees of the batch, nodes breadth-first."""
         levels = self._on_host()
         whole = joined(levels)
-        whole["left"] = children_by_level([level["rise"] >= 0 for level in levels])
+        whole["left"] = children_by_level([level["gain"] >= 0 for level in levels])
         whole["feature"][whole["left"] == 0] = LEAF
 
         def tree_of(part: tuple[Any, np.ndarray]) -> GrownTree:
@@ -78,7 +78,7 @@ class History:
 
     def _pruned(self, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Without the splits that best-first growth did not reach after all."""
-        chosen = reached(own["left"], own["rise"], own["key"], self._max_leaf_nodes)
+        chosen = reached(own["left"], own["gain"], own["key"], self._max_leaf_nodes)
         if (chosen == (own["left"] > 0)).all():
             return own
         left = np.where(chosen, own["left"], 0)
@@ -159,7 +159,7 @@ def as_grown(own: dict[str, np.ndarray]) -> GrownTree:
         draw=clean["draw"],
         missing=clean["missing"].astype(np.int8),
         left=own["left"].astype(np.int32),
-        gain=np.where(inner, own["rise"], 0.0),
+        gain=np.where(inner, own["gain"], 0.0),
         category=category,
         masks=masks.reshape(-1, 16),
         count=own["count"],

@@ -60,12 +60,12 @@ def _all_levels(
     depth = 0
     while not ops.finished(frontier, depth):
         if by_median:
-            rows, frontier = ops.aim(rows, frontier)
+            rows, frontier = ops.set_median_gradients(rows, frontier)
         candidates = ops.candidates(rows, frontier, depth)
         splits = ops.find_splits(rows, frontier, candidates)
         accepted = ops.accept(frontier, splits)
         if best_first:
-            accepted = ops.narrow(frontier, splits, accepted)
+            accepted = ops.limit_to_best_first(frontier, splits, accepted)
         sums = ops.leaf_sums(rows, frontier, accepted)
         tree_builder.add(frontier, splits, accepted, sums)
         rows, frontier = ops.partition(rows, frontier, splits, accepted)

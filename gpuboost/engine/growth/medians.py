@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from gpuboost.engine.task import GrownTree, TreeOptions
 
 
-def regression_target(y: np.ndarray, facts: WeightFacts, score: int) -> Target:
+def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> Target:
     """Target of a regression (n, K) for a score, where the values and weights are."""
-    return median_target(y, facts) if score == ABSOLUTE else value_target(y, facts, score)
+    return median_target(y, facts) if criterion == ABSOLUTE else value_target(y, facts, criterion)
 
 
 def median_options(options: TreeOptions) -> TreeOptions:
@@ -38,10 +38,10 @@ def median_options(options: TreeOptions) -> TreeOptions:
 
     What a split does to the absolute error is not known before its children have medians.
     """
-    if options.score != ABSOLUTE:
+    if options.criterion != ABSOLUTE:
         return options
     minimum = options.min_impurity_decrease
-    return replace(options, score=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
+    return replace(options, criterion=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
 
 
 def median_target(y: np.ndarray, facts: WeightFacts) -> Target:

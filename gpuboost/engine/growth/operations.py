@@ -26,7 +26,7 @@ class LevelOps(Protocol):
     def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
         """Rows and root nodes of a batch of trees."""
 
-    def aim(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
+    def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
         """Rows and nodes of a target of medians, with the gradients about each node's median."""
 
     def finished(self, frontier: Any, depth: int) -> bool:
@@ -47,7 +47,7 @@ class LevelOps(Protocol):
     def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Array) -> tuple[Any, Any]:
         """Rows of the accepted nodes moved to their children, stably, and the children."""
 
-    def narrow(self, frontier: Any, splits: Any, accepted: Array) -> Array:
+    def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Array) -> Array:
         """The accepted nodes that best-first growth has reached too, as far as nodes are known."""
 
 

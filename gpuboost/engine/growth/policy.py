@@ -31,21 +31,21 @@ def may_split(
     return large & (depth < options.deepest)
 
 
-def rises(score: int, splits: Splits, frontier: Frontier) -> np.ndarray:
+def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
     """Rise of the score by each split, -1 where there is none: float64 (m,)."""
-    if score != VARIANCE:
-        return splits.gain
-    return np.where(splits.gain < 0, -1.0, splits.gain / frontier.hessian)
+    if criterion != VARIANCE:
+        return splits.score
+    return np.where(splits.score < 0, -1.0, splits.score / frontier.hessian)
 
 
 def good_enough(
-    rise: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
+    gain: np.ndarray, frontier: Frontier, options: TreeOptions, target: Target, roots: np.ndarray
 ) -> np.ndarray:
     """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
-    accepted = rise > 0.0 if options.needs_gain else rise >= 0.0
+    accepted = gain > 0.0 if options.needs_gain else gain >= 0.0
     if options.min_impurity_decrease > 0.0:
-        unit = gain_unit(options.score, target)
-        decrease = rise * unit / roots[frontier.tree] + EPSILON
+        unit = gain_unit(options.criterion, target)
+        decrease = gain * unit / roots[frontier.tree] + EPSILON
         accepted &= decrease >= options.min_impurity_decrease
     return accepted
 

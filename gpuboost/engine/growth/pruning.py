@@ -46,7 +46,7 @@ def cut_back(tree: Tree, min_decrease: float) -> Tree:
     """Without the splits that lower the impurity less, and all below them; itself if that is 0."""
     if min_decrease == 0.0:
         return tree
-    return _kept(tree, tree.gain + EPSILON >= min_decrease)
+    return _kept(tree, tree.impurity_decrease + EPSILON >= min_decrease)
 
 
 def _kept(tree: Tree, splits: np.ndarray) -> Tree:
@@ -78,7 +78,7 @@ def _without(tree: Tree, stays: np.ndarray, splits: np.ndarray) -> Tree:
         category=category,
         masks=masks,
         value=tree.value[nodes],
-        gain=np.where(inner, tree.gain[nodes], 0.0),
+        impurity_decrease=np.where(inner, tree.impurity_decrease[nodes], 0.0),
         impurity=tree.impurity[nodes],
         weight=tree.weight[nodes],
         count=tree.count[nodes],
@@ -118,7 +118,7 @@ class _Links:
     def __init__(self, tree: Tree, maximum: float) -> None:
         self._left, self._maximum = tree.left.tolist(), maximum
         parent = np.full(tree.node_count, -1)
-        gain, n_splits = tree.gain.copy(), (tree.left > 0).astype(np.int64)
+        gain, n_splits = tree.impurity_decrease.copy(), (tree.left > 0).astype(np.int64)
         for nodes in reversed(levels(tree.left)):
             inner = np.flatnonzero(tree.left[nodes]) + nodes.start
             left = tree.left[inner]

@@ -66,7 +66,7 @@ class Tree:
         Bit ``code`` set: the category goes left.
     value : float64 (m, V)
         Class shares, or the mean of each output.
-    gain : float64 (m,)
+    impurity_decrease : float64 (m,)
         Weighted impurity decrease of the split in units of the target, per unit of root weight.
     impurity, weight : float64 (m,)
     count : int64 (m,)
@@ -81,7 +81,7 @@ class Tree:
     category: np.ndarray
     masks: np.ndarray
     value: np.ndarray
-    gain: np.ndarray
+    impurity_decrease: np.ndarray
     impurity: np.ndarray
     weight: np.ndarray
     count: np.ndarray
@@ -101,7 +101,7 @@ class Tree:
 
 TREE_TYPES: dict[str, type] = {
     **dict.fromkeys(("feature", "left", "category"), np.int32),
-    **dict.fromkeys(("threshold", "value", "gain", "impurity", "weight"), np.float64),
+    **dict.fromkeys(("threshold", "value", "impurity_decrease", "impurity", "weight"), np.float64),
     "code": np.int16,
     "missing_left": np.bool_,
     "masks": np.uint32,
@@ -126,17 +126,17 @@ def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
 
 
-def gain_unit(score: int, target: Target) -> float:
+def gain_unit(criterion: int, target: Target) -> float:
     """Factor from `GrownTree.gain` to the rise of weight times impurity.
 
     For two classes VARIANCE looks at one of two equal channels; targets of a regression are scaled
     by powers of two, and impurity is the mean over outputs.
     """
-    if score == ENTROPY:
+    if criterion == ENTROPY:
         return 1.4426950408889634  # 1 / ln 2: nats to bits
-    if score == POISSON:  # of the first power of targets, others of the second
+    if criterion == POISSON:  # of the first power of targets, others of the second
         return float(np.ldexp(1.0 / target.n_outputs, -target.value_exponent))
-    if score not in (VARIANCE, NEWTON):
+    if criterion not in (VARIANCE, NEWTON):
         return 1.0
     if target.classes is not None:
         return 2.0 if target.n_channels == 1 else 1.0
@@ -157,16 +157,20 @@ def finish_tree(
 
     A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
     """
-    value, impurity, weight = node_values(grown, target, rows, options.score)
+    value, impurity, weight = node_values(grown, target, rows, options.criterion)
     directions = options.regularisation.monotonic
     if directions is not None:  # of one output, or of the second of two classes
         ordered = in_monotonic_order(value[:, -1], grown, directions)
         value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
     values = NodeValues(value, impurity, weight * rows.unit)
     if target.by_median:  # chosen by signs: what splits gain is told by the impurities
-        gain = decreases(grown.left, impurity, weight)
-        return replace(with_values(grown, mapper, values, 0.0, threshold_finder), gain=gain)
-    return with_values(grown, mapper, values, gain_unit(options.score, target), threshold_finder)
+        fallen = decreases(grown.left, impurity, weight)
+        return replace(
+            with_values(grown, mapper, values, 0.0, threshold_finder), impurity_decrease=fallen
+        )
+    return with_values(
+        grown, mapper, values, gain_unit(options.criterion, target), threshold_finder
+    )
 
 
 @dataclass(frozen=True)
@@ -205,7 +209,7 @@ def with_values(
         category=grown.category,
         masks=masks_with_unseen(grown, thresholds.missing_left),
         value=values.value,
-        gain=grown.gain * (unit_of_gain / float(grown.hessian[0])),
+        impurity_decrease=grown.gain * (unit_of_gain / float(grown.hessian[0])),
         impurity=values.impurity,
         weight=values.weight,
         count=grown.count,
@@ -290,7 +294,7 @@ def _missing_left(grown: GrownTree) -> np.ndarray:
 
 
 def node_values(
-    grown: GrownTree, target: Target, rows: TreeRows, score: int
+    grown: GrownTree, target: Target, rows: TreeRows, criterion: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
     exponents = target.exponents if rows.exponents is None else rows.exponents
@@ -298,18 +302,18 @@ def node_values(
     if target.by_median:
         return median_values(grown, target)
     if target.classes is None:
-        return regression_values(grown, target, exponents, score)
+        return regression_values(grown, target, exponents, criterion)
     per_class = grown.sums.astype(np.float64)
     if wide is not None:
         planes = grown.sums.reshape(len(grown.sums), -1, 2)
         per_class = planes_to_float(planes, exponents)[..., 0]
     weight = in_order(per_class)
     share = per_class / weight[:, None]
-    return share, class_impurity(share, score), weight
+    return share, class_impurity(share, criterion), weight
 
 
 def regression_values(
-    grown: GrownTree, target: Target, exponents: np.ndarray, score: int
+    grown: GrownTree, target: Target, exponents: np.ndarray, criterion: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means, weight, and the mean over outputs of the variance or half Poisson deviance."""
     sums = planes_to_float(grown.sums, exponents)
@@ -317,7 +321,7 @@ def regression_values(
     weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
     centred = sums[:, :k] / weight[:, None]
     unit = target.square_unit
-    if score == POISSON:
+    if criterion == POISSON:
         means = np.ldexp(centred, -unit)
         spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
         return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
@@ -327,11 +331,11 @@ def regression_values(
     return target.mean + centred, impurity, weight
 
 
-def class_impurity(share: np.ndarray, score: int) -> np.ndarray:
+def class_impurity(share: np.ndarray, criterion: int) -> np.ndarray:
     """Gini, entropy (bits) or misclassification rate of class shares (m, V)."""
-    if score == MISCLASSIFICATION:
+    if criterion == MISCLASSIFICATION:
         return 1.0 - share.max(axis=1)
-    if score == ENTROPY:
+    if criterion == ENTROPY:
         return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
     return 1.0 - in_order(np.square(share))
 

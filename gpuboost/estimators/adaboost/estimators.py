@@ -303,8 +303,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
         inside = None if weights is None else weights > 0
         plan = prepared.plan
-        score = ABSOLUTE if plan.target.by_median else plan.options.score
-        return ValueObjective.of(y, str(self.loss), learning_rate, inside, score)
+        criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
+        return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
     def _batch(
         self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any

@@ -53,7 +53,7 @@ def boosting_options(
     counts = FeatureCounts.of(estimator, schema.n_features)
     regular = regularisation(estimator, schema, loss)
     return TreeOptions(
-        score=VARIANCE if regular == Regularisation() else NEWTON,
+        criterion=VARIANCE if regular == Regularisation() else NEWTON,
         **tree_limits(estimator, n_samples, counts.level),
         level_features=counts.level if counts.level < counts.tree else NO_LIMIT,
         interactions=interaction_groups(estimator.interaction_cst, schema),

@@ -131,7 +131,7 @@ class FitTemplate(TreeModel):
             seen = n_features if batch.feature_draw is None else batch.feature_draw.count
             options = tree_options(self._tree, n_samples, seen, labels.criteria)
             options = with_monotonic(options, self._tree.monotonic_cst, table.schema, labels)
-            target = labels.target(batch.sampler, options.score)
+            target = labels.target(batch.sampler, options.criterion)
             options = median_options(options)
         plan = GrowPlan(options, batch, target)
         backend = choose_backend(device, growth_work(self._growth(table, plan, seen)))

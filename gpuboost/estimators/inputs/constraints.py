@@ -32,12 +32,12 @@ def with_monotonic(
             f"monotonic_cst={given!r:.80} was given with several classes or outputs; monotonic "
             "constraints are not supported there: fit one model for each, or pass None"
         )
-    if options.score != VARIANCE:
+    if options.criterion != VARIANCE:
         raise ValueError(
             f"monotonic_cst={given!r:.80} needs criterion='gini' or 'squared_error', whose gain is "
             "made of the values of leaves; pass one of these, or monotonic_cst=None"
         )
-    return replace(options, score=NEWTON, regularisation=Regularisation(monotonic=directions))
+    return replace(options, criterion=NEWTON, regularisation=Regularisation(monotonic=directions))
 
 
 def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:

@@ -96,7 +96,7 @@ def tree_options(
         Names and scores of the criteria there are.
     """
     return TreeOptions(
-        score=criterion_number(tree.criterion, criteria),
+        criterion=criterion_number(tree.criterion, criteria),
         random_thresholds=SPLITTERS[check_option("splitter", tree.splitter, SPLITTERS)],
         **tree_limits(tree, n_samples, n_features),
     )

@@ -59,7 +59,7 @@ class ClassLabels:
         """Numbers that tell the value of a leaf: one share for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
-    def target(self, sampler: RowSampler, score: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
         """The target in integers, the same for every score."""
         _warn_of_small_weights(sampler)
         return class_target(self.codes, len(self.classes), sampler.weight_facts)
@@ -108,14 +108,14 @@ class ValueLabels:
         """Numbers that tell the value of a leaf."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
-    def target(self, sampler: RowSampler, score: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
-        if score == POISSON:
+        if criterion == POISSON:
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
-            target = regression_target(columns, facts, score)
+            target = regression_target(columns, facts, criterion)
         assert target.values is not None
         if target.by_median:  # told apart however close they are
             return target

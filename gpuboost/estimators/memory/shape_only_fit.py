@@ -74,7 +74,9 @@ class ShapeOnlyTable:
         codes = np.broadcast_to(np.uint8(0), (self.n_features, self.n_samples))
         return BinnedMatrix(codes, mapper, np.zeros(self.n_features, dtype=np.int64))
 
-    def target(self, labels: ClassLabels | ValueLabels, facts: WeightFacts, score: int) -> Target:
+    def target(
+        self, labels: ClassLabels | ValueLabels, facts: WeightFacts, criterion: int
+    ) -> Target:
         """A target with the columns there will be, learnt from few rows."""
         n = self.n_samples
         few = min(n, _FEW)
@@ -87,7 +89,7 @@ class ShapeOnlyTable:
         if isinstance(labels, ClassLabels):
             found = class_target(labels.codes[:few], self.n_classes, facts)
         else:
-            found = regression_target(np.ones((few, self.n_outputs)), facts, score)
+            found = regression_target(np.ones((few, self.n_outputs)), facts, criterion)
         return replace(
             found,
             classes=_lengthened(found.classes, n),
@@ -133,7 +135,7 @@ class ShapeOnlyTrees:
         sampler = self.batch.sampler
         return GrowTask(
             self.table.matrix(bin_limit(self.estimator.max_bins)),
-            self.table.target(self.labels, sampler.weight_facts, self.options.score),
+            self.table.target(self.labels, sampler.weight_facts, self.options.criterion),
             median_options(self.options),
             rows_of=sampler.rows,
             trees=self.batch.trees,
@@ -146,10 +148,10 @@ class ShapeOnlyTrees:
         labels, table = self.labels, self.table
         objective: ClassObjective | ValueObjective
         if isinstance(labels, ClassLabels):
-            target = table.target(labels, weight_facts(ClassObjective.bits), self.options.score)
+            target = table.target(labels, weight_facts(ClassObjective.bits), self.options.criterion)
             objective = ClassObjective(labels.codes, table.n_classes, 1.0, True, target)
         else:
-            target = table.target(labels, weight_facts(ValueObjective.bits), self.options.score)
+            target = table.target(labels, weight_facts(ValueObjective.bits), self.options.criterion)
             objective = ValueObjective(labels.values[:, 0], self.estimator.loss, 1.0, target)
         return ReweightTask(
             table.matrix(bin_limit(self.estimator.max_bins)),

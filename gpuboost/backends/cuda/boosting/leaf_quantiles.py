@@ -117,7 +117,7 @@ class LeafQuantiles:
             *(own.size, own.pieces.size, offset, *self._of_groups),
             *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
         )
-        self._launch("seat_leaves", (blocks(n),), args)
+        self._launch("offset_leaves", (blocks(n),), args)
         return offset
 
     def _by_column(self, trees: Array) -> tuple[Any, ...]:

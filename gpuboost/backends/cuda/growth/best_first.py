@@ -40,7 +40,7 @@ class SplitQueue:
         max_leaves = min(options.max_leaf_nodes, max_rows // max(1, options.min_samples_leaf))
         self._capacity = max(1, max_leaves - 1)
         shape = (n_trees, self._capacity)
-        types = {"rise": np.float64, "key": np.uint64, "node": np.int32}
+        types = {"gain": np.float64, "key": np.uint64, "node": np.int32}
         order: Columns = {name: (dtype, shape) for name, dtype in types.items()}
         self._before, self._after = (allocate(runtime.xp, order) for _ in range(2))
         self._turn = runtime.xp.empty(shape, dtype=np.int32)
@@ -73,14 +73,16 @@ class SplitQueue:
         max_rows = min(n_rows, task.matrix.n_samples)
         return cls(runtime, task.options, n_trees, max_rows, store.capacity)
 
-    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array) -> Array:
+    def limit_to_best_first(
+        self, frontier: DeviceFrontier, splits: DeviceSplits, first: Array
+    ) -> Array:
         """Let ``splits.accepted`` be the splits that are taken as far as nodes are known.
 
         ``first`` is the place of the first node, int32 (1,).
         """
         capacities = (self._runtime.xp.empty(frontier.capacity, dtype=np.int32) for _ in range(4))
         args = (
-            *(frontier.size, frontier.tree, frontier.key, splits.rise, splits.accepted),
+            *(frontier.size, frontier.tree, frontier.key, splits.gain, splits.accepted),
             *(first, np.int32(self._capacity), self._length),
             *(*self._before.values(), *self._after.values(), self._turn, self._worst, *capacities),
             self._parent,
@@ -108,7 +110,7 @@ class SplitQueue:
         n_sums = np.int32(nodes.sums.shape[1] if adds else 0)
         given = (np.int32(self._n_places), self._parent, self._is_split(), n_sums)
         self._over_places(
-            "cut_nodes", (*given, leaf, nodes.left, nodes.rise, nodes.feature, nodes.sums)
+            "cut_nodes", (*given, leaf, nodes.left, nodes.gain, nodes.feature, nodes.sums)
         )
         return leaf
 

@@ -56,8 +56,8 @@ class Finisher:
         self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
         self._has_masks = bool(mapper.is_categorical.any())
         # Rows of rounds walk down finished trees: there is one type of features for them.
-        narrow = task.matrix.n_features <= np.iinfo(np.int16).max
-        self._is_narrow = narrow and rule is not None
+        limit_to_best_first = task.matrix.n_features <= np.iinfo(np.int16).max
+        self._is_narrow = limit_to_best_first and rule is not None
         self._is_whole = rule is not None and _has_whole_weights(task, len(rule.exponents))
         signs = task.options.regularisation.monotonic
         self._signs = None if signs is None else runtime.asarray(np.array(signs, dtype=np.int8))
@@ -83,7 +83,7 @@ class Finisher:
             "missing_left": (np.uint8, (n,)),
             "left": (np.int32, (n,)),
             "value": (np.float64, (n, n_values)),
-            "gain": (np.float64, (n,)),
+            "impurity_decrease": (np.float64, (n,)),
             "impurity": (np.float64, (n,)),
             "weight": (np.uint32 if self._is_whole else np.float64, (n,)),
             "count": (np.uint32, (n,)),
@@ -124,11 +124,14 @@ class Finisher:
         # asked for.
         category, masks = arrays.get("category", nodes.left), arrays.get("masks", nodes.mask)
         features = {np.dtype(np.int16): nodes.bin, np.dtype(np.int32): nodes.feature}
-        weights = {np.dtype(np.uint32): nodes.count, np.dtype(np.float64): nodes.rise}
+        weights = {np.dtype(np.uint32): nodes.count, np.dtype(np.float64): nodes.gain}
         for places, name in ((features, "feature"), (weights, "weight")):
             places[arrays[name].dtype] = arrays[name]
         chosen = (np.int32(self._is_narrow), np.int32(self._is_whole), *features.values())
-        before, after = ("threshold", "code", "missing_left", "left"), ("value", "gain", "impurity")
+        before, after = (
+            ("threshold", "code", "missing_left", "left"),
+            ("value", "impurity_decrease", "impurity"),
+        )
         rate = rule.rate if self._signs is None else self._one  # after they are in order
         packed = (nodes.left, np.int32(0)) if found.number_of is None else (found.number_of, 1)
         args = (
@@ -140,7 +143,7 @@ class Finisher:
                 *nodes.nodes,
                 *kinds,
             ),
-            *(*bins, *rule.arguments(store.n_sums, self._task.options.score, rate), *chosen),
+            *(*bins, *rule.arguments(store.n_sums, self._task.options.criterion, rate), *chosen),
             *(*map(arrays.get, before), category, masks, *map(arrays.get, after)),
             *(*weights.values(), arrays["count"], np.int32(packed[1]), packed[0]),
         )

@@ -223,7 +223,9 @@ class CudaLevelOps:
 
     # ---- a level -------------------------------------------------------------------------------
 
-    def aim(self, rows: DeviceRows, frontier: DeviceFrontier) -> tuple[DeviceRows, DeviceFrontier]:
+    def set_median_gradients(
+        self, rows: DeviceRows, frontier: DeviceFrontier
+    ) -> tuple[DeviceRows, DeviceFrontier]:
         """The rows' signs about the medians of their nodes, and the sums of nodes, in place."""
         assert self._medians is not None
         self._bounds = self._medians.find(rows, frontier)
@@ -289,10 +291,12 @@ class CudaLevelOps:
         """Nodes whose splits are taken: uint8 (m,)."""
         return splits.accepted
 
-    def narrow(self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array) -> Array:
+    def limit_to_best_first(
+        self, frontier: DeviceFrontier, splits: DeviceSplits, accepted: Array
+    ) -> Array:
         """The accepted nodes that best-first growth has reached too: uint8 (m,)."""
         assert self._queue is not None
-        return self._queue.narrow(frontier, splits, self._batch.store.first)
+        return self._queue.limit_to_best_first(frontier, splits, self._batch.store.first)
 
     def leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array

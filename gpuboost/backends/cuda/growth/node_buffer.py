@@ -91,7 +91,7 @@ class Store:
     left : int32 (m,)
         The left child, the right one follows it; 0 in leaves. Once nodes are numbered, its number.
     count : uint32 (m,)
-    rise : float64 (m,)
+    gain : float64 (m,)
         -1 in leaves. Of what follows, only `feature`, which is `LEAF`, and `sums` count there;
         `sums` only there, until nodes are numbered.
     """
@@ -100,7 +100,7 @@ class Store:
     left: Array
     count: Array
     hessian: Array
-    rise: Array
+    gain: Array
     feature: Array
     bin: Array
     next_bin: Array
@@ -116,7 +116,7 @@ class Store:
             "left": (np.int32, (n,)),
             "count": (np.uint32, (n,)),
             "hessian": (np.int64, (n,)),
-            "rise": (np.float64, (n,)),
+            "gain": (np.float64, (n,)),
             "feature": (np.int32, (n,)),
             "bin": (np.int16, (n,)),
             "next_bin": (np.int16, (n,)),
@@ -243,7 +243,7 @@ class NodeBuffer:
         rank, next_size = (frontier.tree, frontier.size)
         if places is not None:
             rank, next_size = places.rank, places.next_size
-        split = (splits.accepted, splits.rise, splits.feature, splits.bin, splits.next_bin)
+        split = (splits.accepted, splits.gain, splits.feature, splits.bin, splits.next_bin)
         of_level = (frontier.size, frontier.count, frontier.hessian, *split, splits.draw)
         own_sums = (frontier.gradient if sums is None else sums, np.int32(self._kind))
         args = (

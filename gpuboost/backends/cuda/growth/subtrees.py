@@ -191,7 +191,7 @@ class SmallTrees:
         options, target = self._search.task.options, self._search.task.target
         smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
         return (
-            *(np.int32(options.score), np.int32(options.min_samples_leaf)),
+            *(np.int32(options.criterion), np.int32(options.min_samples_leaf)),
             *(np.int32(target.n_channels), np.int32(target.classes is not None)),
             *(np.int32(options.random_thresholds), np.int64(smallest)),
             *(np.int32(options.max_features), self._search.unit),

@@ -32,7 +32,16 @@ _WALKED = ("feature", "threshold", "code", "missing_left", "left", "value", *OF_
 
 
 NAMES = (
-    *("feature", "threshold", "code", "missing_left", "left", "value", "gain", "impurity"),
+    *(
+        "feature",
+        "threshold",
+        "code",
+        "missing_left",
+        "left",
+        "value",
+        "impurity_decrease",
+        "impurity",
+    ),
     *("weight", "count", *OF_CATEGORIES),
 )
 

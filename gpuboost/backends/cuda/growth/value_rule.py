@@ -67,10 +67,10 @@ class ValueRule:
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
             "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
-            "unit_of_gain": np.array([gain_unit(task.options.score, target)]),
+            "unit_of_gain": np.array([gain_unit(task.options.criterion, target)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
-        kind = _kind_of_values(target, task.options.score)
+        kind = _kind_of_values(target, task.options.criterion)
         n_values = target.n_outputs if target.classes is None else max(target.n_classes, 1)
         return cls(**there, kind=kind, n_values=n_values, square_unit=target.square_unit)
 
@@ -83,20 +83,20 @@ class ValueRule:
         units = (rate, unit_of_gain)  # weights have none
         return cls(exponents, *unread, given, rate, *units, kind="STEPS", n_values=n_outputs)
 
-    def arguments(self, n_sums: int, score: int, rate: Array) -> tuple[Any, ...]:
+    def arguments(self, n_sums: int, criterion: int, rate: Array) -> tuple[Any, ...]:
         """What ``finish_nodes`` takes, of nodes of so many sums; with another rate of steps."""
         arrays = (self.exponents, self.mean, self.levels, self.first_level, self.given, rate)
         kind = constant("growth/finish.cu", self.kind)
-        sizes = (kind, score, self.n_values, n_sums, len(self.exponents), self.square_unit)
+        sizes = (kind, criterion, self.n_values, n_sums, len(self.exponents), self.square_unit)
         return (*arrays, *map(np.int32, sizes), self.unit, self.unit_of_gain)
 
 
-def _kind_of_values(target: Target, score: int) -> str:
+def _kind_of_values(target: Target, criterion: int) -> str:
     if target.classes is not None:
         return "SHARES"
     if target.by_median:
         return "MEDIANS"
-    return "POISSON_MEANS" if score == POISSON else "MEANS"
+    return "POISSON_MEANS" if criterion == POISSON else "MEANS"
 
 
 def _first_levels(target: Target) -> np.ndarray:

@@ -160,13 +160,13 @@ class DeviceSplits:
 
     Attributes
     ----------
-    rise : float64 (m,)
+    gain : float64 (m,)
         -1 where the node is not split.
     accepted : uint8 (m,)
         Whether it is.
     """
 
-    rise: Array
+    gain: Array
     feature: Array
     bin: Array
     next_bin: Array
@@ -187,7 +187,7 @@ class DeviceSplits:
     def columns(n: int, n_channels: int, mask_words: int) -> Columns:
         """The arrays of n nodes, in the order in which select_split.cu takes them."""
         return {
-            "rise": (np.float64, (n,)),
+            "gain": (np.float64, (n,)),
             "feature": (np.int32, (n,)),
             "bin": (np.int16, (n,)),
             "next_bin": (np.int16, (n,)),

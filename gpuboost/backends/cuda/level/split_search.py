@@ -187,7 +187,7 @@ class HistogramBuilder:
 class _FeatureSplits:
     """The best split of every slot by every feature, as split.cu writes it: arrays (m, F)."""
 
-    gain: Array
+    score: Array
     could: Array
     bin: Array
     next_bin: Array
@@ -200,7 +200,7 @@ class _FeatureSplits:
         """Room for m slots."""
         shape = (m, n_features)
         columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "gain": (np.float64, shape),
+            "score": (np.float64, shape),
             "could": (np.uint8, shape),
             "bin": (np.int16, shape),
             "next_bin": (np.int16, shape),
@@ -303,7 +303,11 @@ class SplitSearch:
     def _options(self) -> tuple[Any, ...]:
         options, target = self.task.options, self.task.target
         return (
-            *(np.int32(self.matrix.width), np.int32(target.n_channels), np.int32(options.score)),
+            *(
+                np.int32(self.matrix.width),
+                np.int32(target.n_channels),
+                np.int32(options.criterion),
+            ),
             *(np.int32(target.classes is not None), np.int32(options.random_thresholds)),
             np.int32(options.min_samples_leaf),
         )
@@ -325,7 +329,7 @@ class SplitSearch:
         these = (np.int32(slots.start), np.int32(len(slots)), np.int32(fill))
         sizes = (
             *(np.int32(matrix.n_features), np.int32(options.max_features), np.int32(matrix.width)),
-            *(np.int32(target.n_channels), np.int32(options.score), self.unit),
+            *(np.int32(target.n_channels), np.int32(options.criterion), self.unit),
             *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
             np.int32(matrix.mask_words > 0),
         )

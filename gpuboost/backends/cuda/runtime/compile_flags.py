@@ -69,7 +69,7 @@ class CompileFlags:
     def of(cls, task: GrowTask) -> CompileFlags:
         """That of a task."""
         options = task.options
-        newton = options.score == NEWTON
+        newton = options.criterion == NEWTON
         return cls(
             gradients=task.target.has_gradients,
             newton=newton,
@@ -77,7 +77,7 @@ class CompileFlags:
             by_node=options.interactions is not None,
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
-            poisson=options.score == POISSON,
+            poisson=options.criterion == POISSON,
             rare_categories=options.min_category_fraction > 0.0,
         )
 

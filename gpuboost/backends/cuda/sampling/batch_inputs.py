@@ -72,7 +72,7 @@ class HostInputs:
         put("key", root_keys(task.seed, numbers))
         allowed = allowed_features(task, numbers)
         put("allowed", allowed)
-        put("unit", gain_unit(task.options.score, task.target))
+        put("unit", gain_unit(task.options.criterion, task.target))
         put("min_hessian", task.options.min_hessian)
         regular = task.options.regularisation
         put("regular", (regular.l1, regular.l2, regular.max_value))

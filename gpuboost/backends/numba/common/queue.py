@@ -11,8 +11,8 @@ from gpuboost.backends.numba.compiler import helper, inlined
 @inlined
 def goes_before(nodes, a, b):
     """Whether best-first growth splits node ``a`` before ``b``."""
-    rise, other = nodes[a].gain, nodes[b].gain
-    return (rise > other) | ((rise == other) & (nodes[a].key < nodes[b].key))
+    gain, other = nodes[a].gain, nodes[b].gain
+    return (gain > other) | ((gain == other) & (nodes[a].key < nodes[b].key))
 
 
 @helper

@@ -34,7 +34,7 @@ NODE = np.dtype(
 
 SPLIT = np.dtype(
     [
-        ("gain", np.float64),
+        ("score", np.float64),
         ("rank", np.int64),
         ("draw", np.float64),
         ("left_gradient", np.int64),
@@ -82,7 +82,7 @@ class Limits(NamedTuple):
     ``min_category``: hessian of a category that is not rare.
     """
 
-    score: int
+    criterion: int
     is_regression: bool
     has_gradients: bool
     by_median: bool
@@ -135,12 +135,12 @@ class Rows(NamedTuple):
 class Scratch(NamedTuple):
     """Space of one thread, kept between features, nodes and trees.
 
-    Histograms are zero between features. ``gains`` has room for whole blocks of eight, and
+    Histograms are zero between features. ``scores`` has room for whole blocks of eight, and
     ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
     features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
     the features that the node may look at, where these are not all, else 0. ``own`` and
     ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
-    categories that go where missing values go. ``joint``: cells of a column, whose features are
+    categories that go where missing values go. ``bundle``: cells of a column, whose features are
     taken out one by one.
     """
 
@@ -148,11 +148,11 @@ class Scratch(NamedTuple):
     occupied: np.ndarray
     bins: np.ndarray
     prefix: np.ndarray
-    gains: np.ndarray
+    scores: np.ndarray
     patterns: np.ndarray
     wide: np.ndarray
     sums: np.ndarray
-    joint: np.ndarray
+    bundle: np.ndarray
     missing: np.ndarray
     per_bin: np.ndarray
     keys: np.ndarray

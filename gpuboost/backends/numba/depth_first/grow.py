@@ -27,7 +27,7 @@ from gpuboost.backends.numba.common.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.common.records import NODE
 from gpuboost.backends.numba.compiler import allocating, entry, inlined, randomness
-from gpuboost.backends.numba.depth_first.medians import aim, median_sums
+from gpuboost.backends.numba.depth_first.medians import median_sums, set_median_gradients
 from gpuboost.backends.numba.depth_first.partition import is_constant, load_rows, split_rows
 from gpuboost.backends.numba.splits.channels import (
     CHANNEL_PACKING,
@@ -82,8 +82,8 @@ def evaluate(problem, channels, rows, nodes, k, open_groups):
         own_word = channels.word[: node.count]
         if channels.state[1] == PAIR:
             find_split(problem, None, node, row, own_word)
-            if limits.score == VARIANCE:
-                problem.scratch.split[0].gain *= 2.0  # two classes with equal terms
+            if limits.criterion == VARIANCE:
+                problem.scratch.split[0].score *= 2.0  # two classes with equal terms
         else:
             find_split(problem, channels, node, row, word)
     return accept(limits, problem.scratch, node)
@@ -93,18 +93,18 @@ def evaluate(problem, channels, rows, nodes, k, open_groups):
 def accept(limits, scratch, node):
     """Copy `Scratch.split` to the node if there is a split, and it gains enough."""
     split = scratch.split[0]
-    rise = split.gain
-    if rise < 0.0:
+    gain = split.score
+    if gain < 0.0:
         return False
-    if limits.score == VARIANCE:
-        rise = rise / np.float64(node.hessian)
-    if limits.needs_gain and rise == 0.0:
+    if limits.criterion == VARIANCE:
+        gain = gain / np.float64(node.hessian)
+    if limits.needs_gain and gain == 0.0:
         return False
     if limits.min_impurity_decrease > 0.0:
-        decrease = rise * limits.gain_unit / limits.root_hessian + EPSILON
+        decrease = gain * limits.gain_unit / limits.root_hessian + EPSILON
         if not decrease >= limits.min_impurity_decrease:
             return False
-    node.gain, node.draw = rise, split.draw
+    node.gain, node.draw = gain, split.draw
     node.feature, node.missing = split.feature, split.missing
     node.bin, node.next_bin = split.bin, split.next_bin
     node.left_gradient, node.left_hessian = split.left_gradient, split.left_hessian
@@ -175,7 +175,7 @@ def grow(problem, channels, statistics, rows, root_key):
     while True:
         for k in range(first_new, n_nodes):
             if limits.by_median:
-                aim(problem, channels, statistics, rows, nodes[k], medians[k])
+                set_median_gradients(problem, channels, statistics, rows, nodes[k], medians[k])
             if not evaluate(problem, channels, rows, nodes, k, open_groups):
                 continue
             if scratch.split[0].categorical:

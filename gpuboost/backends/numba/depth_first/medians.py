@@ -30,7 +30,7 @@ def _sign(rank, lower, upper):
 
 
 @helper
-def aim(problem, channels, statistics, rows, node, medians):
+def set_median_gradients(problem, channels, statistics, rows, node, medians):
     """Find the medians of a node, and put the signs of its rows into their words or channels."""
     row = rows.row[node.start : node.start + node.count]
     if channels is None:

@@ -91,12 +91,12 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
     if weights.are_ones:
         min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
     return Limits(
-        score=int(options.score),
+        criterion=int(options.criterion),
         is_regression=target.classes is None,
         has_gradients=target.has_gradients,
         by_median=target.by_median,
         has_weightless=weights.some_are_zero,
-        stops_at_pure=target.classes is not None and options.score == VARIANCE,
+        stops_at_pure=target.classes is not None and options.criterion == VARIANCE,
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),
@@ -109,7 +109,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         needs_gain=bool(options.needs_gain),
         max_leaf_nodes=int(options.max_leaf_nodes),
         min_impurity_decrease=float(options.min_impurity_decrease),
-        gain_unit=gain_unit(options.score, target),
+        gain_unit=gain_unit(options.criterion, target),
         root_hessian=float(weights.root_hessian),
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
@@ -159,17 +159,17 @@ def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
 
 def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scratch:
     """Zeroed space for one thread."""
-    gains = np.zeros(SLOTS)
+    scores = np.zeros(SLOTS)
     return Scratch(
         totals=np.zeros(256, np.int64),
         occupied=np.zeros(4, np.uint64),
         bins=np.zeros(SLOTS, np.int64),
         prefix=np.zeros(SLOTS, np.int64),
-        gains=gains,
-        patterns=gains.view(np.int64),
+        scores=scores,
+        patterns=scores.view(np.int64),
         wide=np.zeros((3, 256), np.int64),
         sums=np.zeros((3, SLOTS), np.int64),
-        joint=np.zeros((3, 256), np.int64),
+        bundle=np.zeros((3, 256), np.int64),
         missing=np.zeros(3, np.int64),
         per_bin=np.zeros((3, 256), np.int64),
         keys=np.zeros(256),

@@ -101,9 +101,9 @@ def next_later(problem, columns, node, looks, tile):
 def goes_before(split, other, drawn):
     """Whether what another tile found takes the place of the best so far."""
     if drawn is None:
-        return is_better(split, other.gain, other.rank)
+        return is_better(split, other.score, other.rank)
     if other.late != split.late:
         return other.late < split.late
     if other.late == LATE:
         return other.rank < split.rank
-    return is_better(split, other.gain, other.rank)
+    return is_better(split, other.score, other.rank)

@@ -89,14 +89,14 @@ def evaluate_numeric_sums(problem, node, feature, rank, m):
     """
     scratch = problem.scratch
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
-    j, gain, goes = best_of_sums(problem, node, feature, 0, m)
+    j, score, goes = best_of_sums(problem, node, feature, 0, m)
     split = scratch.split[0]
-    if j < 0 or not is_better(split, gain, rank):
+    if j < 0 or not is_better(split, score, rank):
         return
     with_missing = goes == MISSING_LEFT
     left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
     left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-    set_best(split, gain, rank, feature, left_gradient, left_hessian)
+    set_best(split, score, rank, feature, left_gradient, left_hessian)
     following = j + 1
     while following < m and sums[1, following] == sums[1, j]:
         following += 1
@@ -180,7 +180,7 @@ def search_node(problem, columns, node, cells, of_node, drawn, tile):
     ``tile``: the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
-    split.gain, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
+    split.score, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
         kind = FIRST if feature < 0 else NEXT
         could = _search_features(problem, columns, node, cells, of_node, tile, kind)

@@ -186,13 +186,13 @@ def evaluate_category_sums(problem, node, feature, rank, m, minimum):
             sums[field, j] = running
     if minimum > 0 and are_sorted(problem, feature):
         last = last_to_try(scratch, last, minimum)
-    j, gain, goes = best_of_sums(problem, node, feature, first, last)
+    j, score, goes = best_of_sums(problem, node, feature, first, last)
     split = scratch.split[0]
-    if j >= 0 and is_better(split, gain, rank):
+    if j >= 0 and is_better(split, score, rank):
         with_missing = goes == MISSING_LEFT
         left_gradient = sums[0, j] + (scratch.missing[0] if with_missing else 0)
         left_hessian = sums[1, j] + (scratch.missing[1] if with_missing else 0)
-        set_best(split, gain, rank, feature, left_gradient, left_hessian)
+        set_best(split, score, rank, feature, left_gradient, left_hessian)
         split.bin, split.next_bin, split.categorical = 0, 0, 1
         split.missing = goes if is_seen else MISSING_UNSEEN
         write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)

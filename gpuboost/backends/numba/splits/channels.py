@@ -174,7 +174,7 @@ def prepare_words(problem, channels, node, words):
         rest >>= 1
     if channels.values.size:
         state[1] = HISTOGRAMS
-    elif n_present == 2 and node.hessian < PAIR_UP_TO and problem.limits.score != NEWTON:
+    elif n_present == 2 and node.hessian < PAIR_UP_TO and problem.limits.criterion != NEWTON:
         state[1] = PAIR
     else:
         crowded = SUMMED if words.size > MANY_ROWS else HISTOGRAMS

@@ -44,49 +44,49 @@ def newton_rule(problem, node, feature):
 
 
 @inlined
-def rule_gain(rule, gl, hl, g, h):
+def rule_score(rule, gl, hl, g, h):
     """Gain of one split, -1 if it is negative or the values of its sides are not in order."""
     l1, l2, lower, upper, sign, own = rule
     left = bounded(newton_value(gl, hl, l1, l2), lower, upper)
     right = bounded(newton_value(g - gl, h - hl, l1, l2), lower, upper)
     left_term = newton_term(gl, hl, left, l1, l2)
     right_term = newton_term(g - gl, h - hl, right, l1, l2)
-    gain = newton_gain(left_term, right_term, own)
-    valid = (gain >= 0.0) & (sign * left <= sign * right)
-    return gain + 0.0 if valid else -1.0  # never -0.0
+    score = newton_gain(left_term, right_term, own)
+    valid = (score >= 0.0) & (sign * left <= sign * right)
+    return score + 0.0 if valid else -1.0  # never -0.0
 
 
 @helper
-def newton_split_gain(problem, node, feature, left_gradient, left_hessian):
+def newton_split_score(problem, node, feature, left_gradient, left_hessian):
     """The same from integers, for a single candidate."""
     rule = newton_rule(problem, node, feature)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
-    return rule_gain(rule, np.float64(left_gradient), np.float64(left_hessian), g, h)
+    return rule_score(rule, np.float64(left_gradient), np.float64(left_hessian), g, h)
 
 
 @helper
-def newton_word_gains(problem, node, feature, m):
+def newton_word_scores(problem, node, feature, m):
     """Gains of the first ``m`` sums in `Scratch.prefix`, -1 where a split is not valid."""
-    packing, prefix, gains = problem.packing, problem.scratch.prefix, problem.scratch.gains
+    packing, prefix, scores = problem.packing, problem.scratch.prefix, problem.scratch.scores
     rule = newton_rule(problem, node, feature)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
     minimum = np.float64(problem.limits.min_hessian)
     for j in range(np.uint64(m)):
         gl = np.float64(gradient_of(prefix[j], packing))
         hl = np.float64(hessian_of(prefix[j], packing))
-        gain = rule_gain(rule, gl, hl, g, h)
-        gains[j] = gain if (hl >= minimum) & (h - hl >= minimum) else -1.0
+        score = rule_score(rule, gl, hl, g, h)
+        scores[j] = score if (hl >= minimum) & (h - hl >= minimum) else -1.0
 
 
 @helper
-def newton_sums_gains(problem, node, feature, positions, extra):
+def newton_sums_scores(problem, node, feature, positions, extra):
     """Gains of a range of `Scratch.sums`, with ``extra`` (gradient, hessian) on the left."""
-    sums, gains = problem.scratch.sums, problem.scratch.gains
+    sums, scores = problem.scratch.sums, problem.scratch.scores
     rule = newton_rule(problem, node, feature)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
     for j in range(positions[0], positions[1]):
         gl, hl = np.float64(sums[0, j] + extra[0]), np.float64(sums[1, j] + extra[1])
-        gains[j] = rule_gain(rule, gl, hl, g, h)
+        scores[j] = rule_score(rule, gl, hl, g, h)
 
 
 @inlined
@@ -94,7 +94,7 @@ def pass_on_bounds(problem, node, left, right):
     """Bounds of the children: the node's, and of a monotonic split the middle of their values."""
     left.lower, left.upper = node.lower, node.upper
     right.lower, right.upper = node.lower, node.upper
-    if problem.limits.score == NEWTON and problem.constraints.monotonic.size > 0:
+    if problem.limits.criterion == NEWTON and problem.constraints.monotonic.size > 0:
         _part_at_middle(problem, node, left, right)
 
 

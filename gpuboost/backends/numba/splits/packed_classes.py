@@ -28,7 +28,7 @@ variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 def is_plain(problem, channels, feature):
     """Whether a feature can be looked at here."""
     matrix, limits = problem.matrix, problem.limits
-    plain = (channels.state[1] == FIELDS) & (limits.score == VARIANCE)
+    plain = (channels.state[1] == FIELDS) & (limits.criterion == VARIANCE)
     plain &= (limits.min_samples_leaf <= 1) & (not limits.has_weightless)
     return plain & (not matrix.has_missing[feature]) & (not matrix.is_categorical[feature])
 
@@ -49,7 +49,7 @@ def evaluate_fields(problem, channels, members, feature, rank):
     for j in range(m, padded):
         prefix[j] = 0
     _add_hessians(channels, prefix, padded)
-    _fields_gains(problem, channels, node, padded)
+    _fields_scores(problem, channels, node, padded)
     j = first_largest(scratch.patterns, padded)
     if j < 0:
         first = np.int64(0)
@@ -57,9 +57,9 @@ def evaluate_fields(problem, channels, members, feature, rank):
             first += 1
         return channels.left_hessian[first] < node.hessian
     split = scratch.split[0]
-    if is_better(split, scratch.gains[j], rank):
+    if is_better(split, scratch.scores[j], rank):
         hessian, following = channels.left_hessian[j], j + 1
-        set_best(split, scratch.gains[j], rank, feature, 0, hessian)
+        set_best(split, scratch.scores[j], rank, feature, 0, hessian)
         while channels.left_hessian[following] == hessian:
             following += 1
         split.bin, split.next_bin = scratch.bins[j], scratch.bins[following]
@@ -79,22 +79,22 @@ def _add_hessians(channels, prefix, padded):
 
 
 @inlined
-def _fields_gains(problem, channels, node, padded):
+def _fields_scores(problem, channels, node, padded):
     """Gains of all candidates, -1 where a side is too light."""
-    bits, prefix, gains = channels.state[2], problem.scratch.prefix, problem.scratch.gains
+    bits, prefix, scores = channels.state[2], problem.scratch.prefix, problem.scratch.scores
     hessian, h = channels.left_hessian, np.float64(node.hessian)
     minimum = np.float64(problem.limits.min_hessian)
     for j in range(padded):
-        gains[j] = 0.0
+        scores[j] = 0.0
     for p in range(channels.state[0]):
         g = np.float64(channels.sums[p])
         for j in range(padded):
             gl, hl = np.float64(field_of(prefix[j], p, bits)), np.float64(hessian[j])
-            gains[j] += variance_term(gl, g, hl, h)
+            scores[j] += variance_term(gl, g, hl, h)
     for j in range(padded):
         hl = np.float64(hessian[j])
-        gain = variance_gain(gains[j], hl, h - hl)
-        gains[j] = gain if (hl >= minimum) & (h - hl >= minimum) else -1.0
+        score = variance_gain(scores[j], hl, h - hl)
+        scores[j] = score if (hl >= minimum) & (h - hl >= minimum) else -1.0
 
 
 @inlined
@@ -120,9 +120,9 @@ def evaluate_random_fields(problem, channels, members, feature, rank):
     for p in range(channels.state[0]):
         gl = np.float64(field_of(total, p, bits))
         terms += variance_term(gl, np.float64(channels.sums[p]), hl, h)
-    gain, split = variance_gain(terms, hl, h - hl), scratch.split[0]
-    if is_better(split, gain, rank):
-        set_best(split, gain, rank, feature, 0, hessian)
+    score, split = variance_gain(terms, hl, h - hl), scratch.split[0]
+    if is_better(split, score, rank):
+        set_best(split, score, rank, feature, 0, hessian)
         split.bin, split.next_bin, split.missing = code, code + 1, MISSING_UNSEEN
         split.draw = draw
     return True

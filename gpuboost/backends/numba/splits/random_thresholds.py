@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import LAST_RANK, is_choosy, signed_rank
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, helper, inlined, randomness
-from gpuboost.backends.numba.splits.scan import is_allowed, is_better, set_best, split_gain
+from gpuboost.backends.numba.splits.scan import is_allowed, is_better, set_best, split_score
 from gpuboost.engine.criteria import NEWTON
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -171,9 +171,9 @@ def evaluate_random_to_few(problem, members, feature, rank):
     split = problem.scratch.split[0]
     if not is_allowed(problem.limits, members.node, left[1], left[2]):
         return True
-    gain = split_gain(problem, members.node, feature, left[0], left[1])
-    if is_better(split, gain, rank):
-        set_best(split, gain, rank, feature, left[0], left[1])
+    score = split_score(problem, members.node, feature, left[0], left[1])
+    if is_better(split, score, rank):
+        set_best(split, score, rank, feature, left[0], left[1])
         split.draw, split.bin, split.next_bin, split.is_range = draw, low, high, 1
         split.missing = MISSING_UNSEEN
     return True
@@ -192,10 +192,10 @@ def _offer(problem, node, feature, rank, left, bins, draw):
     """One candidate: sums on the left, and (bin, next_bin, missing)."""
     if not is_allowed(problem.limits, node, left[1], left[2]):
         return
-    gain = split_gain(problem, node, feature, left[0], left[1])
+    score = split_score(problem, node, feature, left[0], left[1])
     split = problem.scratch.split[0]
-    if is_better(split, gain, rank):
-        set_best(split, gain, rank, feature, left[0], left[1])
+    if is_better(split, score, rank):
+        set_best(split, score, rank, feature, left[0], left[1])
         split.bin, split.next_bin, split.missing = bins
         split.draw = draw
 
@@ -219,7 +219,7 @@ def find_pair_split(problem, members):
     magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
     if (min(first, second) == 0) | (magnitude >= EXACT // node.hessian) | matrix.any_categorical:
         return False
-    if (limits.score == NEWTON) | (not limits.hashed_order) | is_choosy(problem):
+    if (limits.criterion == NEWTON) | (not limits.hashed_order) | is_choosy(problem):
         return False
     if min(first, second) < limits.min_hessian:
         return True
@@ -238,8 +238,8 @@ def find_pair_split(problem, members):
         return False
     word = words[0] if codes[0] == low else words[1]
     gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
-    gain = split_gain(problem, node, np.int64(feature), gradient, hessian)
-    set_best(split, gain, best, feature, gradient, hessian)
+    score = split_score(problem, node, np.int64(feature), gradient, hessian)
+    set_best(split, score, best, feature, gradient, hessian)
     split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
     if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT

@@ -15,9 +15,9 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
 from gpuboost.backends.numba.splits.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
 from gpuboost.backends.numba.splits.newton import (
-    newton_split_gain,
-    newton_sums_gains,
-    newton_word_gains,
+    newton_split_score,
+    newton_sums_scores,
+    newton_word_scores,
 )
 from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
@@ -30,25 +30,25 @@ poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
 
 
 @inlined
-def split_gain(problem, node, feature, left_gradient, left_hessian):
+def split_score(problem, node, feature, left_gradient, left_hessian):
     """Gain of one split from integers, whatever the score; -1 if the score does not allow it."""
-    score = problem.limits.score
-    if score == NEWTON:
-        return newton_split_gain(problem, node, feature, left_gradient, left_hessian)
+    criterion = problem.limits.criterion
+    if criterion == NEWTON:
+        return newton_split_score(problem, node, feature, left_gradient, left_hessian)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
     gl, hl = np.float64(left_gradient), np.float64(left_hessian)
-    if score == VARIANCE:
+    if criterion == VARIANCE:
         return variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-    return other_gain(score, gl, hl, g, h)
+    return other_score(criterion, gl, hl, g, h)
 
 
 @helper
-def other_gain(score, gl, hl, g, h):
+def other_score(criterion, gl, hl, g, h):
     """POISSON; ENTROPY and MISCLASSIFICATION of two classes."""
-    if score == POISSON:
+    if criterion == POISSON:
         return poisson_gain(poisson_term(gl, g, hl, h))
     gr, hr = g - gl, h - hl
-    if score == ENTROPY:
+    if criterion == ENTROPY:
         left = entropy_term(hl - gl) + entropy_term(gl)
         right = entropy_term(hr - gr) + entropy_term(gr)
         node = entropy_node(entropy_term(h - g) + entropy_term(g), h)
@@ -58,21 +58,21 @@ def other_gain(score, gl, hl, g, h):
 
 
 @inlined
-def is_better(split, gain, rank):
+def is_better(split, score, rank):
     """Whether a candidate goes before the best so far, none if its gain is -1."""
-    return (gain > split.gain) | ((gain == split.gain) & (rank < split.rank))
+    return (score > split.score) | ((score == split.score) & (rank < split.rank))
 
 
 @inlined
-def set_best(split, gain, rank, feature, left_gradient, left_hessian):
+def set_best(split, score, rank, feature, left_gradient, left_hessian):
     """Make a numeric candidate the best so far; its bins are the caller's to fill in."""
-    split.gain, split.rank, split.feature = gain, rank, feature
+    split.score, split.rank, split.feature = score, rank, feature
     split.left_gradient, split.left_hessian = left_gradient, left_hessian
     split.draw, split.categorical, split.is_range = NAN, 0, 0
 
 
 @inlined
-def variance_gains(prefix, m, g, h, min_hessian, packing, gains):
+def variance_scores(prefix, m, g, h, min_hessian, packing, scores):
     """Gains of the first ``m`` bins, -1 where a side is too light; returns whole blocks."""
     blocks = (m + LANES - 1) // LANES
     for j in range(m, blocks * LANES):
@@ -82,8 +82,8 @@ def variance_gains(prefix, m, g, h, min_hessian, packing, gains):
             j = np.uint64(block * LANES + lane)
             hl = np.float64(hessian_of(prefix[j], packing))
             gl = np.float64(gradient_of(prefix[j], packing))
-            gain = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-            gains[j] = gain if (hl >= min_hessian) & (h - hl >= min_hessian) else -1.0
+            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+            scores[j] = score if (hl >= min_hessian) & (h - hl >= min_hessian) else -1.0
     return blocks * LANES
 
 
@@ -115,7 +115,7 @@ def evaluate_numeric(problem, members, feature, rank):
     if has_missing:
         before = scratch.prefix[m - 2] if m > 1 else np.int64(0)
         is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (scratch.prefix[m - 1] != before)
-    by_words = (limits.score == VARIANCE) | (limits.score == NEWTON)
+    by_words = (limits.criterion == VARIANCE) | (limits.criterion == NEWTON)
     if is_seen | (not by_words) | (limits.min_samples_leaf > 1):
         unpack_prefix(problem, m)
         return evaluate_sums(problem, members.node, feature, rank, m)
@@ -127,21 +127,23 @@ def evaluate_words(problem, node, feature, rank, m):
     """VARIANCE or NEWTON, nothing missing, rows not counted: straight from words."""
     packing, scratch = problem.packing, problem.scratch
     prefix, padded = scratch.prefix, m
-    if problem.limits.score == NEWTON:
-        newton_word_gains(problem, node, feature, m)
+    if problem.limits.criterion == NEWTON:
+        newton_word_scores(problem, node, feature, m)
     else:
         g, h = np.float64(node.gradient), np.float64(node.hessian)
-        padded = variance_gains(prefix, m, g, h, problem.limits.min_hessian, packing, scratch.gains)
+        padded = variance_scores(
+            prefix, m, g, h, problem.limits.min_hessian, packing, scratch.scores
+        )
     j = first_largest(scratch.patterns, padded)
     if j < 0:
         first = np.int64(0)
         while hessian_of(prefix[first], packing) == 0:
             first += 1
         return hessian_of(prefix[first], packing) < node.hessian
-    split, gain = scratch.split[0], scratch.gains[j]
-    if is_better(split, gain, rank):
+    split, score = scratch.split[0], scratch.scores[j]
+    if is_better(split, score, rank):
         hessian = hessian_of(prefix[j], packing)
-        set_best(split, gain, rank, feature, gradient_of(prefix[j], packing), hessian)
+        set_best(split, score, rank, feature, gradient_of(prefix[j], packing), hessian)
         following = j + 1
         while hessian_of(prefix[following], packing) == hessian:
             following += 1
@@ -164,13 +166,13 @@ def evaluate_occupied(problem, node, feature, rank, m):
     sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
     if m + np.int64(is_seen) < 2:
         return False
-    j, gain, goes = best_of_sums(problem, node, feature, 0, m)
+    j, score, goes = best_of_sums(problem, node, feature, 0, m)
     split = scratch.split[0]
-    if j >= 0 and is_better(split, gain, rank):
+    if j >= 0 and is_better(split, score, rank):
         with_missing = goes == MISSING_LEFT
         left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
         left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-        set_best(split, gain, rank, feature, left_gradient, left_hessian)
+        set_best(split, score, rank, feature, left_gradient, left_hessian)
         split.bin = scratch.bins[j]
         split.next_bin = scratch.bins[j + 1] if j + 1 < m else ONLY_MISSING_RIGHT
         split.missing = goes if is_seen else MISSING_UNSEEN
@@ -222,47 +224,47 @@ def best_of_sums(problem, node, feature, first, last):
     """Best position in [first, last) of `Scratch.sums`, its gain, and where missing goes."""
     scratch = problem.scratch
     may_right, may_left = missing_directions(problem, node, feature)
-    j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        sums_gains(problem, node, feature, (first, last), False)
+        sums_scores(problem, node, feature, (first, last), False)
         j = first_largest(scratch.patterns, last)
-        gain = scratch.gains[j] if j >= 0 else -1.0
+        score = scratch.scores[j] if j >= 0 else -1.0
     if may_left:
-        sums_gains(problem, node, feature, (first, last), True)
+        sums_scores(problem, node, feature, (first, last), True)
         other = first_largest(scratch.patterns, last)
         if other >= 0:
-            found = scratch.gains[other]
-            if (found > gain) | ((found == gain) & (other < j)):
-                j, gain, goes = other, found, MISSING_LEFT
-    return j, gain, goes
+            found = scratch.scores[other]
+            if (found > score) | ((found == score) & (other < j)):
+                j, score, goes = other, found, MISSING_LEFT
+    return j, score, goes
 
 
 @helper
-def sums_gains(problem, node, feature, positions, with_missing):
+def sums_scores(problem, node, feature, positions, with_missing):
     """Gains of a range of `Scratch.sums`, -1 before it and where a split is not valid."""
     limits, scratch = problem.limits, problem.scratch
-    sums, gains, (first, last) = scratch.sums, scratch.gains, positions
+    sums, scores, (first, last) = scratch.sums, scratch.scores, positions
     missing = (scratch.missing[0], scratch.missing[1], scratch.missing[2])
     h_values = node.hessian - missing[1]  # of the rows that have a value
     if not with_missing:
         missing, h_values = (np.int64(0), np.int64(0), np.int64(0)), np.int64(0)
     g, h = np.float64(node.gradient), np.float64(node.hessian)
-    if limits.score == NEWTON:
-        newton_sums_gains(problem, node, feature, positions, (missing[0], missing[1]))
-    elif limits.score == VARIANCE:
+    if limits.criterion == NEWTON:
+        newton_sums_scores(problem, node, feature, positions, (missing[0], missing[1]))
+    elif limits.criterion == VARIANCE:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            gains[j] = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+            scores[j] = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
     else:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            gains[j] = other_gain(limits.score, gl, hl, g, h)
+            scores[j] = other_score(limits.criterion, gl, hl, g, h)
     for j in range(first):
-        gains[j] = -1.0
+        scores[j] = -1.0
     for j in range(first, last):
         valid = is_allowed(limits, node, sums[1, j] + missing[1], sums[2, j] + missing[2])
         valid &= (h_values == 0) | ((sums[1, j] > 0) & (sums[1, j] < h_values))
-        gains[j] = gains[j] if valid else -1.0
+        scores[j] = scores[j] if valid else -1.0
 
 
 @inlined

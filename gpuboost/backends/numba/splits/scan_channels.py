@@ -251,22 +251,22 @@ def _add_terms(problem, channels, node, sizes, alone):
 @inlined
 def _add_channel(limits, channels, terms, node, m, sums):
     """Add one channel's terms; ``sums``: of the node, and missing ones that go left as well."""
-    left, left_hessian, score = channels.left, channels.left_hessian, limits.score
+    left, left_hessian, criterion = channels.left, channels.left_hessian, limits.criterion
     g, h, missing = sums[0], np.float64(node.hessian), sums[1:]
-    if score == VARIANCE:
+    if criterion == VARIANCE:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += variance_term(gl, g, hl, h)
-    elif score == POISSON:
+    elif criterion == POISSON:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += poisson_term(gl, g, hl, h)
-    elif score == ENTROPY:
+    elif criterion == ENTROPY:
         for j in range(m):
             gl = np.float64(left[j] + missing[0])
             terms[0, j] += entropy_term(gl)
             terms[1, j] += entropy_term(g - gl)
-    elif score == NEWTON:
+    elif criterion == NEWTON:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += part_term(limits, node, gl, hl)
@@ -284,65 +284,69 @@ def _best(problem, channels, node, feature, positions):
     may_right, may_left = missing_directions(problem, node, feature)
     node_term = _node_term(problem.limits, channels, node)
     terms = channels.right_terms
-    j, gain, goes = np.int64(-1), -1.0, MISSING_RIGHT
+    j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        _gains(problem, channels, node, (terms, node_term), positions, (none, none, none))
+        _scores(problem, channels, node, (terms, node_term), positions, (none, none, none))
         j = first_largest(scratch.patterns, last)
-        gain = scratch.gains[j] if j >= 0 else -1.0
+        score = scratch.scores[j] if j >= 0 else -1.0
     if may_left:
         values = node.hessian - scratch.missing[1]
         extra, terms = (scratch.missing[1], scratch.missing[2], values), channels.left_terms
-        _gains(problem, channels, node, (terms, node_term), positions, extra)
+        _scores(problem, channels, node, (terms, node_term), positions, extra)
         other = first_largest(scratch.patterns, last)
         if other >= 0:
-            found = scratch.gains[other]
-            if (found > gain) | ((found == gain) & (other < j)):
-                j, gain, goes = other, found, MISSING_LEFT
-    return j, gain, goes
+            found = scratch.scores[other]
+            if (found > score) | ((found == score) & (other < j)):
+                j, score, goes = other, found, MISSING_LEFT
+    return j, score, goes
 
 
 @inlined
 def _node_term(limits, channels, node):
     """The node's own part of a gain."""
-    total, score, h = 0.0, limits.score, np.float64(node.hessian)
+    total, criterion, h = 0.0, limits.criterion, np.float64(node.hessian)
     for p in range(channels.state[0]):
         g = np.float64(channels.sums[p])
-        if score == ENTROPY:
+        if criterion == ENTROPY:
             total += entropy_term(g)
-        elif score == NEWTON:
+        elif criterion == NEWTON:
             total += part_term(limits, node, g, h)
-        elif score != VARIANCE and score != POISSON:
+        elif criterion != VARIANCE and criterion != POISSON:
             total = max(total, g)
-    return entropy_node(total, h) if score == ENTROPY else total
+    return entropy_node(total, h) if criterion == ENTROPY else total
 
 
 @helper
-def _gains(problem, channels, node, sums, positions, missing):
+def _scores(problem, channels, node, sums, positions, missing):
     """Gains of a range of positions, -1 before them and where a split is not valid.
 
     ``missing``: hessian and count that go left as well, and the hessian of all values; or zeros.
     """
-    gains, score, h = problem.scratch.gains, problem.limits.score, np.float64(node.hessian)
+    scores, criterion, h = (
+        problem.scratch.scores,
+        problem.limits.criterion,
+        np.float64(node.hessian),
+    )
     (terms, node_term), (first, last) = sums, positions
     for j in range(first):
-        gains[j] = -1.0
+        scores[j] = -1.0
     for j in range(first, last):
         hessian, count = channels.left_hessian[j] + missing[0], channels.left_count[j] + missing[1]
         valid = (missing[2] == 0) | (channels.left_hessian[j] < missing[2])
         valid &= is_allowed(problem.limits, node, hessian, count)
         hl = np.float64(hessian)
-        if score == VARIANCE:
-            gain = variance_gain(terms[0, j], hl, h - hl)
-        elif score == ENTROPY:
-            gain = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
-        elif score == NEWTON:
-            gain = newton_gain(terms[0, j], terms[1, j], node_term) + 0.0  # never -0.0
-            valid &= gain >= 0.0
-        elif score == POISSON:
-            gain = poisson_gain(terms[0, j])
+        if criterion == VARIANCE:
+            score = variance_gain(terms[0, j], hl, h - hl)
+        elif criterion == ENTROPY:
+            score = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
+        elif criterion == NEWTON:
+            score = newton_gain(terms[0, j], terms[1, j], node_term) + 0.0  # never -0.0
+            valid &= score >= 0.0
+        elif criterion == POISSON:
+            score = poisson_gain(terms[0, j])
         else:
-            gain = misclassification_gain(terms[0, j], terms[1, j], node_term)
-        gains[j] = gain if valid else -1.0
+            score = misclassification_gain(terms[0, j], terms[1, j], node_term)
+        scores[j] = score if valid else -1.0
 
 
 @inlined

@@ -128,7 +128,7 @@ def find_split(problem, channels, node, rows, words):
     limits, scratch = problem.limits, problem.scratch
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
-    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    split.score, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
         return
     n_features, ordered, n_likely = order_features(problem, node)
@@ -137,7 +137,7 @@ def find_split(problem, channels, node, rows, words):
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
     last, could = SMALLEST_RANK, False
     for p in range(n_features):
-        if (p >= limits.max_features and could) or split.gain >= perfect:
+        if (p >= limits.max_features and could) or split.score >= perfect:
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)

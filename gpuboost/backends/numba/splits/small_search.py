@@ -156,7 +156,7 @@ def find_small_split(problem, local, node, own, minimum):
     """
     limits, scratch = problem.limits, problem.scratch
     split = scratch.split[0]
-    split.gain, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    split.score, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
     n_features, ordered, n_likely = order_features(problem, node)
     last, could = SMALLEST_RANK, False
     for p in range(n_features):

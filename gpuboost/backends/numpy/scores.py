@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.engine import criteria as scores
+from gpuboost.engine import criteria
 
 if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Frontier
@@ -70,7 +70,7 @@ class Scorer:
         self._options, target = task.options, task.target
         self._two_classes = target.classes is not None and target.n_channels == 1
 
-    def gains(self, left: Sums, node: NodeLimits, sign: np.ndarray | None = None) -> np.ndarray:
+    def scores(self, left: Sums, node: NodeLimits, sign: np.ndarray | None = None) -> np.ndarray:
         """Gain of each split by its left sums; -1 where it is not valid.
 
         Parameters
@@ -92,9 +92,9 @@ class Scorer:
             (gl.astype(np.float64), g.astype(np.float64))
             for gl, g in zip(left.gradient, node.gradient, strict=True)
         ]
-        if options.score == scores.NEWTON:
-            gain, ordered = self._newton(pairs, hl, h, node, sign)
-            return np.where(valid & ordered & (gain >= 0.0), gain, -1.0)
+        if options.criterion == criteria.NEWTON:
+            score, ordered = self._newton(pairs, hl, h, node, sign)
+            return np.where(valid & ordered & (score >= 0.0), score, -1.0)
         return np.where(valid, self._score(pairs, hl, h), -1.0)
 
     def _newton(
@@ -112,38 +112,38 @@ class Scorer:
         for gl, g in pairs:
             values = []
             for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
-                value = scores.newton_value(own_g, own_h, l1, l2)
-                value = scores.bounded(value, node.lower, node.upper)
-                sides[side] = sides[side] + scores.newton_term(own_g, own_h, value, l1, l2)
+                value = criteria.newton_value(own_g, own_h, l1, l2)
+                value = criteria.bounded(value, node.lower, node.upper)
+                sides[side] = sides[side] + criteria.newton_term(own_g, own_h, value, l1, l2)
                 values.append(value)
             if sign is not None:
                 ordered = ordered & (sign * values[0] <= sign * values[1])
-        return scores.newton_gain(*sides), ordered
+        return criteria.newton_gain(*sides), ordered
 
     def _score(
         self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
     ) -> Any:
         """Gains by the scores that know no values of sides."""
-        score, terms, hr = self._options.score, 0.0, h - hl
-        if score == scores.VARIANCE:
+        criterion, terms, hr = self._options.criterion, 0.0, h - hl
+        if criterion == criteria.VARIANCE:
             for gl, g in pairs:
-                terms = terms + scores.variance_term(gl, g, hl, h)
-            return scores.variance_gain(terms, hl, hr)
-        if score == scores.POISSON:
+                terms = terms + criteria.variance_term(gl, g, hl, h)
+            return criteria.variance_gain(terms, hl, hr)
+        if criterion == criteria.POISSON:
             for gl, g in pairs:
-                terms = terms + scores.poisson_term(gl, g, hl, h)
-            return scores.poisson_gain(terms)
+                terms = terms + criteria.poisson_term(gl, g, hl, h)
+            return criteria.poisson_gain(terms)
         if self._two_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
         left, right, node = 0.0, 0.0, 0.0
-        if score == scores.MISCLASSIFICATION:
+        if criterion == criteria.MISCLASSIFICATION:
             for gl, g in pairs:
                 left, right = np.maximum(left, gl), np.maximum(right, g - gl)
                 node = np.maximum(node, g)
-            return scores.misclassification_gain(left, right, node)
+            return criteria.misclassification_gain(left, right, node)
         for gl, g in pairs:
-            left = left + scores.entropy_term(gl)
-            right = right + scores.entropy_term(g - gl)
-            node = node + scores.entropy_term(g)
-        return scores.entropy_gain(left, right, scores.entropy_node(node, h), hl, hr)
+            left = left + criteria.entropy_term(gl)
+            right = right + criteria.entropy_term(g - gl)
+            node = node + criteria.entropy_term(g)
+        return criteria.entropy_gain(left, right, criteria.entropy_node(node, h), hl, hr)
