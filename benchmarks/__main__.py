@@ -1,4 +1,4 @@
-"""``python -m benchmarks COMMAND``: measure, and make README's tables from what was measured."""
+"""``python -m benchmarks COMMAND``: measure, and make the documents' tables from that."""
 
 from __future__ import annotations
 

@@ -1,55 +1,77 @@
-"""``python -m benchmarks table``: README's tables, from the result files."""
+"""``python -m benchmarks table``: the tables of docs/benchmarks.md and README, from results."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from benchmarks.highlights import HIGHLIGHTS, SOURCES, highlights_table
+from benchmarks.markdown import Content, caption, markdown
 from benchmarks.peers import OURS, PEER_NAMES
 from benchmarks.quality import ENSEMBLES
 from benchmarks.results import read_results, result_path
 
-README = Path(__file__).parent.parent / "README.md"
-DEFAULT_NAMES = (
-    *("speed", "speed_boosting", "quality", "quality_boosting"),
-    *("memory", "import", "stages"),
-)
+ROOT = Path(__file__).parent.parent
+DOCUMENT, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
+DEFAULT_NAMES = ("speed", "speed_boosting", "quality", "quality_boosting", "memory", "import")
 
-Content = dict[str, Any]
 _FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument(
-        "names", nargs="*", help="result files; default: those there are for README's markers"
+        "names",
+        nargs="*",
+        help=f"result files, or '{HIGHLIGHTS}' for README's short table; default: all there are",
     )
     parser.add_argument(
-        "--write", action="store_true", help="put the tables between their markers in README.md"
+        "--write",
+        action="store_true",
+        help="put the tables between their markers in docs/benchmarks.md and README.md",
     )
+    parser.add_argument("--document", type=Path, default=DOCUMENT, help=argparse.SUPPRESS)
     parser.add_argument("--readme", type=Path, default=README, help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tables, or write them into README."""
-    names = args.names or [n for n in DEFAULT_NAMES if result_path(n).exists()]
-    if not names:
+    """Print the tables, or write them into docs/benchmarks.md and README."""
+    measured = [name for name in DEFAULT_NAMES if result_path(name).exists()]
+    if not (args.names or measured):
         raise FileNotFoundError(
             "nothing was measured yet; begin with 'python -m benchmarks speed'."
         )
-    tables = {Path(name).stem: table_of(read_results(result_path(name))) for name in names}
-    if args.write:
-        text = args.readme.read_text()
-        for name, table in tables.items():
-            text = put_between_markers(text, name, table)
-        args.readme.write_text(text)
-        print(f"wrote {', '.join(tables)} into {args.readme}")
-    else:
+    has_short = set(SOURCES) <= set(measured)
+    names = args.names or [*measured, *([HIGHLIGHTS] if has_short else [])]
+    tables = {Path(name).stem: _table_named(name) for name in names}
+    if not args.write:
         print("\n\n".join(tables.values()))
+        return 0
+    short = {name: table for name, table in tables.items() if name == HIGHLIGHTS}
+    long = {name: table for name, table in tables.items() if name not in short}
+    places = ((args.document, long), (args.readme, short))
+    texts = {path: _with_tables(path, own) for path, own in places if own}
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"wrote {', '.join(tables)} into {' and '.join(map(str, texts))}")
     return 0
+
+
+def _table_named(name: str) -> str:
+    """The table of a result file, or README's short one."""
+    if name == HIGHLIGHTS:
+        return highlights_table()
+    return table_of(read_results(result_path(name)))
+
+
+def _with_tables(path: Path, tables: dict[str, str]) -> str:
+    """Text of a document with tables between their markers."""
+    text = path.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        text = put_between_markers(text, name, table)
+    return text
 
 
 def table_of(content: Content) -> str:
@@ -71,30 +93,10 @@ def put_between_markers(text: str, name: str, table: str) -> str:
     )
     if not count:
         raise LookupError(
-            f"README has no place for '{name}'; add the lines "
-            f"'<!-- benchmarks:{name} -->' and '<!-- /benchmarks -->' to it."
+            f"there is no place for the table '{name}'; add the lines "
+            f"'<!-- benchmarks:{name} -->' and '<!-- /benchmarks -->' to the document."
         )
     return changed
-
-
-def caption(content: Content) -> str:
-    """Machine, versions and dates of a result file."""
-    machine, versions = content["machine"], content["machine"]["versions"]
-    used = [f"{name} {versions[name]}" for name in versions if name not in ("scipy", "pandas")]
-    dates = sorted({record["date"] for record in content["records"]})
-    span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    memory = f", {machine['memory_gb']} GB" if machine["memory_gb"] else ""
-    return (
-        f"*{machine['cpu']}, {machine['cores']} cores{memory}, {machine['system']}, "
-        f"Python {machine['python']}, {', '.join(used)}; {span}.*"
-    )
-
-
-def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; the first column to the left, the others to the right."""
-    names = list(header)
-    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *[list(row) for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _speed_table(content: Content) -> str:

@@ -1,4 +1,4 @@
-"""The benchmarks: cases, turns, verdicts, result files, README's tables, the commands."""
+"""The benchmarks: cases, turns, verdicts, result files, the documents' tables, the commands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from benchmarks import imports, memory, probe, quality, report, scores, stages, 
 from benchmarks.__main__ import main
 from benchmarks.boosting_cases import BOOSTING_SPEED
 from benchmarks.cases import MEMORY, SPEED, choose_cases
+from benchmarks.highlights import HIGHLIGHTS, highlight, highlights_table
 from benchmarks.machine import describe_machine
 from benchmarks.peers import INTELEX, OURS, PEER_NAMES, REFERENCE, GpuBoost
-from benchmarks.results import OtherMachineError, Results, read_results
+from benchmarks.results import OtherMachineError, Results, read_results, result_path
 from benchmarks.settings import TREE, Resources, Setting
 from benchmarks.tables import CLASSIFICATION, REGRESSION, Table
 
@@ -229,7 +230,7 @@ def test_import_loads_nothing_optional():
     assert imports.optional_modules_loaded() == []
 
 
-# ---- results and README ------------------------------------------------------------------------
+# ---- results and documents ----------------------------------------------------------------------
 
 
 def test_results_are_kept_record_by_record(tmp_path):
@@ -285,12 +286,12 @@ def speed_results(path):
 
 
 def test_speed_table_goes_between_its_markers(tmp_path):
-    path, readme = tmp_path / "speed.json", tmp_path / "README.md"
+    path, document = tmp_path / "speed.json", tmp_path / "benchmarks.md"
     speed_results(path)
-    readme.write_text("a\n<!-- benchmarks:speed -->\nold\n<!-- /benchmarks -->\nz\n")
+    document.write_text("a\n<!-- benchmarks:speed -->\nold\n<!-- /benchmarks -->\nz\n")
     for _ in range(2):  # the second time it replaces what it wrote
-        assert main(["table", str(path), "--write", "--readme", str(readme)]) == 0
-    text = readme.read_text()
+        assert main(["table", str(path), "--write", "--document", str(document)]) == 0
+    text = document.read_text()
     assert text.startswith("a\n<!-- benchmarks:speed -->\n| case |") and text.endswith("-->\nz\n")
     assert "old" not in text and text.count("| case |") == 1
     row = next(line for line in text.splitlines() if "100 trees to purity" in line)
@@ -299,14 +300,47 @@ def test_speed_table_goes_between_its_markers(tmp_path):
 
 
 def test_table_without_markers_or_results_says_what_to_do(tmp_path, capsys):
-    path, readme = tmp_path / "speed.json", tmp_path / "README.md"
+    path, document = tmp_path / "speed.json", tmp_path / "benchmarks.md"
     assert main(["table", str(path)]) == 2
     assert "measure first" in capsys.readouterr().err
     speed_results(path)
-    readme.write_text("nothing here")
-    assert main(["table", str(path), "--write", "--readme", str(readme)]) == 2
+    document.write_text("nothing here")
+    assert main(["table", str(path), "--write", "--document", str(document)]) == 2
     assert "<!-- benchmarks:speed -->" in capsys.readouterr().err
-    assert readme.read_text() == "nothing here"
+    assert document.read_text() == "nothing here"
+
+
+def test_the_command_writes_both_documents(tmp_path, capsys):
+    document, readme = tmp_path / "benchmarks.md", tmp_path / "README.md"
+    names = [name for name in report.DEFAULT_NAMES if result_path(name).exists()]
+    for path, places in ((document, names), (readme, [HIGHLIGHTS])):
+        marks = [f"<!-- benchmarks:{name} -->\n<!-- /benchmarks -->\n" for name in places]
+        path.write_text("".join(marks))
+    given = ["--write", "--document", str(document), "--readme", str(readme)]
+    assert main(["table", *given]) == 0
+    assert str(document) in capsys.readouterr().out
+    assert highlights_table() in readme.read_text()
+    for name in names:
+        assert report.table_of(read_results(result_path(name))) in document.read_text()
+
+
+def test_short_table_names_the_strongest_peer():
+    found = {
+        "gpuboost": {"seconds": 2.0, "score": 0.91},
+        "scikit-learn": {"seconds": 9.0, "score": 0.92},
+        "XGBoost": {"seconds": 3.0, "score": 0.93},
+        "LightGBM": {"left_out": "is not here"},
+    }
+    record = {"case": "c", "metric": "AUC", "peers": found, "n_jobs": 2}
+    content = {"benchmark": "speed", "records": [record]}
+    line = ["c", "2.00 s", "XGBoost 3.00 s", "1.5", "AUC 0.9100 (0.9300)"]
+    assert highlight(content, "c") == line
+    with pytest.raises(LookupError, match="'d' was not measured"):
+        highlight(content, "d")
+    peaks = [{"case": "m", "peer": p, "peak_bytes": 1e6 * n} for p, n in ((OURS, 4), ("A", 2))]
+    peaks.append({"case": "m", "peer": "B", "left_out": "took too long"})
+    memory_line = highlight({"benchmark": "memory", "records": peaks}, "m")
+    assert memory_line == ["Peak memory: m", "4 MB", "A 2 MB", "0.5", "–"]
 
 
 def test_other_tables(tmp_path):

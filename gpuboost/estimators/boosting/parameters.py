@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")
 CRITERIA = ("deprecated", "friedman_mse", "squared_error")
-# Rows of a category that is not rare, and their hessians where these are information: figures are
-# in ARCHITECTURE.md. All levels of a small table could be rare by that: a share of its rows does.
+# Rows of a category that is not rare, and their hessians where these are information;
+# benchmarks/NOTES.md has the figures. In a small table all levels could be rare by that, so there
+# a share of the rows is enough.
 CATEGORY_ROWS, CATEGORY_HESSIAN, CATEGORY_SHARE = 20, 5.0, 0.01
 
 

@@ -1,0 +1,28 @@
+"""What all tables of the documents are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Content = dict[str, Any]
+
+
+def caption(content: Content) -> str:
+    """Machine, versions and dates of a result file."""
+    machine, versions = content["machine"], content["machine"]["versions"]
+    used = [f"{name} {versions[name]}" for name in versions if name not in ("scipy", "pandas")]
+    dates = sorted({record["date"] for record in content["records"]})
+    span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    memory = f", {machine['memory_gb']} GB" if machine["memory_gb"] else ""
+    return (
+        f"*{machine['cpu']}, {machine['cores']} cores{memory}, {machine['system']}, "
+        f"Python {machine['python']}, {', '.join(used)}; {span}.*"
+    )
+
+
+def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; the first column to the left, the others to the right."""
+    names = list(header)
+    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *[list(row) for row in rows]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
