@@ -5,17 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import (
-    boosting_quality,
-    imports,
-    memory,
-    parity,
-    quality,
-    report,
-    speed,
-    stages,
-)
 from benchmarks.gpu import run as gpu
+from benchmarks.quality import boosting_quality, parity, quality
+from benchmarks.report import report
+from benchmarks.speed import imports, memory, speed
+from benchmarks.stages import stages
 
 COMMANDS = {
     "speed": speed,

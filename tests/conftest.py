@@ -15,9 +15,10 @@ from gpuboost.backends import select as choice
 from gpuboost.backends.cuda.growth import grow as cuda
 from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
-from tests import fake_cupy, finished
-from tests.gpu_arrays import Tensor
-from tests.gpu_runs import (
+from tests.fakes import fake_cupy
+from tests.fakes.gpu_arrays import Tensor
+from tests.runs import finished
+from tests.runs.gpu_runs import (
     for_sanitizer,
     give_back,
     is_required,
@@ -25,8 +26,8 @@ from tests.gpu_runs import (
     rows_are_capped,
     show_every_array,
 )
+from tests.runs.workers import put_in_order, spread_over_cores
 from tests.sizes import largest_files, largest_functions
-from tests.workers import put_in_order, spread_over_cores
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -90,7 +91,7 @@ def copied(machine: fake_cupy.Machine, monkeypatch: pytest.MonkeyPatch) -> list[
 def meter() -> Iterator[Any]:
     """Counts the bytes of all arrays of `TrackedRuntime`."""
     from gpuboost.backends.cuda.runtime.shape_arrays import Meter
-    from tests.metered_runtime import Tracked
+    from tests.memory.metered_runtime import Tracked
 
     gc.collect()
     Tracked.meter = Meter()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case
-from tests.estimator_cases import NAMES, make
+from tests.estimators.device_cases import BOOSTED, CASES, REPLAYED_FORESTS, Case
+from tests.estimators.estimator_cases import NAMES, make
 
 FILE = Path(__file__).parent / "data" / "golden_fits.json"
 BACKENDS = {160: ("numpy", "numba", "cuda"), 600: ("numpy", "numba")}  # by the rows of the table

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.highlights import CASES, HIGHLIGHTS, SOURCES, highlight, highlights_table
-from benchmarks.report import DEFAULT_NAMES, DOCUMENT, README, put_between_markers, table_of
-from benchmarks.results import read_results, result_path
+from benchmarks.report.highlights import CASES, HIGHLIGHTS, SOURCES, highlight, highlights_table
+from benchmarks.report.report import DEFAULT_NAMES, DOCUMENT, README, put_between_markers, table_of
+from benchmarks.report.results import read_results, result_path
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.gpu import run
-from benchmarks.gpu.children import exit_on_sigterm
+from benchmarks.gpu.first.children import exit_on_sigterm
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchmarks.settings import (
+from benchmarks.suite.settings import (
     ADABOOST,
     BOOSTING,
     EXTRA_TREES,
@@ -14,7 +14,7 @@ from benchmarks.settings import (
     BoostingOptions,
     Setting,
 )
-from benchmarks.tables import CLASSIFICATION, REGRESSION
+from benchmarks.suite.tables import CLASSIFICATION, REGRESSION
 
 EQUALITY, FIT, HISTOGRAM, PREDICTION = "equality", "fit", "histogram", "prediction"
 XGBOOST, CUML, PYBOOST = "XGBoost", "cuML", "Py-Boost"
@@ -45,7 +45,7 @@ class GpuCase:
         Rows whose prediction is timed.
     peers : tuple of str
     maker : str
-        Of its data, of `benchmarks.tables.LARGE_MAKERS`; empty: by the task.
+        Of its data, of `benchmarks.suite.tables.LARGE_MAKERS`; empty: by the task.
     """
 
     name: str
@@ -61,7 +61,7 @@ class GpuCase:
 
     @property
     def data(self) -> str:
-        """The maker of its data, of `benchmarks.tables.LARGE_MAKERS`."""
+        """The maker of its data, of `benchmarks.suite.tables.LARGE_MAKERS`."""
         if self.maker:
             return self.maker
         return "binary" if self.setting.task == CLASSIFICATION else "continuous"

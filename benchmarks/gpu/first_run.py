@@ -21,16 +21,16 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from benchmarks.gpu.cases import SCALES, choose
-from benchmarks.gpu.children import exit_on_sigterm
-from benchmarks.gpu.facts import UNUSABLE
-from benchmarks.gpu.first_report import RESULTS, report_text
-from benchmarks.gpu.kernel_archive import OTHER_RESULTS
+from benchmarks.gpu.first.children import exit_on_sigterm
+from benchmarks.gpu.first.facts import UNUSABLE
+from benchmarks.gpu.first.kernel_archive import OTHER_RESULTS
+from benchmarks.gpu.first.report import RESULTS, report_text
+from benchmarks.gpu.first.sanitizer import SANITIZER, find_sanitizer, findings
+from benchmarks.gpu.first.steps import CUT_SHORT, NOT_BEGUN, ROOT, SECONDS, Run, Step, replace_text
 from benchmarks.gpu.run import UNFINISHED
-from benchmarks.gpu.sanitizer import SANITIZER, find_sanitizer, findings
-from benchmarks.gpu.steps import CUT_SHORT, NOT_BEGUN, ROOT, SECONDS, Run, Step, replace_text
 from benchmarks.gpu.text import by_case, missed_bounds
-from benchmarks.peers import OURS
-from tests.finished_log import BROKE_DEVICE
+from benchmarks.peers.peers import OURS
+from tests.runs.finished_log import BROKE_DEVICE
 
 SANITIZER_FOUND = "9"  # exit status of compute-sanitizer where it found errors
 NO_SANITIZER = f"there is no {SANITIZER} on PATH, in CUDA_HOME, /usr/local/cuda* or NVIDIA's wheels"
@@ -71,7 +71,7 @@ def all_steps(folder: Path, scale: str) -> list[Step]:
 
 
 def _python(module: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", f"benchmarks.gpu.{module}")
+    return (sys.executable, "-m", f"benchmarks.gpu.first.{module}")
 
 
 def _tests(
@@ -88,7 +88,12 @@ def _tests(
     """Tests of a GPU: of a kind, and of those the ones that an expression names."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     command += ["--durations=9", "-m", kind, *(["-k", only] if only else [])]
-    command += ["--finished", str(folder / log), "tests/test_gpu.py", "tests/test_gpu_boosting.py"]
+    command += [
+        "--finished",
+        str(folder / log),
+        "tests/gpu/test_gpu.py",
+        "tests/gpu/test_gpu_boosting.py",
+    ]
     return Step(
         name,
         question,

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, GpuCase
-from benchmarks.gpu.device import Device
-from benchmarks.gpu.histogram import measure_histograms, shapes_left
-from benchmarks.gpu.peak import WITHIN
+from benchmarks.gpu.device.device import Device
+from benchmarks.gpu.device.histogram import measure_histograms, shapes_left
+from benchmarks.gpu.device.peak import WITHIN
 from benchmarks.gpu.peers import DeviceTable, GpuPeer, Ours, as_two_columns, choose_peers
 from benchmarks.gpu.turns import Contender, countdown, described, guarded, take_turns
-from benchmarks.scores import metric_name
-from benchmarks.settings import Setting
-from benchmarks.tables import CLASSIFICATION, LARGE_MAKERS, Table
+from benchmarks.quality.scores import metric_name
+from benchmarks.suite.settings import Setting
+from benchmarks.suite.tables import CLASSIFICATION, LARGE_MAKERS, Table
 
 TEST_ROWS = 50_000
 FEW_ROWS = 1_000

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.boosting_peers import xgboost_words
 from benchmarks.gpu.cases import CUML, PYBOOST, XGBOOST
-from benchmarks.gpu.device import Device, Served, on_host
-from benchmarks.peers import BOOTSTRAP_SHARE, NO_ADABOOST, OURS, GpuBoost
-from benchmarks.settings import (
+from benchmarks.gpu.device.device import Device, Served, on_host
+from benchmarks.peers.boosting_peers import xgboost_words
+from benchmarks.peers.peers import BOOTSTRAP_SHARE, NO_ADABOOST, OURS, GpuBoost
+from benchmarks.suite.settings import (
     ADABOOST,
     BOOSTING,
     EXTRA_TREES,
@@ -25,7 +25,7 @@ from benchmarks.settings import (
     Setting,
     missing_package,
 )
-from benchmarks.tables import CLASSIFICATION
+from benchmarks.suite.tables import CLASSIFICATION
 
 DEEPEST = 64  # levels of a forest "to purity", for a peer that has no word for it
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
-from benchmarks.gpu.children import INNER_TERM_SECONDS, run_child
-from benchmarks.gpu.device import AHEAD_BYTES, CudaDevice, Device, NoDeviceError
+from benchmarks.gpu.device.device import AHEAD_BYTES, CudaDevice, Device, NoDeviceError
+from benchmarks.gpu.first.children import INNER_TERM_SECONDS, run_child
 from benchmarks.gpu.measure import Plan, is_done, measure
 from benchmarks.gpu.text import summary
-from benchmarks.results import FOLDER, OtherMachineError, Results
+from benchmarks.report.results import FOLDER, OtherMachineError, Results
 
 NAME = "gpu"
 PROCESS = "process"  # who failed where a case's process did

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu.cases import EQUALITY, FIT, HISTOGRAM, PREDICTION, SECONDS_ON
-from benchmarks.gpu.peak import is_estimated
-from benchmarks.peers import OURS
-from benchmarks.report import markdown
+from benchmarks.gpu.device.peak import is_estimated
+from benchmarks.peers.peers import OURS
+from benchmarks.report.report import markdown
 
 Record = dict[str, Any]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device.device import Device
 
 Record = dict[str, Any]
 

@@ -1,5 +1,5 @@
 """``cupyx.scipy.sparse``."""
 
-from tests.fake_cupy import csr_matrix
+from tests.fakes.fake_cupy import csr_matrix
 
 __all__ = ["csr_matrix"]

@@ -1,0 +1,286 @@
+"""The device that a run measures: its kernels, its clock, its memory, its name."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.device.counting import WAIT, CountingRuntime, Counts
+from benchmarks.gpu.device.peak import peak_memory
+
+CEILINGS = Path(__file__).with_name("ceilings.cu")
+AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
+_INTERCEPTED = "choose_backend"
+_WHERE = tuple(
+    f"gpuboost.estimators.{name}"
+    for name in ("fitting.base", "fitting.pipeline", "boosting.inputs")
+)
+_DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+
+
+_NO_DEVICE_STATUS = (35, 100)  # cudaErrorInsufficientDriver, which means none too; NoDevice
+
+
+class NoDeviceError(RuntimeError):
+    """There is no GPU, or no driver of one, on this machine."""
+
+
+class Device:
+    """What measures anything: kernels by a runtime, and how to wait and take times.
+
+    Parameters
+    ----------
+    runtime : gpuboost.backends.cuda.runtime.protocol.Runtime
+    compile_text : callable
+        (text, name) to a kernel that is called as CuPy's RawKernel is.
+    """
+
+    name = "cpu"
+
+    def __init__(self, runtime: Any, compile_text: Callable[[str, str], Any]) -> None:
+        self.counts = Counts()
+        self.runtime = CountingRuntime(runtime, self.counts)
+        self.compile_text = compile_text
+
+    @property
+    def xp(self) -> Any:
+        """The array module itself, uncounted."""
+        return self.runtime.inner.xp
+
+    @cached_property
+    def backend(self) -> Any:
+        """The backend that all fits and predictions go to."""
+        module = importlib.import_module("gpuboost.backends.cuda.backend")
+        return StagedBackend(module.CudaBackend(self.runtime), self)
+
+    def asarray(self, host: np.ndarray) -> Any:
+        """A copy on the device, uncounted."""
+        return self.xp.asarray(host)
+
+    def facts(self) -> dict[str, Any]:
+        """Names and versions that make two results comparable."""
+        return {"name": self.name, "multiprocessors": self.runtime.n_multiprocessors}
+
+    def wait(self) -> None:
+        """Wait until the device has done everything."""
+
+    def give_memory_back(self) -> None:
+        """Let other libraries have what the allocator keeps."""
+
+    def free_memory(self) -> None:
+        """Have memory free for who runs next."""
+
+    def free_bytes(self) -> int | None:
+        """Memory that is free, None where it is not known."""
+        return None
+
+    @contextmanager
+    def peak_memory(self) -> Iterator[list[int]]:
+        """Peak of bytes allocated meanwhile: the list has it at the end, nothing if unknown."""
+        yield []
+
+    def seconds(self, call: Callable[[], Any]) -> float:
+        """Wall-clock time of a call until the device has done it."""
+        self.wait()
+        started = time.perf_counter()
+        call()
+        self.wait()
+        return time.perf_counter() - started
+
+    def kernel_seconds(self, call: Callable[[], Any], repeat: int) -> float:
+        """Median time of launches, without what the host does around them."""
+        call()
+        return statistics.median(self.seconds(call) for _ in range(repeat))
+
+    def ceiling(self, name: str) -> Any:
+        """A kernel of ceilings.cu."""
+        return self.compile_text(ceilings_text(), name)
+
+
+class CudaDevice(Device):
+    """An NVIDIA GPU through CuPy.
+
+    Parameters
+    ----------
+    ahead_bytes : int
+        That are filled before a kernel is timed, while the host launches it.
+
+    Raises
+    ------
+    NoDeviceError
+        There is no device, or CuPy is not there to find one.
+    RuntimeError
+        There is a device, but CuPy cannot use it.
+    """
+
+    name = "cuda"
+
+    def __init__(self, ahead_bytes: int = AHEAD_BYTES) -> None:
+        self._ahead_bytes = ahead_bytes
+        try:
+            self._cupy = importlib.import_module("cupy")
+            self._cupy.zeros(1)
+        except Exception as error:  # CuPy has many ways to say that there is no device
+            if not _is_missing(error):
+                raise RuntimeError(
+                    f"the GPU cannot be used ({type(error).__name__}: {error})"
+                ) from error
+            raise NoDeviceError(
+                f"there is no GPU to measure ({type(error).__name__}: {error}); install CuPy for "
+                "the version of the driver on a machine with an NVIDIA GPU"
+            ) from error
+        module = importlib.import_module("gpuboost.backends.cuda.runtime.cupy")
+        super().__init__(module.CupyRuntime(0), self._compile)
+
+    def _compile(self, text: str, name: str) -> Any:
+        return self._cupy.RawKernel(text, name, options=("-std=c++17",))
+
+    def facts(self) -> dict[str, Any]:
+        api = self._cupy.cuda.runtime
+        properties = api.getDeviceProperties(0)
+        return {
+            "name": properties["name"].decode(),
+            "driver": driver_version(),
+            "cuda_driver": api.driverGetVersion(),
+            "cuda_runtime": api.runtimeGetVersion(),
+            "nvrtc": ".".join(map(str, self._cupy.cuda.nvrtc.getVersion())),
+            "cupy": self._cupy.__version__,
+            "memory_gb": round(properties["totalGlobalMem"] / 1e9),
+            "multiprocessors": properties["multiProcessorCount"],
+        }
+
+    def wait(self) -> None:
+        self._cupy.cuda.runtime.deviceSynchronize()
+
+    def give_memory_back(self) -> None:
+        self.wait()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def free_memory(self) -> None:
+        free, total = self._cupy.cuda.runtime.memGetInfo()
+        if free < total // 2:  # else a pool that was filled before stays, as it does for users
+            self.give_memory_back()
+
+    def free_bytes(self) -> int | None:
+        return int(self._cupy.cuda.runtime.memGetInfo()[0])
+
+    @contextmanager
+    def peak_memory(self) -> Iterator[list[int]]:
+        self.give_memory_back()
+        with peak_memory(self._cupy) as found:
+            yield found
+
+    def kernel_seconds(self, call: Callable[[], Any], repeat: int) -> float:
+        event = self._cupy.cuda.Event
+        ahead = self._cupy.empty(self._ahead_bytes, dtype=self._cupy.uint8)
+        call()
+        found = []
+        for _ in range(repeat):
+            begin, end = event(), event()
+            ahead.fill(0)  # meanwhile the host launches: no gaps between kernels are timed
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            found.append(1e-3 * self._cupy.cuda.get_elapsed_time(begin, end))
+        return statistics.median(found)
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether an error of CuPy says that there is no device, and the driver's tool lists none."""
+    is_said = isinstance(error, ImportError) or getattr(error, "status", 0) in _NO_DEVICE_STATUS
+    return is_said and driver_version() is None
+
+
+def ceilings_text() -> str:
+    """Source of the ceilings' kernels, as a compiler takes it."""
+    source = importlib.import_module("gpuboost.backends.cuda.runtime.source")
+    return f"{source.file_text(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
+
+
+def driver_version() -> str | None:
+    """Version of the driver as its own tool says it, None where that finds no driver or device."""
+    try:
+        said = subprocess.run(_DRIVER_QUERY, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if said.returncode:
+        return None
+    return said.stdout.partition("\n")[0].rpartition(",")[2].strip() or None
+
+
+class StagedBackend:
+    """A backend that notes when growing begins, and counts what growing asks for alone.
+
+    Attributes
+    ----------
+    growing_since : float
+        `time.perf_counter` when the last fit had read, binned and quantised its data.
+    waits_before : int
+        How often the host had waited until then.
+    """
+
+    def __init__(self, backend: Any, device: Device) -> None:
+        self._backend, self._device = backend, device
+        self.growing_since, self.waits_before = 0.0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def grow(self, task: Any) -> Iterator[Any]:
+        """Grow the trees of a task."""
+        self._begin()
+        return self._backend.grow(task)
+
+    def grow_finished(self, task: Any) -> Iterator[Any]:
+        """Grow the trees of a task and finish them."""
+        self._begin()
+        return self._backend.grow_finished(task)
+
+    def booster(self, task: Any) -> Any:
+        """Start a fit of gradient boosting."""
+        self._begin()
+        return self._backend.booster(task)
+
+    def reweighter(self, task: Any) -> Any:
+        """Start a fit of AdaBoost."""
+        self._begin()
+        return self._backend.reweighter(task)
+
+    def _begin(self) -> None:
+        self._device.wait()
+        self.waits_before = self._device.counts.of.get(WAIT, 0)
+        self._device.counts.clear()
+        self.growing_since = time.perf_counter()
+
+
+class Served:
+    """Puts a device's backend in place of the one that estimators would choose."""
+
+    def __init__(self, device: Device) -> None:
+        self._backend = device.backend
+        self._modules = [importlib.import_module(name) for name in _WHERE]
+
+    def __enter__(self) -> None:
+        self._chosen = [getattr(module, _INTERCEPTED) for module in self._modules]
+        for module in self._modules:
+            setattr(module, _INTERCEPTED, lambda device, work: self._backend)
+
+    def __exit__(self, *reason: object) -> None:
+        for module, chosen in zip(self._modules, self._chosen, strict=True):
+            setattr(module, _INTERCEPTED, chosen)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """A NumPy array of an array of any device."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)

@@ -1,0 +1,312 @@
+"""Histograms of one level, beside what the machine can do."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.gpu.cases import GpuCase
+from benchmarks.gpu.device.ceilings import Ceilings, measure_ceilings
+from benchmarks.gpu.device.device import Device
+from benchmarks.peers.peers import OURS
+
+if TYPE_CHECKING:
+    from benchmarks.gpu.measure import Keep, Plan
+
+WIDTH = 256
+LARGEST_VALUE = 2**27
+VALUES, CLASSES = "values", "two classes"
+MANY = {"7 classes": 7, "30 classes": 30, "100 classes": 100}
+FEW_LOOKED = 5  # of 28 features, in a classification forest
+# 32-bit additions to shared memory for a row and feature: a weight, and the two halves of a value;
+# the second class is one row of two, and has no high half.
+# Of more classes, the weight alone.
+ADDITIONS = {VALUES: 3.0, CLASSES: 1.5, **dict.fromkeys(MANY, 1.0)}
+ROW_BYTES = 12  # of the row's number, weight and target
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is summed: of ``nodes`` nodes, all features or few of each node's own."""
+
+    target: str
+    nodes: int
+    n_looked: int | None = None
+
+    @property
+    def name(self) -> str:
+        """In results."""
+        looked = f", {self.n_looked} features of each" if self.n_looked else ""
+        return f"{self.target}, {self.nodes} node{'s' if self.nodes > 1 else ''}{looked}"
+
+
+# The root, and a level deep enough for rows of a node to lie apart.
+SHAPES = (
+    Shape(VALUES, 1),
+    Shape(VALUES, 64),
+    Shape(CLASSES, 1),
+    Shape(CLASSES, 64),
+    Shape(CLASSES, 64, FEW_LOOKED),
+    Shape("7 classes", 1),
+    Shape("7 classes", 64),
+    Shape("30 classes", 16),
+    Shape("100 classes", 8),
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level whose histograms are built: everything on the device.
+
+    Attributes
+    ----------
+    build : callable
+        Launches the kernels.
+    check : callable
+        Whether the sums are those of the rows.
+    n_bytes, additions : float
+        What any kernel must move and add.
+    """
+
+    build: Callable[[], None]
+    check: Callable[[], bool]
+    n_bytes: float
+    additions: float
+
+
+def measure_histograms(
+    case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Callable[[str], None]
+) -> None:
+    """The ceilings, then every level that is not done against them."""
+    left = shapes_left(case, keep)
+    if not left:
+        return
+    share = min(case.rows / 1_000_000, 1.0)
+    ceilings = measure_ceilings(device, share, plan.repeat)
+    keep.add(case, "ceilings", ceilings.record())
+    rates = ceilings.record()
+    say(
+        f"  {'ceilings':10s} copy {rates['copy_GB_per_s']:.0f} GB/s, shared memory "
+        f"{rates['adds_G_per_s']:.0f} G additions/s"
+    )
+    for shape in left:
+        who = f"{OURS}, {shape.name}"
+        record = _level_record(case, device, shape, ceilings, plan)
+        say(f"  {who}: {said_level(record)}")
+        keep.add(case, who, record)
+        device.give_memory_back()
+
+
+def shapes_left(case: GpuCase, keep: Keep) -> list[Shape]:
+    """What is not done."""
+    return [shape for shape in SHAPES if not keep.done(case, f"{OURS}, {shape.name}")]
+
+
+def _level_record(
+    case: GpuCase, device: Device, shape: Shape, ceilings: Ceilings, plan: Plan
+) -> Record:
+    try:
+        level = make_level(case, device, shape, plan.seed)
+        seconds = device.kernel_seconds(level.build, plan.repeat)
+        exact = level.check()
+    except Exception as error:  # another level may still be measured
+        return {"failed": f"{type(error).__name__}: {error}"[:500]}
+    floor = ceilings.floor(level.n_bytes, level.additions)
+    return {
+        "seconds": seconds,
+        "exact": exact,
+        "floor_seconds": floor,
+        "of_ceiling": floor / seconds,
+        "GB_per_s": level.n_bytes / seconds / 1e9,
+        "adds_G_per_s": level.additions / seconds / 1e9,
+        "of_copy": level.n_bytes / seconds / ceilings.copy_rate,
+        "of_adds": level.additions / seconds / ceilings.add_rate,
+    }
+
+
+def said_level(record: Record) -> str:
+    """A record in one line."""
+    if "failed" in record:
+        return f"FAILED {record['failed']}"
+    exact = "" if record["exact"] else "   WRONG SUMS"
+    return (
+        f"{1e6 * record['seconds']:.0f} us, {record['of_ceiling']:.0%} of the ceiling "
+        f"({record['of_copy']:.0%} of copies, {record['of_adds']:.0%} of additions){exact}"
+    )
+
+
+def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
+    """Rows of nodes in ascending order in each, as a stable partition leaves them."""
+    host = _draw_rows(case, shape, seed)
+    n, nodes = case.rows, shape.nodes
+    builder, rows = _builder(device, host)
+    runtime = device.runtime
+    search = _work(runtime, host.count, builder.rows_per_block(n))
+    looked = _looked(runtime, host.looked)
+    size = (nodes, builder.n_looked, WIDTH, 2 + builder.n_channels)
+    histogram = device.xp.zeros(size, dtype=device.xp.int64)
+    columns = len(builder.matrix.tiles) * builder.matrix.tile
+    return Level(
+        build=lambda: builder.build(rows, search, range(nodes), looked, histogram),
+        check=lambda: _is_exact(runtime.to_host(histogram), host),
+        n_bytes=float(n) * (columns + ROW_BYTES),
+        additions=ADDITIONS[shape.target] * n * builder.n_looked,
+    )
+
+
+@dataclass(frozen=True)
+class _HostRows:
+    """The rows of a level, those of a node side by side, and the features nodes look at.
+
+    ``n_classes`` is 0 for what has one channel: values, and two classes. ``codes`` are uint8 of
+    shape (F, n).
+    """
+
+    codes: np.ndarray
+    row: np.ndarray
+    value: np.ndarray
+    count: np.ndarray
+    looked: np.ndarray
+    n_classes: int
+
+
+def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
+    rng = np.random.default_rng([seed, shape.nodes])
+    n, features = case.rows, case.features
+    node = rng.integers(0, shape.nodes, n, dtype=np.uint8)
+    looked = np.arange(features)[None]
+    if shape.n_looked:
+        drawn = rng.permuted(np.tile(looked, (shape.nodes, 1)), axis=1)
+        looked = np.sort(drawn[:, : shape.n_looked], axis=1)
+    value, n_classes = _targets(rng, shape.target, n), MANY.get(shape.target, 0)
+    place = node.astype(np.uint16)  # sorted by its digits, which is fast
+    place = place * np.uint16(n_classes) + value.astype(np.uint16) if n_classes else place
+    return _HostRows(
+        codes=_draw_codes(n, features, seed),
+        row=np.argsort(place, kind="stable").astype(np.uint32),
+        value=value,
+        count=np.bincount(node, minlength=shape.nodes),
+        looked=looked.astype(np.int32),
+        n_classes=n_classes,
+    )
+
+
+@lru_cache(1)  # the same for all levels, and most of what the host would do for each
+def _draw_codes(n: int, features: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, WIDTH, (features, n), dtype=np.uint8)
+
+
+def _targets(rng: np.random.Generator, target: str, n: int) -> np.ndarray:
+    if target != VALUES:
+        return rng.integers(0, MANY.get(target, 2), n, dtype=np.int32)
+    return rng.integers(-LARGEST_VALUE, LARGEST_VALUE, n, dtype=np.int32)
+
+
+def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
+    """What launches the kernels, and the rows on the device."""
+    cuda = importlib.import_module("gpuboost.backends.cuda.level.split_search")
+    matrices = importlib.import_module("gpuboost.backends.cuda.data.matrix")
+    rows_of = importlib.import_module("gpuboost.backends.cuda.sampling.rows").DeviceRows
+    runtime, (features, n) = device.runtime, host.codes.shape
+    by_class, n_channels = host.n_classes > 0, max(host.n_classes, 1)
+    room = cuda.capacity_for_planes(runtime.shared_memory, by_class)
+    tile = cuda.choose_tile(room, WIDTH, cuda.plane_count(n_channels, by_class, False))
+    binned = _Binned(host.codes, features)
+    matrix = matrices.upload_matrix(runtime, binned, tile)
+    rows = rows_of(
+        runtime.asarray(host.row),
+        runtime.asarray(np.ones(n, dtype=np.uint32)),
+        runtime.asarray(host.value[host.row][None]),
+    )
+    builder = cuda.HistogramBuilder(
+        runtime=runtime,
+        matrix=matrix,
+        n_channels=n_channels,
+        by_class=by_class,
+        counted=False,
+        max_weight=1,
+        n_looked=host.looked.shape[1],
+    )
+    return builder, rows
+
+
+def _looked(runtime: Any, features: np.ndarray) -> Any:
+    """The lists of features that nodes look at, or the one list of all of them."""
+    looked = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
+    lists, count = features.shape
+    unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
+    stride = count if lists > 1 else 0
+    return looked(features=runtime.asarray(features), stride=stride, count=count, last=unused)
+
+
+class _Binned:
+    """What stands for a `BinnedMatrix`, and for its mapper, where codes are drawn."""
+
+    def __init__(self, codes: np.ndarray, n_features: int) -> None:
+        self.codes = np.ascontiguousarray(codes)
+        self.n_features, self.n_samples = codes.shape
+        self.width, self.missing_code = WIDTH, WIDTH - 1
+        self.mapper = self
+        self.n_bins = np.full(n_features, WIDTH - 1)
+        self.is_categorical = np.zeros(n_features, dtype=bool)
+        self.center = np.zeros((n_features, WIDTH - 1))
+
+
+def _work(runtime: Any, count: np.ndarray, most: int) -> Any:
+    """The rows of nodes cut into pieces for blocks, as policy.cu cuts them."""
+    levels = importlib.import_module("gpuboost.backends.cuda.level.records")
+    start = np.cumsum(count) - count
+    pieces = [
+        (slot, first + offset, min(most, rows - offset))
+        for slot, (first, rows) in enumerate(zip(start, count, strict=True))
+        for offset in range(0, int(rows), most)
+    ]
+    slot, first, rows = (np.array(column) for column in zip(*pieces, strict=True))
+    sizes = runtime.asarray(np.array([len(count), len(pieces), 0], dtype=np.int32))
+    work = levels.Pieces(
+        size=sizes[1:],
+        slot=runtime.asarray(slot.astype(np.int32)),
+        first=runtime.asarray(first.astype(np.int64)),
+        rows=runtime.asarray(rows.astype(np.int32)),
+    )
+    return _Search(sizes, work)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The part of `level.Search` that histograms read."""
+
+    sizes: Any
+    work: Any
+
+
+def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
+    """Whether the sums of the first and last feature of each node are those of the rows."""
+    ends = np.cumsum(host.count)
+    for node, end in enumerate(ends):
+        rows = host.row[end - host.count[node] : end]
+        for place in (0, -1):
+            codes = host.codes[host.looked[node % len(host.looked), place]][rows]
+            weight, channels = _sums(codes, host.value[rows], host.n_classes)
+            found = histogram[node, place]
+            if (found[:, 0] != weight).any() or (found[:, 2:] != channels).any():
+                return False
+    return True
+
+
+def _sums(codes: np.ndarray, value: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weight of each code (256,), and what the rows add to its channels (256, K)."""
+    if n_classes:
+        cell = codes * np.int32(n_classes) + value
+        count = np.bincount(cell, minlength=WIDTH * n_classes).reshape(WIDTH, n_classes)
+        return count.sum(axis=1), count
+    # Sums of whole numbers below 2**53, so float64 has them exactly.
+    total = np.bincount(codes, weights=value, minlength=WIDTH)
+    return np.bincount(codes, minlength=WIDTH), total[:, None]

@@ -1,0 +1,1 @@
+"""The parts of a first run on a GPU."""

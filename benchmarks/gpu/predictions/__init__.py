@@ -1,0 +1,1 @@
+"""Times that cases should take on a GPU, from counted work."""

@@ -1,0 +1,264 @@
+"""What the stages of a fit need, counted from the shapes of its trees."""
+
+from __future__ import annotations
+
+from benchmarks.gpu.predictions.kernel_work import (
+    GRADIENTS,
+    PIECE_ROWS,
+    SECTOR,
+    STRIDING_BLOCKS,
+    TWO_CLASSES,
+    WARP,
+    Table,
+    histograms,
+    iterations,
+    partition,
+    policy,
+    splits,
+    subtrees,
+    tiles,
+)
+from benchmarks.gpu.predictions.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
+from benchmarks.gpu.predictions.tree_shapes import SHAPES, TreeShape
+from benchmarks.suite.settings import Setting
+from gpuboost.backends.cost_model import (
+    ADABOOST_LAUNCHES,
+    BOOSTING_LAUNCHES,
+    FOREST_LAUNCHES,
+    SYNC_FREE_DEPTH,
+    TREE_LAUNCHES,
+)
+from gpuboost.backends.cuda.growth.tree_arrays import NAMES, OF_CATEGORIES
+
+LISTED_LAUNCHES = 2 + 3 + 4  # of a level: its histograms, splits and partition; others are policy
+OPEN_SLOTS = 1.2  # histograms for each node that is searched, where some siblings only help
+FEW = 5  # features that a node of a classification forest looks at; its histogram has no others
+FEW_TILES = 4  # of pieces: up to so many are one chunk
+# A node of two classes: as it is stored, written and read; read again to be numbered and to have
+# its sums added up, sectors of its children among them; and as a finished tree has it.
+STORED_BYTES, NUMBERING_BYTES, FINISHED_BYTES = 2 * 70, 6 * SECTOR, 56
+NODE_SUMS = 2
+FINISHING_OPERATIONS = 60  # float64 operations of a node: shares, impurity, threshold, gain
+NUMBERING_LAUNCHES = 2  # nodes numbered, nodes finished; of several trees also these placed
+NUMBER_TILE = 1024
+# Bytes of a row in a round of boosting: its raw prediction and target are read, two narrow and two
+# wide integers written; later the wide ones and its leaf are read, the raw prediction changed.
+DERIVATIVE_BYTES, INTEGER_BYTES, LEAF_BYTES = 16.0 + 16, 12.0 + 8 + 16, 16.0 + 4 + 16
+REWEIGHING_LAUNCHES, OBJECTIVE_LAUNCHES = 10, 3  # of a round of AdaBoost
+# What the host asks of the device for each column whose bins are learnt, counted by a test: waits,
+# and arrays made. A column of few values needs no quantiles.
+MANY_VALUES, FEW_VALUES = (8, 20), (4, 14)
+# Bytes of device memory for a value: the four passes of a radix sort, which reads and writes keys,
+# and places, sums and flags of int64 for each distinct value; then its code, in two layouts.
+SORTED_BYTES, DISTINCT_BYTES, CODED_BYTES = 4 * 2 * 4 + 4, 100, 4 + 2
+
+# Copies of a batch to the host, each waited for: the table, and an array for each name.
+COPIES = 1 + len(NAMES) - len(OF_CATEGORIES)
+
+Stages = dict[str, Stage]
+
+
+def empty_stages() -> Stages:
+    """Those that levels add to."""
+    return {name: Stage() for name in ("histograms", "splits", "partition", "policy")}
+
+
+def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: bool) -> Stages:
+    """Work of a fit, stage by stage.
+
+    A forest's nodes get histograms of the features they look at, all from rows; a single tree's
+    get all features, those of larger siblings by subtraction. Nodes of few rows are grown outside
+    of levels. ``random``: thresholds are.
+    """
+    single = trees == 1
+    looked = features if single else FEW
+    launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
+    numbering = NUMBERING_LAUNCHES + (not single)
+    table = Table(rows, features, float(trees * rows))
+    drawn = Work(bytes=trees * rows * 40.0, reductions=trees * shape.rows[0])
+    stages: Stages = {
+        "binning": binning(rows, features, MANY_VALUES),
+        "drawing": Stage.of(drawn, bare(launched.start - numbering - 1)),
+        **empty_stages(),
+    }
+    for depth, (own, nodes) in enumerate(zip(shape.rows, shape.large, strict=True)):
+        level = _fit_level(table, float(own), nodes, trees, random, depth)
+        for name, stage in level.items():
+            stages[name] += stage
+    asked = len(shape.rows) if len(shape.rows) > SYNC_FREE_DEPTH else 0
+    stages["policy"] += waiting(asked)  # for the size of each level
+    searches = OPEN_SLOTS * looked
+    kind = "random " if random else ""
+    return stages | {
+        "small nodes": subtrees("small", kind, float(trees * shape.small), searches),
+        "tiny nodes": subtrees("tiny", kind, float(trees * shape.tiny), searches),
+        "finished trees": finished(trees, shape.n_nodes, len(shape.rows) * 2.0)
+        + Stage.of(bare(float(len(shape.rows) + numbering - 2))),
+        "copy to the host": copied(float(trees * shape.n_nodes)) + waiting(COPIES),
+    }
+
+
+def _fit_level(
+    table: Table, own: float, searched: int, trees: int, random: bool, depth: int
+) -> Stages:
+    """Work of a level whose trees search so many nodes with ``own`` rows each."""
+    single = trees == 1
+    siblings = 0.5 if single and depth else 1.0
+    looked = table.features if single else FEW
+    rows, nodes = trees * own, float(trees * searched)
+    slots = nodes * (OPEN_SLOTS if single else 1.0)
+    launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
+    kind = "random split" if random else "split by squares"
+    return {
+        "histograms": histograms(
+            TWO_CLASSES, table, rows * siblings, slots * siblings, slots, looked, searched
+        ),
+        "splits": splits(kind, slots, looked, 1 - siblings, nodes),
+        "partition": partition(table, rows, trees * table.gathered(own, searched)),
+        # All but that which stores the nodes.
+        "policy": policy(
+            launched.level - LISTED_LAUNCHES - 1, nodes, rows / PIECE_ROWS, 0.0 if single else nodes
+        ),
+    }
+
+
+def finished(trees: float, nodes: float, depth: float) -> Stage:
+    """Nodes numbered by a block for each tree, and finished by a thread for each node.
+
+    ``depth``: levels that trees have, or some more.
+    """
+    numbered = tiles("nodes numbered", nodes / NUMBER_TILE + depth)
+    summed = tiles("sums of inner nodes", NODE_SUMS * nodes / NUMBER_TILE + depth)
+    waves = float(-(-trees // MULTIPROCESSORS))
+    every = trees * nodes
+    return Stage.of(
+        (numbered + summed).times(waves) + Work(bytes=every * (STORED_BYTES + NUMBERING_BYTES)),
+        Work(bytes=every * FINISHED_BYTES, operations=every * FINISHING_OPERATIONS),
+    )
+
+
+def copied(nodes: float) -> Stage:
+    """Finished trees copied to the host."""
+    return Stage.of(Kernel(Work(host_bytes=nodes * FINISHED_BYTES), 0.0))
+
+
+def waiting(times: float) -> Stage:
+    """The host waits for a few bytes of the device."""
+    return Stage.of(Kernel(Work(waits=float(times)), 0.0))
+
+
+def binning(rows: int, features: int, asked: tuple[int, int]) -> Stage:
+    """Edges by a sort of each column, which the host waits for, and codes in two layouts."""
+    waits, arrays = asked
+    values = float(rows) * features
+    codes = iterations("codes of a row", values / WARP) + Work(bytes=values * CODED_BYTES)
+    distinct = DISTINCT_BYTES if asked == MANY_VALUES else 0
+    return waiting(waits * features) + Stage.of(
+        Kernel(Work(calls=float(arrays) * features), 0.0),
+        Kernel(Work(bytes=values * (SORTED_BYTES + distinct)), 0.0),
+        codes,
+    )
+
+
+def boosting_levels(rows: int, setting: Setting) -> list[tuple[float, float]]:
+    """Rows and nodes of each level that is launched.
+
+    By depth trees are full. Of so many leaves the levels are those of one that was grown, and as
+    many without nodes as there could be.
+    """
+    leaves = setting.boosting.max_leaves
+    if leaves is None:
+        depths = range(setting.max_depth or 0)
+        return [(float(rows), min(2.0**level, float(rows))) for level in depths]
+    shape = SHAPES[f"boosting, {leaves} leaves"]
+    share = rows / shape.rows[0]
+    grown = [(share * own, float(n)) for own, n in zip(shape.rows, shape.large, strict=True)]
+    return grown + [(0.0, 0.0)] * (leaves - 1 - len(grown))
+
+
+def boosting_round(rows: int, features: int, setting: Setting) -> Stages:
+    """Work of a round. Of the rows of a level, those of smaller siblings are summed, half of them.
+
+    A round is one recording. A level has blocks for all rows, wherever these are by then, or as
+    many as take them in turn.
+    """
+    levels, leaves = boosting_levels(rows, setting), setting.boosting.max_leaves
+    table, warps = Table(rows, features, float(rows)), rows / WARP
+    far = table.is_far
+    gradients = Stage.of(
+        iterations("gradients of log loss", warps, is_far=far)
+        + Work(bytes=rows * DERIVATIVE_BYTES),
+        iterations("gradients made integers", warps, is_far=far) + Work(bytes=rows * INTEGER_BYTES),
+        bare(BOOSTING_LAUNCHES.start - NUMBERING_LAUNCHES - 2),
+    )
+    found: Stages = {"gradients": gradients, **empty_stages()}
+    for depth, (own, nodes) in enumerate(levels):
+        queue = int(leaves is not None)
+        for name, stage in _boosting_level(table, own, nodes, depth, queue).items():
+            found[name] += stage
+    nodes = min(2.0 ** (len(levels) + 1), 2.0 * rows) if leaves is None else 2.0 * leaves
+    added = iterations("leaves kept", warps / 4, is_far=far) + iterations(
+        "leaves added", warps, is_far=far
+    )
+    return found | {
+        "leaves and raw predictions": Stage.of(Kernel(added + Work(bytes=rows * LEAF_BYTES), 0.0)),
+        "finished trees": finished(1.0, nodes, float(len(levels))),
+        "copy to the host": copied(nodes),
+    }
+
+
+def _boosting_level(table: Table, own: float, nodes: float, depth: int, queue: int) -> Stages:
+    """Work of a level of a round; ``queue`` is 1 where trees grow best first."""
+    siblings = 0.5 if depth else 1.0
+    pieces, features = own / PIECE_ROWS, table.features
+    sums_of_chunks = int(pieces > FEW_TILES * 1024)  # where there are more pieces than a few tiles
+    launches = BOOSTING_LAUNCHES.level - LISTED_LAUNCHES + queue + sums_of_chunks
+    idle = min(table.n_samples / PIECE_ROWS, STRIDING_BLOCKS)
+    return {
+        "histograms": histograms(
+            GRADIENTS, table, own * siblings, nodes * siblings, nodes, features, nodes
+        ),
+        "splits": splits("split by gradients", nodes, features, 1 - siblings, nodes),
+        "partition": partition(table, own, table.gathered(own, nodes), idle),
+        "policy": policy(launches, nodes, pieces),
+    }
+
+
+def adaboost_round(rows: int, features: int) -> Stages:
+    """Work of a round with a stump: one node, and its two leaves judge all rows.
+
+    A row's weight is read and written, its integer and its place in the list of rows written; then
+    its code, its class and its weight tell the error. The host launches and reads rounds while the
+    device is busy with others, and is done before it.
+    """
+    listed = REWEIGHING_LAUNCHES + LISTED_LAUNCHES + NUMBERING_LAUNCHES + OBJECTIVE_LAUNCHES
+    reweighed = iterations("classes reweighed", rows / WARP / 4)
+    pieces = rows / PIECE_ROWS
+    more = int(pieces > FEW_TILES * 1024)
+    table = Table(rows, features, float(rows))
+    return {
+        "weights and rows": Stage.of(
+            reweighed + Work(bytes=rows * (8.0 + 8 + 4 + 4 + 4)), bare(REWEIGHING_LAUNCHES - 1)
+        ),
+        "histograms": histograms(TWO_CLASSES, table, rows, 1, 1, features, 1),
+        "splits": splits("split by squares", 1, features, 0.0, 1),
+        "partition": partition(table, rows, table.gathered(rows, 1)),
+        "policy": policy(ADABOOST_LAUNCHES.of(1) - listed + more, 1, pieces),
+        "finished trees": finished(1.0, 3.0, 2.0),
+        "errors": Stage.of(
+            iterations("misses found", rows / WARP) + Work(bytes=rows * (1.0 + 4 + 8 + 1)),
+            bare(OBJECTIVE_LAUNCHES - 1),
+        ),
+        "copy to the host": copied(3.0),
+    }
+
+
+def prediction_stages(rows: int, trees: int, depth: int, features: int) -> Stages:
+    """Work of a prediction: a node and a value for every step, from shared memory or L1.
+
+    Of 32 lanes that read anywhere, 3.4 on average want one bank.
+    """
+    steps = float(rows) * trees * depth
+    shared = 4.0 * features * 257
+    walk = iterations("step of a walk", steps / WARP / 4, shared)
+    return {"walk": Stage.of(walk + Work(bytes=rows * (4.0 * features + 16), words=steps * 6.8))}

@@ -1,0 +1,330 @@
+"""Instructions of the loops that take the time of the kernels, counted in their machine code.
+
+``python -m benchmarks.gpu.predictions.hot_loops`` compiles the kernels for `ARCHITECTURE` as the
+product does, counts the `Hot` loops and writes ``benchmarks/results/gpu_instructions.json``, from
+which ``benchmarks.gpu.predictions.predicted`` makes its predictions. It needs no GPU, but the
+compiler and the disassembler of the extra ``test``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.predictions.instructions import FLAGS, LINE_INFO, Code
+from benchmarks.gpu.predictions.loop_paths import LATENCY, LoopPath, PathFinder, Source, cycles
+from benchmarks.report.report import markdown
+from benchmarks.report.results import FOLDER
+from gpuboost.backends.cuda.runtime.compile import OPTIONS
+from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
+
+RESULT = FOLDER / "gpu_instructions.json"
+ARCHITECTURE = "sm_90"
+# Cycles where what is read lies in the first cache, and where it lies in device memory.
+IN_FIRST_CACHE, FAR = {**LATENCY, "LDG": 40}, {**LATENCY, "LDG": 600}
+
+_CATEGORIES = ("sorted_category_item", "random_category_item", "single_category_item")
+_SCORES = ("natural_log", "entropy_term", "ordering_gradient", "word_of_codes")
+# Numeric features, split by squares or by gradients.
+_NUMERIC = (*_CATEGORIES, *_SCORES, "random_numeric_item")
+_RANDOM = (*_CATEGORIES, *_SCORES, "numeric_item")
+_ROWS = "for (int32 at = threadIdx.x / TILE; at < end"
+_CELLS = "for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS)"
+_SEGMENT_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond"
+_SCATTERED_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < end"
+_PIECES = "for (int64 piece = blockIdx.x; piece < *n_pieces"
+_LOOKED = "for (int32 looked = 0; looked < task.limits.max_features"
+_STACK = "for (int32 height = 1; height > 0;"
+_TILES = "for (int64 tile = chunk.first; tile < chunk.end"
+_ALL_ROWS = "for (int64 row = row_of_thread(); row < n"
+_HALVING = "while (low < high)"
+
+
+@dataclass(frozen=True)
+class Hot:
+    """A loop, or a kernel without one, and what a warp does in an iteration of it.
+
+    Attributes
+    ----------
+    kernel : str
+        File and name: ``"level/histogram.cu histogram_values"``.
+    path : LoopPath
+    items : int
+        Things that a warp, or a lane, does in an iteration.
+    of : str
+        What these are.
+    constants : mapping of str to int
+        That the kernel is compiled with.
+    threads : tuple of str
+        Where the size of a block is written: a file and a constant of it.
+    near : bool
+        What it reads lies in the first cache, else in the second one or in device memory.
+    """
+
+    kernel: str
+    path: LoopPath
+    of: str
+    threads: tuple[str, str]
+    items: int = 1
+    constants: Mapping[str, int] = field(default_factory=dict)
+    near: bool = False
+
+
+def _histogram(times: int, **constants: int) -> Hot:
+    """Rows added to a histogram of values; an iteration adds so often to shared memory."""
+    path, threads = (
+        LoopPath(_ROWS, opcode_counts={"ATOMS": times}),
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
+    )
+    return Hot("level/histogram.cu histogram_values", path, "rows", threads, 4, constants)
+
+
+def _flush(kernel: str, path: LoopPath, items: int) -> Hot:
+    threads = ("level/histogram.cu", "HISTOGRAM_THREADS")
+    return Hot(
+        f"level/histogram.cu {kernel}", path, "cells of a lane", threads, items, {"TILE": 32}
+    )
+
+
+def _subtree(name: str, path: LoopPath, of: str) -> Hot:
+    threads = {
+        "small": ("level/candidates.cuh", "SPLIT_THREADS"),
+        "tiny": ("common/common.cuh", "WARP"),
+    }[name]
+    return Hot(f"{name}.cu grow_{name}", path, of, threads)
+
+
+def _split(excludes: tuple[str, ...], **constants: int) -> Hot:
+    path = LoopPath("for (int32 own = blockIdx.x; own < end", excludes, {"STG": 7})
+    threads = ("level/candidates.cuh", "SPLIT_THREADS")
+    return Hot(
+        "level/split.cu split_features", path, "histograms of a block", threads, 1, constants
+    )
+
+
+def _policy(kernel: str, path: LoopPath) -> Hot:
+    return Hot(kernel, path, "tiles of a block", ("common/chunks.cuh", "CHUNK_THREADS"))
+
+
+def _partition(name: str, opcode: str, times: int) -> Hot:
+    threads = ("level/partition.cu", "PARTITION_THREADS")
+    path = LoopPath(_PIECES, opcode_counts={opcode: times})
+    return Hot(f"level/partition.cu {name}", path, "pieces of a block", threads)
+
+
+def _round(kernel: str, path: LoopPath, items: int = 1, **constants: int) -> Hot:
+    return Hot(
+        kernel, path, "rows of a lane", ("common/rounds.cuh", "BOOST_THREADS"), items, constants
+    )
+
+
+# Additions of an iteration, four rows of a warp: of gradients a weight and the two halves of a
+# value; of two classes a weight, and of half of the rows the low half of a value. With few lanes a
+# row some row of the warp is of the second class.
+HOT = {
+    "histogram of gradients": _histogram(12, TILE=32, GRADIENTS=1),
+    "histogram of gradients, 16 lanes": _histogram(12, TILE=16, GRADIENTS=1),
+    "histogram of two classes": _histogram(6, TILE=32),
+    "histogram of two classes, 8 lanes": _histogram(8, TILE=8),
+    "flush of values": _flush("histogram_values", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 2),
+    "rows of a long class": Hot(
+        "level/histogram.cu histogram_classes",
+        LoopPath(_SEGMENT_ROWS, opcode_counts={"ATOMS": 4}),
+        "rows",
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
+        4,
+        {"TILE": 32},
+    ),
+    "rows of short classes": Hot(
+        "level/histogram.cu histogram_classes",
+        LoopPath(_SCATTERED_ROWS, opcode_counts={"REDG": 4}),
+        "rows",
+        ("level/histogram.cu", "HISTOGRAM_THREADS"),
+        4,
+        {"TILE": 32},
+    ),
+    "flush of a class": _flush("histogram_classes", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 4),
+    "split by squares": _split(_NUMERIC),
+    "split by gradients": _split(_NUMERIC, NEWTON_CRITERION=1),
+    "random split": _split(_RANDOM),
+    "split of a node": Hot(
+        "level/select_split.cu decide_splits",
+        LoopPath(
+            "for (int32 node = first_node()",
+            ("last_rank", "count_up_to"),
+            {"STG": 11, "LDG": 40},
+            {"for (int32 j = threadIdx.x": 0},
+        ),
+        "nodes of a warp",
+        ("common/common.cuh", "WARP"),
+    ),
+    "features of a node, a step": Hot(
+        "level/select_split.cu choose_features",
+        LoopPath(_HALVING, opcode_counts={"LDG": 1}, trip_counts={"for (int32 start = 0": 0}),
+        "steps of a warp",
+        ("common/common.cuh", "WARP"),
+    ),
+    "rows that go left": _partition("partition_count", "LDG", 16),
+    "rows moved": _partition("partition_move", "STG", 12),
+    "small node": _subtree("small", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
+    "feature of a small node": _subtree("small", LoopPath(_LOOKED, _NUMERIC), "features"),
+    "random feature of a small node": _subtree("small", LoopPath(_LOOKED, _RANDOM), "features"),
+    "tiny node": _subtree("tiny", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
+    "feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _NUMERIC), "features"),
+    "random feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _RANDOM), "features"),
+    "nodes opened": _policy(
+        "level/policy.cu open_nodes", LoopPath(_TILES, trip_counts={_HALVING: 10})
+    ),
+    "nodes placed": _policy("level/children.cu place_nodes", LoopPath(_TILES)),
+    "pieces placed": _policy("level/children.cu place_pieces", LoopPath(_TILES)),
+    "nodes numbered": Hot(
+        "growth/node_buffer.cu number_nodes",
+        LoopPath("for (int64 tile = first; tile < end"),
+        "tiles of a block",
+        ("growth/node_buffer.cu", "NUMBER_THREADS"),
+    ),
+    "sums of inner nodes": Hot(
+        "growth/node_buffer.cu number_nodes",
+        LoopPath("for (int64 i = threadIdx.x; i < n_nodes * n_sums", opcode_counts={"STG": 1}),
+        "tiles of a block",
+        ("growth/node_buffer.cu", "NUMBER_THREADS"),
+    ),
+    "gradients of log loss": _round(
+        "boosting/gradients.cu differentiate", LoopPath(opcode_counts={"STG": 2}), FORMULA=7
+    ),
+    "gradients made integers": _round(
+        "boosting/gradients.cu list_round",
+        LoopPath("for (int64 start = begin", opcode_counts={"STG": 5, "LDG": 8}),
+    ),
+    "leaves kept": _round(
+        "boosting/leaves.cu keep_leaves",
+        LoopPath("for (int32 at = threadIdx.x; at < rows[piece]", opcode_counts={"STG": 4}),
+        4,
+    ),
+    "leaves added": _round(
+        "boosting/leaves.cu add_leaves",
+        LoopPath(excludes=("leaf_of",), opcode_counts={"STG": 1, "LDG": 5}),
+    ),
+    "classes reweighed": _round(
+        "adaboost/adaboost.cu reweigh_classes", LoopPath(_ALL_ROWS, opcode_counts={"STG": 4}), 4
+    ),
+    "misses found": _round("adaboost/adaboost.cu find_misses", LoopPath(_ALL_ROWS)),
+    "step of a walk": Hot(
+        "predict/predict.cu predict",
+        LoopPath("while (all >= 0)", opcode_counts={"LDG": 4}),
+        "steps",
+        ("predict/predict.cu", "PREDICT_THREADS"),
+        4,
+        near=True,
+    ),
+    "codes of a row": Hot(
+        "data/bin.cu bin_values",
+        LoopPath(
+            "for (int32 f = 0; f < n_own; ++f)",
+            opcode_counts={"STG": 1},
+            trip_counts={"for (int32 step = top": 8},
+        ),
+        "values of a lane",
+        ("data/bin.cu", "BIN_THREADS"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What an iteration of a loop takes a warp.
+
+    Attributes
+    ----------
+    instructions : int
+        That it issues.
+    cycles, far_cycles : int
+        From the first to the last, where no other warp competes with it, and what it reads lies in
+        a cache; and where that lies in device memory.
+    items : int
+        Of `Hot`.
+    threads : int
+        Of a block.
+    registers : int
+        Of a thread.
+    """
+
+    instructions: int
+    cycles: int
+    far_cycles: int
+    items: int
+    threads: int
+    registers: int
+
+
+def count(hot: Hot) -> Counted:
+    """Compile a kernel and count its loop.
+
+    Raises
+    ------
+    NoPathError
+        The kernel has no such loop any more.
+    """
+    file_name, name = hot.kernel.split()
+    codes, registers = _machine_code(file_name, tuple(sorted(hot.constants.items())))
+    path = PathFinder(codes[name], _source(), hot.path).path()
+    near = cycles(path, IN_FIRST_CACHE if hot.near else LATENCY)
+    threads = constant(*hot.threads)
+    return Counted(len(path), near, cycles(path, FAR), hot.items, threads, registers[name])
+
+
+@functools.cache
+def _machine_code(
+    file_name: str, constants: tuple[tuple[str, int], ...]
+) -> tuple[dict[str, Code], dict[str, int]]:
+    """The kernels of a file, and the registers that a thread of each takes."""
+    from tests.cuda import nvrtc
+
+    text = kernel_source(file_name, dict(constants))
+    options = (*OPTIONS, LINE_INFO, "--ptxas-options=-v")
+    made = nvrtc.compile_source(text, ARCHITECTURE, file_name=file_name, options=options)
+    codes = {name: Code(sass) for name, sass in nvrtc.disassemble(made.cubin, FLAGS).items()}
+    return codes, {name: used.registers for name, used in made.resources.items()}
+
+
+@functools.cache
+def _source() -> Source:
+    """The texts of all kernel files."""
+    paths = [path for path in kernel_folder().rglob("*") if path.suffix in (".cu", ".cuh")]
+    return Source({path.name: path.read_text(encoding="utf-8") for path in paths})
+
+
+@functools.cache
+def stored() -> dict[str, Counted]:
+    """The counts of the file."""
+    found = json.loads(RESULT.read_text())["loops"]
+    names = [each.name for each in fields(Counted)]
+    return {key: Counted(**{name: one[name] for name in names}) for key, one in found.items()}
+
+
+def content() -> dict[str, Any]:
+    """What the file holds."""
+    from tests.cuda import nvrtc
+
+    loops = {}
+    for name, hot in HOT.items():
+        loops[name] = {"kernel": hot.kernel, "of": hot.of, **vars(count(hot))}
+    return {"architecture": ARCHITECTURE, "compiler": nvrtc.versions(), "loops": loops}
+
+
+def main(path: Path = RESULT) -> int:
+    """Write the file and print the table."""
+    found = content()
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    columns = ("kernel", "instructions", "cycles", "far_cycles", "items", "of", "registers")
+    rows = [[name, *(str(one[c]) for c in columns)] for name, one in found["loops"].items()]
+    print(markdown(["loop", *columns], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,279 @@
+"""What the kernels of a level need: counted from shapes, and from their machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+from benchmarks.gpu.predictions.hot_loops import Counted, stored
+from benchmarks.gpu.predictions.rates import MULTIPROCESSORS, Kernel, Stage, Work, bare
+from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES, HistogramBuilder
+from gpuboost.backends.cuda.runtime.source import constant
+
+WIDTH = 256
+CELL_BYTES = 24  # of a histogram: weight, rows, one gradient
+WARP = 32
+SECTOR = 32  # bytes that are read together from a cache
+BURST = 64  # and from device memory
+SECOND_CACHE = 50 << 20  # bytes
+CANDIDATE_OPERATIONS = 20  # float64 operations of one bin
+# A row that is moved, beside its code: its number twice, a bit twice; then number, weight, target.
+TURN_BYTES, MOVED_BYTES = 4 + 1 / 8, 1 / 8 + 6 * 4
+ROW_BYTES = 12  # of a row that is summed, beside its codes: number, weight, target
+LONG_SEGMENT = WIDTH // 5  # rows of one class whose sums are made in shared memory
+STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item after item
+PIECE_ROWS, POLICY_TILE = 1024, 1024
+HALVINGS = 64  # of 64-bit ranks
+# Bytes of shared memory of a block: where registers are what there is too little of, and what a
+# block of small.cu takes, about.
+FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
+# Of a multiprocessor: NVIDIA's tuning guide for Hopper.
+REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
+
+GRADIENTS, TWO_CLASSES = "histogram of gradients", "histogram of two classes"
+PLANES = 3  # of a block's shared histogram
+ADDITIONS = {
+    GRADIENTS: 3.0,
+    TWO_CLASSES: 1.5,
+}  # of a row and feature; see benchmarks.gpu.device.histogram
+
+
+def resident_warps(one: Counted, shared: float = FEW_SHARED) -> int:
+    """Warps that a multiprocessor runs at once, of blocks with so much shared memory."""
+    warps = -(-one.threads // WARP)
+    registers = -(-one.registers // 8) * 8 * WARP * warps
+    blocks = min(REGISTERS // registers, int(SHARED_BYTES // (shared + RESERVED_BYTES)), 32)
+    return min(max(1, blocks) * warps, MAX_WARPS)
+
+
+def iterations(name: str, often: float, shared: float = FEW_SHARED, is_far: bool = False) -> Work:
+    """What so many iterations of a loop need, each of one warp, over all warps.
+
+    A multiprocessor runs as many warps as it has room for; each of them waits for its own results.
+
+    Parameters
+    ----------
+    name : str
+        Of `hot_loops.HOT`.
+    often : float
+    shared : float
+        Bytes of shared memory of a block.
+    is_far : bool
+        What is read lies in device memory, not in a cache.
+    """
+    one = stored()[name]
+    rounds = often / (MULTIPROCESSORS * resident_warps(one, shared))
+    at_least = 1.0 if often > 0 else 0.0
+    alone = one.far_cycles if is_far else one.cycles
+    return Work(instructions=often * one.instructions, cycles=alone * max(at_least, rounds))
+
+
+def tiles(name: str, often: float) -> Work:
+    """What a block needs for so many tiles, one after the other, all its threads in each."""
+    one = stored()[name]
+    issued = one.threads / WARP * one.instructions / 4
+    return Work(cycles=often * max(one.cycles, issued))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The binned matrix, and the rows of the trees that grow together.
+
+    Attributes
+    ----------
+    n_samples, features : int
+    batch : float
+        Rows of all trees.
+    """
+
+    n_samples: int
+    features: int
+    batch: float
+
+    @property
+    def far_bytes(self) -> int:
+        """Bytes that are read for a sector of codes that no neighbour needs at the same time."""
+        return SECTOR if self.n_samples * self.features <= SECOND_CACHE else BURST
+
+    @property
+    def is_far(self) -> bool:
+        """Whether codes and rows together are more than what the second cache holds."""
+        return self.n_samples * self.features + ROW_BYTES * self.batch > SECOND_CACHE
+
+    def row_bytes(self, nodes: float) -> int:
+        """Bytes that are read for the codes of a row of so many nodes of a tree."""
+        return self.far_bytes if nodes > 1 else SECTOR
+
+    def gathered(self, rows: float, nodes: float) -> float:
+        """Bytes of codes that the partition reads for the rows of a level of a tree.
+
+        The rows of a node are in ascending order, so a sector of its column of codes is read once:
+        for a code alone only where rows are few among those of the table.
+        """
+        return min(rows * self.far_bytes, nodes * self.n_samples)
+
+
+def rows_per_block(rows: float, looked: int, by_class: bool = False) -> int:
+    """Rows of a piece of work, of a batch with so many rows: as the product says."""
+    runtime = SimpleNamespace(n_multiprocessors=MULTIPROCESSORS)
+    matrix = SimpleNamespace(tile=TILES[0])
+    builder = HistogramBuilder(
+        runtime=cast(Any, runtime),
+        matrix=cast(Any, matrix),
+        n_channels=1,
+        by_class=by_class,
+        counted=False,
+        max_weight=1,
+        n_looked=looked,
+    )
+    return builder.rows_per_block(int(rows))
+
+
+def lanes_of(looked: int) -> int:
+    """Features of a block."""
+    return min(TILES[0], max(MIN_TILE, 1 << (looked - 1).bit_length()))
+
+
+def histograms(
+    kind: str, table: Table, rows: float, nodes: float, slots: float, looked: int, of_tree: float
+) -> Stage:
+    """Histograms of ``looked`` features of nodes with so many rows, in room for ``slots``.
+
+    Parameters
+    ----------
+    kind : str
+        `GRADIENTS` or `TWO_CLASSES`.
+    table : Table
+    rows, nodes : float
+        That are summed.
+    slots : float
+    looked : int
+    of_tree : float
+        Nodes of one tree.
+    """
+    lanes = lanes_of(looked)
+    loop = kind if lanes == WARP else f"{kind}, {lanes} lanes"
+    blocks = rows / rows_per_block(table.batch, looked) + nodes if rows else 0.0
+    shared = 4.0 * PLANES * WIDTH * lanes
+    threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
+    at_once = WARP // lanes * stored()[loop].items  # rows of a warp
+    # In the last iteration over the rows of a block half of the warps have none.
+    added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
+    flushed = iterations("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
+    cells = slots * looked * WIDTH * CELL_BYTES
+    return Stage.of(
+        Work(bytes=cells),
+        added
+        + flushed
+        + Work(
+            bytes=rows * (table.row_bytes(of_tree) + ROW_BYTES) + cells,
+            additions=rows * lanes * ADDITIONS[kind],
+            words=blocks * lanes * WIDTH * PLANES * 2,
+            reductions=min(rows, blocks * WIDTH) * looked * 2,
+        ),
+    )
+
+
+def histograms_of_classes(table: Table, nodes: float, looked: int, n_classes: int) -> Stage:
+    """The same of all rows, of more than two classes, which lie side by side in each node.
+
+    A row is read once. A long segment, the rows of one class in a block, is flushed by a pass over
+    the cells, in which those that are not zero are cleared and added to the totals; the rows of a
+    short one are added to device memory one by one.
+    """
+    lanes, rows = lanes_of(looked), table.batch
+    shared = 4.0 * 2 * WIDTH * lanes
+    per_block = rows_per_block(rows, looked, by_class=True)
+    blocks = rows / per_block + nodes
+    segments = nodes * n_classes + rows / per_block
+    of_segment = rows / segments
+    cells, filled = lanes * WIDTH, looked * min(of_segment, WIDTH)
+    is_long = of_segment >= LONG_SEGMENT
+    loop = "rows of a long class" if is_long else "rows of short classes"
+    flushed = segments if is_long else 0.0
+    totals = looked * min(rows / blocks, WIDTH)
+    passes = (blocks + flushed) * cells / WARP / 4
+    room = nodes * looked * WIDTH * 8.0 * (2 + n_classes)
+    return Stage.of(
+        Work(bytes=room),
+        iterations(loop, rows / 4, shared, table.is_far)
+        + iterations("flush of a class", passes, shared)
+        + Work(
+            bytes=rows * (table.row_bytes(nodes) + ROW_BYTES) + room,
+            additions=rows * lanes,
+            words=blocks * cells * 3 + flushed * (cells + 3 * filled),
+            reductions=segments * filled + blocks * totals,
+        ),
+    )
+
+
+def splits(kind: str, slots: float, looked: int, subtracted: float, nodes: float) -> Stage:
+    """The split search of a level: a fill, the split by each feature, the best feature.
+
+    ``subtracted`` is the share of histograms that are their parents' less their siblings'.
+    """
+    histograms_there = slots * looked
+    cells = histograms_there * WIDTH
+    threads = stored()[kind].threads
+    return Stage.of(
+        Kernel(),
+        iterations(kind, histograms_there * threads / WARP)
+        + Work(
+            bytes=cells * CELL_BYTES * (1 + 3 * subtracted),
+            operations=cells * CANDIDATE_OPERATIONS,
+            blocks=min(histograms_there, STRIDING_BLOCKS),
+        ),
+        iterations("split of a node", nodes),
+    )
+
+
+def partition(table: Table, rows: float, gathered: float, blocks: float = 0.0) -> Stage:
+    """The rows of a level moved: which go left, a fill, which place they get, moved.
+
+    ``blocks`` of each launch that find nothing to do.
+    """
+    pieces = rows / PIECE_ROWS
+    warps = constant("level/partition.cu", "PARTITION_THREADS") / WARP
+    idle = Work(blocks=blocks)
+    return Stage.of(
+        iterations("rows that go left", pieces * warps, is_far=table.is_far)
+        + Work(bytes=rows * TURN_BYTES + gathered)
+        + idle,
+        idle,
+        iterations("rows moved", pieces * warps, is_far=table.is_far)
+        + Work(bytes=rows * MOVED_BYTES)
+        + idle,
+        idle,
+    )
+
+
+def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0) -> Stage:
+    """Which nodes are searched, and where their children and rows lie: one launch after the other.
+
+    Blocks take tiles of nodes and of pieces of rows. ``n_choosing`` nodes choose their features.
+    """
+    of_nodes = -(-4.0 * nodes // (POLICY_TILE * MULTIPROCESSORS))
+    of_pieces = -(-pieces // (POLICY_TILE * MULTIPROCESSORS))
+    own = [
+        tiles("nodes opened", of_nodes),
+        tiles("nodes placed", of_nodes),
+        tiles("pieces placed", of_pieces),
+    ]
+    if n_choosing:
+        own.append(iterations("features of a node, a step", n_choosing * HALVINGS))
+    return Stage.of(*own, bare(launches - len(own)))
+
+
+def subtrees(size: str, kind: str, nodes: float, looked: float) -> Stage:
+    """Nodes of few rows, each grown by a block of small.cu or a warp of tiny.cu.
+
+    Their launches are among those of the policy.
+    """
+    own, feature = f"{size} node", f"{kind}feature of a {size} node"
+    warps = stored()[own].threads / WARP
+    shared = SMALL_SHARED if size == "small" else FEW_SHARED
+    work = iterations(own, nodes * warps, shared) + iterations(
+        feature, nodes * looked * warps, shared
+    )
+    return Stage.of(Kernel(work, 0.0))

@@ -1,0 +1,1 @@
+"""Test scores beside those of the peers; one model on any device."""

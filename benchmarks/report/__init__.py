@@ -1,0 +1,1 @@
+"""Results as JSON, and the tables made of them."""

@@ -1,0 +1,294 @@
+"""``python -m benchmarks table``: the tables of docs/benchmarks.md and README, from results."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers.peers import OURS, PEER_NAMES
+from benchmarks.quality.quality import ENSEMBLES
+from benchmarks.report.highlights import HIGHLIGHTS, SOURCES, highlights_table
+from benchmarks.report.markdown import Content, caption, markdown
+from benchmarks.report.results import read_results, result_path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
+DEFAULT_NAMES = ("speed", "speed_boosting", "quality", "quality_boosting", "memory", "import")
+
+_FIRST_METRICS = ("AUC", "R2", "accuracy", "D2 Poisson")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help=f"result files, or '{HIGHLIGHTS}' for README's short table; default: all there are",
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="put the tables between their markers in docs/benchmarks.md and README.md",
+    )
+    parser.add_argument("--document", type=Path, default=DOCUMENT, help=argparse.SUPPRESS)
+    parser.add_argument("--readme", type=Path, default=README, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tables, or write them into docs/benchmarks.md and README."""
+    measured = [name for name in DEFAULT_NAMES if result_path(name).exists()]
+    if not (args.names or measured):
+        raise FileNotFoundError(
+            "nothing was measured yet; begin with 'python -m benchmarks speed'."
+        )
+    has_short = set(SOURCES) <= set(measured)
+    names = args.names or [*measured, *([HIGHLIGHTS] if has_short else [])]
+    tables = {Path(name).stem: _table_named(name) for name in names}
+    if not args.write:
+        print("\n\n".join(tables.values()))
+        return 0
+    short = {name: table for name, table in tables.items() if name == HIGHLIGHTS}
+    long = {name: table for name, table in tables.items() if name not in short}
+    places = ((args.document, long), (args.readme, short))
+    texts = {path: _with_tables(path, own) for path, own in places if own}
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"wrote {', '.join(tables)} into {' and '.join(map(str, texts))}")
+    return 0
+
+
+def _table_named(name: str) -> str:
+    """The table of a result file, or README's short one."""
+    if name == HIGHLIGHTS:
+        return highlights_table()
+    return table_of(read_results(result_path(name)))
+
+
+def _with_tables(path: Path, tables: dict[str, str]) -> str:
+    """Text of a document with tables between their markers."""
+    text = path.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        text = put_between_markers(text, name, table)
+    return text
+
+
+def table_of(content: Content) -> str:
+    """The Markdown table of a result file, with a line on the machine below."""
+    return f"{_TABLES[content['benchmark']](content)}\n\n{caption(content)}"
+
+
+def put_between_markers(text: str, name: str, table: str) -> str:
+    """Text with what stands between the markers of ``name`` replaced.
+
+    Raises
+    ------
+    LookupError
+        If the markers are not there.
+    """
+    pattern = rf"(<!-- benchmarks:{re.escape(name)} -->\n).*?(<!-- /benchmarks -->)"
+    changed, count = re.subn(
+        pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL
+    )
+    if not count:
+        raise LookupError(
+            f"there is no place for the table '{name}'; add the lines "
+            f"'<!-- benchmarks:{name} -->' and '<!-- /benchmarks -->' to the document."
+        )
+    return changed
+
+
+def _speed_table(content: Content) -> str:
+    """Seconds and score of every peer, and what was reached of each bound."""
+    records = content["records"]
+    peers = [p for p in PEER_NAMES if any("seconds" in r["peers"].get(p, {}) for r in records)]
+    others = [peer for peer in peers if peer != OURS]
+    rows = []
+    for record in records:
+        cells = [_seconds_and_score(record["peers"].get(peer)) for peer in peers]
+        ratios = [_number(record["ratios"].get(peer), 3) for peer in others]
+        bounds = "; ".join(map(_reached, record["bounds"])) or "–"
+        rows.append([record["case"], record["metric"], *cells, " / ".join(ratios), bounds])
+    threads = sorted({record["n_jobs"] for record in records})
+    note = (
+        f"Seconds (score), {' and '.join(map(str, threads))} threads for everyone, medians of runs "
+        "taken in turns after a warm-up (compile cache warm); the ratios are gpuboost's time "
+        f"divided by that of {', '.join(others)}."
+    )
+    table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)
+    return "\n\n".join([table, note, *_remarks(records)])
+
+
+def _reached(bound: Content) -> str:
+    """Our time as a share of that of the fastest of a bound's peers."""
+    if "reached" not in bound:
+        return f"– ({bound['allowed']:g} of {', '.join(bound['peers'])})"
+    return f"{bound['reached']:.2f} of {bound['fastest']} ({bound['allowed']:g})"
+
+
+def _remarks(records: list[Content]) -> list[str]:
+    """A paragraph on where peers' settings differ from scikit-learn's; none if nowhere."""
+    by_peer: dict[str, list[str]] = {}
+    for record in records:
+        for peer, found in record["peers"].items():
+            for part in found.get("remark", "").split("; "):
+                known = by_peer.setdefault(peer, [])
+                if part and part not in known:
+                    known.append(part)
+    parts = [f"{peer}: {', '.join(known)}" for peer, known in by_peer.items() if known]
+    return [f"Settings that differ: {'; '.join(parts)}."] if parts else []
+
+
+def _seconds_and_score(found: Content | None) -> str:
+    if found is None or "left_out" in found:
+        return "–"
+    return f"{found['seconds']:.2f} ({found['score']:.4f})"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _quality_table(content: Content) -> str:
+    """One row per table and ensemble, with its first metric; the file has all, single trees too."""
+    rows = []
+    for record in content["records"]:
+        metric = next(m for m in _FIRST_METRICS if m in record["metrics"])
+        found = record["metrics"][metric]
+        if record["estimator"] in ENSEMBLES:
+            rows.append(
+                [
+                    f"{record['table']}, {record['estimator']}",
+                    f"{record['train_rows']} x {record['features']}",
+                    metric,
+                    f"{found['ours']:.4f}",
+                    f"{found['scikit-learn']:.4f}",
+                    f"{found['difference']:+.4f} ± {found['standard_error']:.4f}",
+                    _number(found.get("native_categories"), 4),
+                ]
+            )
+    header = [
+        "table, estimator",
+        "training rows",
+        "score",
+        "gpuboost",
+        "scikit-learn",
+        "difference",
+        "with native categories",
+    ]
+    seeds = " or ".join(map(str, sorted({record["seeds"] for record in content["records"]})))
+    trees = " or ".join(
+        str(n) for n in sorted({r.get("trees") for r in content["records"]} - {None})
+    )
+    note = (
+        f"Test scores of {trees} trees, means over {seeds} random splits; differences are paired.\n"
+        f"{_misses(content)}"
+    )
+    summary = f"<summary>{len(rows)} comparisons of ensembles with scikit-learn's</summary>"
+    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
+
+
+def _boosting_quality_table(content: Content) -> str:
+    """One row per table, with its first metric; the file has all."""
+    records = content["records"]
+    first = [next(m for m in _FIRST_METRICS if m in record["metrics"]) for record in records]
+    own = [record["metrics"][metric] for record, metric in zip(records, first, strict=True)]
+    peers = [p for p in PEER_NAMES if any(p in found["differences"] for found in own)]
+    rounds = max(record["rounds"] for record in records)
+    rows = [
+        [
+            _table_of_boosting(record, rounds),
+            f"{record['train_rows']} x {record['features']}",
+            metric,
+            _number(found["scores"].get(OURS), 4),
+            *(_difference(found, peer) for peer in peers),
+        ]
+        for record, metric, found in zip(records, first, own, strict=True)
+    ]
+    seeds = [record["seeds"] for record in records]
+    note = (
+        f"Test scores after {rounds} rounds at equal settings, means over {min(seeds)} to "
+        f"{max(seeds)} random splits, of synthetic tables a table each; "
+        f"in brackets what gpuboost has more, paired.\n{_misses(content)}"
+    )
+    header = ["table", "training rows", "score", OURS, *peers]
+    summary = f"<summary>{len(rows)} tables, gradient boosting beside its peers</summary>"
+    return f"<details>{summary}\n\n{markdown(header, rows)}\n\n</details>\n\n{note}"
+
+
+def _table_of_boosting(record: Content, usual_rounds: int) -> str:
+    """Name of a table, and what is not as with most others."""
+    remarks = ["native categories"] if record["categories"] else []
+    remarks += [f"{record['rounds']} rounds"] if record["rounds"] != usual_rounds else []
+    return record["table"] + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _difference(found: Content, peer: str) -> str:
+    """A peer's score, and our paired difference to it."""
+    if peer not in found["differences"]:
+        return "–"
+    own = found["differences"][peer]
+    score, difference = found["scores"][peer], own["difference"]
+    return f"{score:.4f} ({difference:+.4f} ± {own['standard_error']:.4f})"
+
+
+def _misses(content: Content) -> str:
+    """What lies further below a peer than it may."""
+    missed = [
+        f"{record['table']}, {record['estimator']}: {sentence}"
+        for record in content["records"]
+        for sentence in record.get("missed", ())
+    ]
+    return f"Beyond the bound: {'; '.join(missed) or 'nothing'}."
+
+
+def _memory_table(content: Content) -> str:
+    rows = []
+    for record in content["records"]:
+        start = [f"{record['case']}", record["peer"]]
+        if "left_out" in record:
+            rows.append([*start, "–", "–", "–", "–", "–"])
+            continue
+        sizes = [f"{record[f'{p}_bytes'] / 1e6:.0f}" for p in ("peak", "input", "model", "extra")]
+        rows.append([*start, *sizes, f"{record['seconds']:.1f}"])
+    note = (
+        "MB above the process after import and warm-up, each fit in a process of its own; extra is "
+        "what is neither the input nor the pickled model."
+    )
+    return (
+        f"{markdown(['case', 'library', 'peak', 'input', 'model', 'extra', 's'], rows)}\n\n{note}"
+    )
+
+
+def _import_table(content: Content) -> str:
+    (found,) = content["records"]
+    rows = [
+        ["`import gpuboost`", f"{found['import_seconds']:.3f}"],
+        ["`from gpuboost import RandomForestClassifier`", f"{found['estimator_seconds']:.3f}"],
+        ["`import sklearn.ensemble`", f"{found['sklearn_ensemble_seconds']:.3f}"],
+        [
+            f"first forest of {found['first_fit_rows']} rows in a fresh process, nothing compiled "
+            f"before ({found['first_fit_device']})",
+            f"{found['first_fit_seconds']:.2f}",
+        ],
+    ]
+    return markdown(["", "seconds"], rows)
+
+
+def _stages_table(content: Content) -> str:
+    rows = [
+        [r["stage"], r["backend"], r["size"], f"{1e3 * r['seconds']:.2f}", str(r["rounds"])]
+        for r in content["records"]
+    ]
+    return markdown(["stage", "backend", "size", "ms (median)", "rounds"], rows)
+
+
+_TABLES: dict[str, Callable[[Content], str]] = {
+    "speed": _speed_table,
+    "quality": _quality_table,
+    "quality_boosting": _boosting_quality_table,
+    "memory": _memory_table,
+    "import": _import_table,
+    "stages": _stages_table,
+}

@@ -1,0 +1,1 @@
+"""Times, memory, and the cost of an import."""

@@ -1,0 +1,225 @@
+"""Times and scores of the peers of one case, taken in turns in one process."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchmarks.peers.peers import OURS, Peer
+from benchmarks.quality.scores import metric_name, predict_for, score_of
+from benchmarks.suite.cases import Case
+from benchmarks.suite.settings import TREE, Resources
+from benchmarks.suite.tables import Table
+
+WARM_UP_TREES = 2
+WARM_UP_PREDICT_ROWS = 1000
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a case is measured.
+
+    Attributes
+    ----------
+    n_jobs, repeat, seed : int
+    budget : float
+        Seconds that the measured calls of one peer may take in one case. A peer whose warm-up
+        foretells more is left out; one that has spent it is not repeated.
+    """
+
+    n_jobs: int = 2
+    repeat: int = 3
+    seed: int = 0
+    budget: float = 300.0
+
+
+@dataclass
+class Runs:
+    """What was measured of one peer."""
+
+    peer: Peer
+    fit_seconds: list[float] = field(default_factory=list)
+    predict_seconds: list[float] = field(default_factory=list)
+    score: float | None = None
+    left_out: str | None = None
+    remarks: list[str] = field(default_factory=list)
+    model: Any = None
+
+    def record(self, timed: str) -> dict[str, Any]:
+        """As JSON."""
+        if self.left_out:
+            return {"left_out": self.left_out}
+        seconds = self.fit_seconds if timed == "fit" else self.predict_seconds
+        return {
+            "seconds": statistics.median(seconds),
+            "runs": [round(s, 5) for s in seconds],
+            "fit_seconds": statistics.median(self.fit_seconds),
+            "predict_seconds": statistics.median(self.predict_seconds),
+            "score": self.score,
+            **({"device": self.model.device_} if hasattr(self.model, "device_") else {}),
+            **({"remark": "; ".join(self.remarks)} if self.remarks else {}),
+        }
+
+
+def measure_case(
+    case: Case, peers: list[Peer], tables: tuple[Table, Table], plan: Plan, say: Say
+) -> dict[str, Any]:
+    """Warm every peer up, then time them in turns.
+
+    Returns
+    -------
+    dict
+        Sizes, metric, what each peer took and scored, and the ratios of our time to theirs.
+    """
+    train, test = tables
+    resources = Resources(plan.n_jobs, plan.seed, train.X.shape[1], len(train.y))
+    everyone = [Runs(peer) for peer in peers]
+    for runs in everyone:
+        _warm_up(runs, case, tables, resources, plan)
+        say(f"  warm-up  {runs.peer.name:22s} {runs.left_out or ''}")
+    for turn in range(max(plan.repeat, case.min_repeat)):
+        for runs in everyone:
+            if runs.left_out or _spent(runs, case) > plan.budget:
+                continue
+            _run_once(runs, case, tables, resources, turn)
+            say(f"  run {turn + 1:<4d} {runs.peer.name:22s} {_last(runs, case)}")
+    return _summary(case, everyone, train, test)
+
+
+def _warm_up(
+    runs: Runs, case: Case, tables: tuple[Table, Table], resources: Resources, plan: Plan
+) -> None:
+    """First fit and prediction of a peer: imports, thread pools, compiled code. Not measured."""
+    peer, setting = runs.peer, case.setting
+    runs.left_out = peer.refuses(setting)
+    if runs.left_out:
+        return
+    remark = peer.remark(setting)
+    runs.remarks = [remark] if remark else []
+    few = setting.family != TREE and not peer.warms_up_whole
+    trees = min(WARM_UP_TREES, setting.n_estimators) if few else setting.n_estimators
+    try:
+        with fallbacks_noted(runs):
+            seconds = _few_trees(peer, case, tables, resources, trees)
+            estimated = seconds * setting.n_estimators / trees
+            if few and estimated > plan.budget:  # imports and binning are not done once a tree
+                estimated = _estimated(peer, case, tables, resources)
+    except Exception as error:  # one peer's failure is a result, not the end of the run
+        runs.left_out = f"failed: {type(error).__name__}: {error}"[:300]
+        return
+    if estimated > plan.budget and not peer.warms_up_whole:
+        runs.left_out = f"would take about {estimated:.0f} s, more than the budget of a case"
+
+
+def _few_trees(
+    peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources, trees: int
+) -> float:
+    """Seconds of a fit and a prediction with so many trees."""
+    train, test = tables
+    rows = len(test.y) if peer.warms_up_whole else WARM_UP_PREDICT_ROWS
+    model = peer.make(replace(case.setting, n_estimators=trees), resources)
+
+    def fit_and_predict() -> None:
+        model.fit(train.X, train.y)
+        predict_for(model, train, test.X[:rows])
+
+    return _seconds(fit_and_predict)
+
+
+def _estimated(peer: Peer, case: Case, tables: tuple[Table, Table], resources: Resources) -> float:
+    """Seconds of all trees, from two warm fits of few of them."""
+    few, more = WARM_UP_TREES, 2 * WARM_UP_TREES
+    seconds = [_few_trees(peer, case, tables, resources, trees) for trees in (few, more)]
+    a_tree = max(0.0, seconds[1] - seconds[0]) / (more - few)
+    return seconds[1] + a_tree * max(0, case.setting.n_estimators - more)
+
+
+def _run_once(
+    runs: Runs, case: Case, tables: tuple[Table, Table], resources: Resources, turn: int
+) -> None:
+    train, test = tables
+    gc.collect()
+    if not case.predict_rows or runs.model is None:
+        runs.model = None
+        seeded = replace(resources, seed=resources.seed + turn)
+        runs.model = runs.peer.make(case.setting, seeded)
+        runs.fit_seconds.append(_seconds(lambda: runs.model.fit(train.X, train.y)))
+    outcome = []
+    runs.predict_seconds.append(
+        _seconds(lambda: outcome.append(predict_for(runs.model, train, test.X)))
+    )
+    if runs.score is None:
+        runs.score = score_of(runs.model, test, outcome[0], case.setting)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _spent(runs: Runs, case: Case) -> float:
+    return sum(runs.predict_seconds if case.predict_rows else runs.fit_seconds)
+
+
+def _last(runs: Runs, case: Case) -> str:
+    seconds = (runs.predict_seconds if case.predict_rows else runs.fit_seconds)[-1]
+    return f"{seconds:8.3f} s   score {runs.score:.4f}"
+
+
+def _summary(case: Case, everyone: list[Runs], train: Table, test: Table) -> dict[str, Any]:
+    timed = "prediction" if case.predict_rows else "fit"
+    found = {runs.peer.name: runs.record(timed) for runs in everyone}
+    ours = found.get(OURS, {}).get("seconds")
+    ratios = {}
+    if ours is not None:
+        others = [name for name in found if name != OURS and "seconds" in found[name]]
+        ratios = {name: ours / found[name]["seconds"] for name in others}
+    verdicts = [bound.verdict(ratios) for bound in case.bounds]
+    return {
+        "case": case.name,
+        "estimator": case.setting.estimator,
+        "timed": timed,
+        "rows": len(train.y),
+        "features": train.X.shape[1],
+        "test_rows": len(test.y),
+        "trees": case.setting.n_estimators,
+        "metric": metric_name(test, case.setting),
+        "peers": found,
+        "ratios": ratios,
+        "bounds": verdicts,
+        "missed": [verdict["missed"] for verdict in verdicts if "missed" in verdict],
+    }
+
+
+class _Collect(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@contextmanager
+def fallbacks_noted(runs: Runs) -> Iterator[None]:
+    """Note when scikit-learn-intelex silently hands a call on to scikit-learn."""
+    logger, collect = logging.getLogger("sklearnex"), _Collect()
+    handlers, level, propagate = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.propagate = [collect], False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+    if any("fallback" in message for message in collect.messages):
+        runs.remarks.append("falls back to scikit-learn")

@@ -1,0 +1,16 @@
+"""Fixtures of the timings of stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.stages.stage_work import backend, has_numba
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def device(request, benchmark):
+    """Each backend that works here; its name goes into the result."""
+    if request.param == "numba" and not has_numba():
+        pytest.skip("Numba does not work here")
+    benchmark.extra_info["backend"] = request.param
+    return backend(request.param)

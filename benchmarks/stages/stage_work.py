@@ -1,0 +1,41 @@
+"""What the timings of stages share: the size, the backends, what a result says of itself."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+from benchmarks.stages.stages import ROWS_VARIABLE
+from gpuboost.backends.numpy.backend import NumpyBackend
+
+N_ROWS = int(os.environ.get(ROWS_VARIABLE, 100_000))
+N_FEATURES = 28
+N_THREADS = 2
+SIZE = f"{N_ROWS:,} x {N_FEATURES}"
+
+
+def has_numba() -> bool:
+    """Whether the Numba backend can be used."""
+    try:
+        backend("numba")
+    except ImportError:
+        return False
+    return True
+
+
+@cache
+def backend(name: str) -> Any:
+    """A backend by name."""
+    if name == "numpy":
+        return NumpyBackend()
+    from gpuboost.backends.numba.backend import NumbaBackend
+
+    return NumbaBackend()
+
+
+def note(benchmark: Any, stage: str, size: str, backend: str | None = None) -> None:
+    """What the result file says of a measurement."""
+    benchmark.extra_info.update(stage=stage, size=size)
+    if backend is not None:
+        benchmark.extra_info["backend"] = backend

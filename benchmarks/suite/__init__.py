@@ -1,0 +1,1 @@
+"""What the benchmarks train: cases, settings, tables."""

@@ -1,0 +1,97 @@
+"""Fits in several threads at once, and in a forked child after a fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from gpuboost import GradientBoostingRegressor, RandomForestClassifier
+from gpuboost.backends.numba.threads.pool import ThreadPool
+
+DEVICES = ("numpy", "numba")
+
+
+def forest(device: str, seed: int) -> str:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 6))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = RandomForestClassifier(12, random_state=seed, device=device, n_jobs=2)
+    return model.fit(X, y).fingerprint()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fits_in_several_threads_at_once(device: str) -> None:
+    alone = [forest(device, seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: forest(device, seed), range(4)))
+    assert together == alone
+    assert len(set(alone)) == 4
+
+
+FORKED = """
+import os, sys, warnings
+warnings.simplefilter("ignore")  # newer Pythons warn of any fork of a process that had threads
+from tests.backends.test_threads import forest
+before = forest(sys.argv[1], 1)
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, forest(sys.argv[1], 1).encode())
+    os._exit(0)
+os.close(writer)
+found = os.read(reader, 64).decode()
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+assert found == before == forest(sys.argv[1], 1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_forked_child_can_fit(device: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, device], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# ---- a crew ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_crew_s_results_are_in_order(n_threads: int, together: bool) -> None:
+    pool = ThreadPool(n_threads)
+    found = pool.results(lambda i: (time.sleep(0.001 * (i % 3)), i)[1], list(range(20)), together)
+    pool.dismiss()
+    assert found == list(range(20))
+    assert pool.results(str, []) == []
+
+
+def test_an_error_in_a_crew_is_told_to_who_asked() -> None:
+    pool = ThreadPool(2)
+    with pytest.raises(ZeroDivisionError):
+        pool.results(lambda i: 1 // (i - 5), list(range(8)))
+    pool.dismiss()
+
+
+def test_a_fit_leaves_no_threads() -> None:
+    """Even if it ends by an error."""
+    rng = np.random.default_rng(0)
+    X, seen = rng.standard_normal((40_000, 3)), []
+
+    def stop(result: object) -> None:
+        seen.append(sum(thread.name.startswith("gpuboost") for thread in threading.enumerate()))
+        raise KeyError("enough")
+
+    model = GradientBoostingRegressor(n_estimators=2, device="numba", n_jobs=3, callbacks=[stop])
+    with pytest.raises(KeyError):
+        model.fit(X, X[:, 0])
+    assert seen[0] >= 2
+    assert not any(thread.name.startswith("gpuboost") for thread in threading.enumerate())

@@ -1,0 +1,435 @@
+"""The benchmarks: cases, turns, verdicts, result files, the documents' tables, the commands."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.peers.peers import INTELEX, OURS, PEER_NAMES, REFERENCE, GpuBoost
+from benchmarks.quality import quality, scores
+from benchmarks.report import report
+from benchmarks.report.highlights import HIGHLIGHTS, highlight, highlights_table
+from benchmarks.report.results import OtherMachineError, Results, read_results, result_path
+from benchmarks.speed import imports, memory, probe, timing
+from benchmarks.speed.machine import describe_machine
+from benchmarks.stages import stages
+from benchmarks.suite import tables
+from benchmarks.suite.boosting_cases import BOOSTING_SPEED
+from benchmarks.suite.cases import MEMORY, SPEED, choose_cases
+from benchmarks.suite.settings import TREE, Resources, Setting
+from benchmarks.suite.tables import CLASSIFICATION, REGRESSION, Table
+
+# ---- cases -------------------------------------------------------------------------------------
+
+
+def test_case_names_are_unique_and_bounds_have_their_peer():
+    names = [case.name for case in SPEED + BOOSTING_SPEED + MEMORY]
+    assert len(set(names)) == len(names)
+    for case in SPEED + BOOSTING_SPEED:
+        held_to = {peer for bound in case.bounds for peer in bound.peers}
+        assert held_to and held_to <= set(case.peers) <= set(PEER_NAMES)
+
+
+def test_other_sizes_have_no_bounds():
+    case = SPEED[0]
+    assert case.sized("full", None) is case
+    small = case.sized("small", None)
+    assert (small.rows, small.setting.n_estimators, small.bounds) == (10_000, 20, ())
+    assert case.sized("full", 500).rows == 500
+    tree = next(c for c in SPEED if c.setting.family == TREE).sized("small", None)
+    assert tree.setting.n_estimators == 1
+
+
+def test_unknown_case_and_missing_folder():
+    with pytest.raises(ValueError, match="no case contains 'boosting'"):
+        choose_cases(SPEED, "boosting")
+    assert len(choose_cases(SPEED + BOOSTING_SPEED, "boosting")) == len(BOOSTING_SPEED) - 1
+    (case,) = choose_cases(SPEED, "covertype")
+    with pytest.raises(LookupError, match="needs --data"):
+        case.tables(None, 0)
+
+
+# ---- timing ------------------------------------------------------------------------------------
+
+
+class FakeModel:
+    """Learns nothing, takes the time it is told."""
+
+    def __init__(self, log, name):
+        self.log, self.name, self.classes_ = log, name, np.arange(2)
+
+    def fit(self, X, y):
+        self.log.append(f"fit {self.name}")
+        return self
+
+    def predict_proba(self, X):
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+
+class FakePeer:
+    def __init__(self, log, name, refusal=None):
+        self.log, self.name, self.refusal = log, name, refusal
+        self.warms_up_whole = False
+
+    def refuses(self, setting):
+        return self.refusal
+
+    def remark(self, setting):
+        return None
+
+    def make(self, setting, resources):
+        return FakeModel(self.log, self.name)
+
+
+def fake_tables():
+    X = np.linspace(0, 1, 40, dtype=np.float32)[:, None]
+    table = Table("fake", X, (X[:, 0] > 0.5).astype(np.int64), CLASSIFICATION)
+    return table, table
+
+
+def test_peers_take_turns_after_a_warm_up():
+    log, case = [], SPEED[0].sized("full", 40)
+    peers = [FakePeer(log, OURS), FakePeer(log, "b"), FakePeer(log, "c", "not here")]
+    record = timing.measure_case(case, peers, fake_tables(), timing.Plan(repeat=2), log.append)
+    fits = [entry.split()[1] for entry in log if entry.startswith("fit ")]
+    assert fits == [OURS, "b", OURS, "b", OURS, "b"]
+    assert record["peers"]["c"] == {"left_out": "not here"}
+    assert len(record["peers"]["b"]["runs"]) == 2
+    assert record["peers"][OURS]["score"] == 1.0 and record["metric"] == "AUC"
+    assert set(record["ratios"]) == {"b"}
+
+
+def test_a_peer_beyond_its_budget_is_left_out_or_not_repeated():
+    log, case = [], SPEED[0].sized("full", 40)
+    peers = [FakePeer(log, "slow")]
+    record = timing.measure_case(
+        case, peers, fake_tables(), timing.Plan(budget=0.0), lambda text: None
+    )
+    assert "budget" in record["peers"]["slow"]["left_out"]
+    peers[0].warms_up_whole = True  # its warm-up foretells nothing: one run, none after
+    record = timing.measure_case(
+        case, peers, fake_tables(), timing.Plan(budget=0.0), lambda text: None
+    )
+    assert len(record["peers"]["slow"]["runs"]) == 1
+
+
+def test_prediction_cases_fit_once():
+    log = []
+    (case,) = choose_cases(SPEED, "prediction")
+    record = timing.measure_case(
+        case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=3), lambda text: None
+    )
+    assert log == ["fit a", "fit a"]  # the warm-up, and the model that is timed
+    assert record["timed"] == "prediction" and len(record["peers"]["a"]["runs"]) == 3
+
+
+def test_fallbacks_of_intelex_are_noted_and_its_logger_left_as_it_was():
+    logger = logging.getLogger("sklearnex")
+    before = logger.handlers, logger.level, logger.propagate
+    runs = timing.Runs(FakePeer([], "a"))
+    with timing.fallbacks_noted(runs):
+        logger.info("fit: running accelerated version on CPU")
+    assert runs.remarks == []
+    with timing.fallbacks_noted(runs):
+        logger.info("fit: fallback to original Scikit-learn")
+    assert runs.remarks == ["falls back to scikit-learn"]
+    assert (logger.handlers, logger.level, logger.propagate) == before
+    assert not logger.isEnabledFor(logging.INFO)
+
+
+def test_cheap_cases_are_repeated_more_often():
+    log, case = [], replace(SPEED[0], rows=40, min_repeat=4)
+    record = timing.measure_case(
+        case, [FakePeer(log, "a")], fake_tables(), timing.Plan(repeat=2), lambda text: None
+    )
+    assert len(record["peers"]["a"]["runs"]) == 4
+    assert case.sized("small", None).min_repeat == 1
+
+
+def test_what_a_fit_does_once_is_not_foretold_for_every_tree(monkeypatch):
+    log, case = [], SPEED[0].sized("full", 40)
+    times = {2: 10.0, 4: 10.2}  # 0.1 s a tree: 100 trees take 20 s
+    monkeypatch.setattr(timing, "_few_trees", lambda *given: times[given[-1]])
+    for budget, is_left_out in ((25.0, False), (15.0, True)):
+        plan = timing.Plan(repeat=1, budget=budget)
+        record = timing.measure_case(case, [FakePeer(log, "a")], fake_tables(), plan, log.append)
+        why = record["peers"]["a"].get("left_out", "")
+        assert ("would take about 20 s" in why) == is_left_out
+
+
+def test_scores_by_task():
+    y = np.array([0, 1, 2])
+    table = Table("t", np.zeros((3, 1), np.float32), y, CLASSIFICATION)
+    model = FakeModel([], "m")
+    model.classes_ = np.array([0, 2, 1])
+    assert scores.score_of(model, table, np.eye(3)) == pytest.approx(1 / 3)
+    values = Table("t", table.X, np.array([1.0, 2.0, 4.0]), REGRESSION)
+    assert scores.score_of(model, values, values.y) == 1.0
+
+
+# ---- quality -----------------------------------------------------------------------------------
+
+
+def test_quality_bounds_are_for_ensembles():
+    found = {"AUC": {"difference": -0.006, "standard_error": 0.001}}
+    assert quality.missed_bounds("DecisionTree", found) == []
+    (sentence,) = quality.missed_bounds("RandomForest", found)
+    assert "AUC 0.0060 below" in sentence
+    assert quality.missed_bounds("Bagging", {"R2": {"difference": -0.008}}) == []
+    assert quality.missed_bounds("Bagging", {"mean recall": {"difference": -1.0}}) == []
+
+
+def test_quality_differences_are_paired():
+    both = quality.Scores(ours={"AUC": [0.9, 0.8]}, theirs={"AUC": [0.8, 0.7]})
+    found = both.summary("AUC")
+    assert found["difference"] == pytest.approx(0.1)
+    assert found["standard_error"] == pytest.approx(0.0)
+    assert "native_categories" not in found
+
+
+# ---- memory and import -------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("resettable", [True, False])
+def test_peak_memory_sees_what_is_gone_again(resettable, monkeypatch):
+    if not resettable:
+        monkeypatch.setattr(probe, "_reset_high_water_mark", lambda: False)
+    before = probe.resident_bytes()
+    with probe.peak_memory() as peak:
+        block = np.ones(64 * 2**20, np.uint8)
+        for _ in range(20):
+            block += 1
+        del block
+    assert peak[0] - before > 50 * 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.slow
+def test_probe_measures_in_a_process_of_its_own():
+    request = {"case": MEMORY[0].name, "rows": 20_000, "device": "auto", "n_jobs": 1, "seed": 0}
+    found = memory.ask_probe({**request, "peer": REFERENCE}, timeout=120)
+    assert found["input_bytes"] == 20_000 * (28 * 4 + 8)
+    assert found["peak_bytes"] > found["input_bytes"] + found["model_bytes"] / 2
+    failed = memory.ask_probe({**request, "peer": "nobody"}, timeout=120)
+    assert "no peer is called 'nobody'" in failed["left_out"]
+    late = memory.ask_probe({**request, "peer": REFERENCE}, timeout=0.01)
+    assert "took more than" in late["left_out"]
+
+
+def test_import_verdicts():
+    good = {"ratio": 1.2, "loaded_optional": [], "first_fit_seconds": 1.0}
+    assert imports.missed_bounds(good) == []
+    bad = {"ratio": 1.31, "loaded_optional": ["numba"], "first_fit_seconds": 30.0}
+    assert len(imports.missed_bounds(bad)) == 3
+
+
+def test_import_loads_nothing_optional():
+    assert imports.optional_modules_loaded() == []
+
+
+# ---- results and documents ----------------------------------------------------------------------
+
+
+def test_results_are_kept_record_by_record(tmp_path):
+    path = tmp_path / "deep" / "speed.json"
+    Results("speed", path).add("a", {"x": 1})
+    again = Results("speed", path)
+    assert again.find("a")["x"] == 1 and again.find("b") is None
+    again.add("b", {"x": 2})
+    again.add("a", {"x": 3})
+    assert [r["key"] for r in read_results(path)["records"]] == ["b", "a"]
+    assert Results("speed", path, again=True).records == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_results_of_another_machine_are_not_mixed(tmp_path):
+    path = tmp_path / "speed.json"
+    Results("speed", path).add("a", {})
+    content = json.loads(path.read_text())
+    content["machine"]["cpu"] = "another"
+    path.write_text(json.dumps(content))
+    with pytest.raises(OtherMachineError, match=r"cpu differ.*--again"):
+        Results("speed", path)
+    with pytest.raises(ValueError, match="holds results of 'speed', not of 'memory'"):
+        Results("memory", path)
+
+
+def test_results_outlive_another_size_of_memory(tmp_path):
+    path = tmp_path / "speed.json"
+    Results("speed", path).add("a", {"x": 1})
+    content = json.loads(path.read_text())
+    content["machine"]["memory_gb"] += 7
+    path.write_text(json.dumps(content))
+    assert Results("speed", path).find("a")["x"] == 1
+
+
+def test_missing_results_name_the_command(tmp_path):
+    with pytest.raises(FileNotFoundError, match="python -m benchmarks speed"):
+        read_results(tmp_path / "speed.json")
+
+
+def test_machine_is_named():
+    machine = describe_machine()
+    assert machine["cpu"] and machine["cores"] >= 1
+    assert {"numpy", "scikit-learn"} <= set(machine["versions"])
+
+
+def speed_results(path):
+    case = SPEED[0].sized("full", 40)
+    peers = [FakePeer([], OURS), FakePeer([], REFERENCE), FakePeer([], INTELEX, "not here")]
+    plan = timing.Plan(repeat=1)
+    record = timing.measure_case(case, peers, fake_tables(), plan, lambda text: None)
+    Results("speed", path).add("k", {"n_jobs": 2, **record})
+
+
+def test_speed_table_goes_between_its_markers(tmp_path):
+    path, document = tmp_path / "speed.json", tmp_path / "benchmarks.md"
+    speed_results(path)
+    document.write_text("a\n<!-- benchmarks:speed -->\nold\n<!-- /benchmarks -->\nz\n")
+    for _ in range(2):  # the second time it replaces what it wrote
+        assert main(["table", str(path), "--write", "--document", str(document)]) == 0
+    text = document.read_text()
+    assert text.startswith("a\n<!-- benchmarks:speed -->\n| case |") and text.endswith("-->\nz\n")
+    assert "old" not in text and text.count("| case |") == 1
+    row = next(line for line in text.splitlines() if "100 trees to purity" in line)
+    assert "(1.0000)" in row and "–" in row
+    assert "2 threads" in text and describe_machine()["cpu"] in text
+
+
+def test_table_without_markers_or_results_says_what_to_do(tmp_path, capsys):
+    path, document = tmp_path / "speed.json", tmp_path / "benchmarks.md"
+    assert main(["table", str(path)]) == 2
+    assert "measure first" in capsys.readouterr().err
+    speed_results(path)
+    document.write_text("nothing here")
+    assert main(["table", str(path), "--write", "--document", str(document)]) == 2
+    assert "<!-- benchmarks:speed -->" in capsys.readouterr().err
+    assert document.read_text() == "nothing here"
+
+
+def test_the_command_writes_both_documents(tmp_path, capsys):
+    document, readme = tmp_path / "benchmarks.md", tmp_path / "README.md"
+    names = [name for name in report.DEFAULT_NAMES if result_path(name).exists()]
+    for path, places in ((document, names), (readme, [HIGHLIGHTS])):
+        marks = [f"<!-- benchmarks:{name} -->\n<!-- /benchmarks -->\n" for name in places]
+        path.write_text("".join(marks))
+    given = ["--write", "--document", str(document), "--readme", str(readme)]
+    assert main(["table", *given]) == 0
+    assert str(document) in capsys.readouterr().out
+    assert highlights_table() in readme.read_text()
+    for name in names:
+        assert report.table_of(read_results(result_path(name))) in document.read_text()
+
+
+def test_short_table_names_the_strongest_peer():
+    found = {
+        "gpuboost": {"seconds": 2.0, "score": 0.91},
+        "scikit-learn": {"seconds": 9.0, "score": 0.92},
+        "XGBoost": {"seconds": 3.0, "score": 0.93},
+        "LightGBM": {"left_out": "is not here"},
+    }
+    record = {"case": "c", "metric": "AUC", "peers": found, "n_jobs": 2}
+    content = {"benchmark": "speed", "records": [record]}
+    line = ["c", "2.00 s", "XGBoost 3.00 s", "1.5", "AUC 0.9100 (0.9300)"]
+    assert highlight(content, "c") == line
+    with pytest.raises(LookupError, match="'d' was not measured"):
+        highlight(content, "d")
+    peaks = [{"case": "m", "peer": p, "peak_bytes": 1e6 * n} for p, n in ((OURS, 4), ("A", 2))]
+    peaks.append({"case": "m", "peer": "B", "left_out": "took too long"})
+    memory_line = highlight({"benchmark": "memory", "records": peaks}, "m")
+    assert memory_line == ["Peak memory: m", "4 MB", "A 2 MB", "0.5", "–"]
+
+
+def test_other_tables(tmp_path):
+    found = {"ours": 0.9, "scikit-learn": 0.8, "difference": 0.1, "standard_error": 0.01}
+    record = {"table": "iris", "estimator": "Bagging", "train_rows": 9, "features": 4, "seeds": 5}
+    Results("quality", tmp_path / "q.json").add("k", {**record, "metrics": {"accuracy": found}})
+    text = report.table_of(read_results(tmp_path / "q.json"))
+    assert "| iris, Bagging | 9 x 4 | accuracy | 0.9000 | 0.8000 | +0.1000 ± 0.0100 | – |" in text
+
+    sizes = dict.fromkeys(("peak_bytes", "input_bytes", "model_bytes", "extra_bytes"), 2e6)
+    results = Results("memory", tmp_path / "m.json")
+    results.add("a", {"case": "c", "peer": OURS, "seconds": 1.0, **sizes})
+    results.add("b", {"case": "c", "peer": REFERENCE, "left_out": "took more than 9 s"})
+    text = report.table_of(read_results(tmp_path / "m.json"))
+    assert "| c | gpuboost | 2 | 2 | 2 | 2 | 1.0 |" in text
+    assert "| c | scikit-learn | – | – | – | – | – |" in text
+
+    info = {"stage": "split", "backend": "numpy", "size": "10 x 2"}
+    entry = {"name": "s", "extra_info": info, "stats": {"median": 0.002, "min": 0.001, "rounds": 7}}
+    Results("stages", tmp_path / "s.json").add("s", stages.stage_record(entry))
+    text = report.table_of(read_results(tmp_path / "s.json"))
+    assert "| split | numpy | 10 x 2 | 2.00 | 7 |" in text
+
+
+# ---- the commands ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["speed", "quality", "quality-boosting", "memory", "import", "stages", "table"]
+)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0 and "--" in capsys.readouterr().out
+
+
+def test_speed_command_end_to_end_and_taken_up(tmp_path, capsys):
+    path = tmp_path / "s.json"
+    words = [
+        "speed",
+        "--only",
+        "Classifier 10k x 20, 100 trees to",
+        "--rows",
+        "300",
+        "--repeat",
+        "1",
+    ]
+    words += ["--peers", f"{OURS},{REFERENCE}", "--device", "numpy", "--name", str(path)]
+    assert main(words) == 0
+    (first, second) = read_results(path)["records"]
+    assert first["peers"][OURS]["device"] == "numpy" and first["rows"] == 300
+    assert first["ratios"][REFERENCE] > 0 and second["asked_device"] == "numpy"
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "warm-up" not in capsys.readouterr().out
+
+
+def test_quality_command_end_to_end(tmp_path):
+    path = tmp_path / "q.json"
+    words = ["quality", "--only", "iris", "--seeds", "2", "--trees", "5", "--device", "numpy"]
+    assert main([*words, "--name", str(path)]) in (0, 1)
+    records = read_results(path)["records"]
+    assert [r["estimator"] for r in records] == [*quality.ENSEMBLES, *quality.SINGLE]
+    for record in records:
+        assert record["metrics"]["accuracy"]["ours"] > 0.8
+
+
+def test_quality_compares_native_categories():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 6, 400)
+    frame = pd.DataFrame({"c": pd.Categorical.from_codes(codes, list("abcdef")), "x": codes % 2})
+    table = Table("cats", tables.encode(frame), (codes > 2).astype(np.int64), CLASSIFICATION, frame)
+    comparison = quality.Comparison("RandomForest", "cats", 2, 1, 5, 200, "numpy")
+    record = quality.compare(comparison, table)
+    assert record["metrics"]["AUC"]["native_categories"] == 1.0
+    assert record["train_rows"] == 200
+
+
+def test_errors_are_one_line(capsys, tmp_path):
+    name = str(tmp_path / "speed.json")
+    assert main(["speed", "--only", "nothing like this", "--name", name]) == 2
+    assert capsys.readouterr().err.startswith("error: no case contains")
+
+
+def test_gpuboost_peer_uses_the_device():
+    model = GpuBoost("numpy").make(Setting(TREE, REGRESSION, 1, max_depth=2), Resources())
+    assert model.device == "numpy" and model.max_depth == 2

@@ -1,0 +1,197 @@
+"""Rounds of boosting by the CUDA kernels, run on the CPU, equal the reference's to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from gpuboost.backends.cuda.growth import subtrees as small
+from gpuboost.backends.cuda.level.constraints import group_words
+from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, CompileFlags
+from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.task import Regularisation
+from tests import cuda_shim
+from tests.cuda import nvrtc
+from tests.cuda.lock_step import LockStepBackend
+from tests.cuda.runtime.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
+from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
+from tests.cuda.shim_trees import PROPERTY, N, assert_equal_trees
+from tests.engine.harness import Problem, grow, make_columns, make_target, make_weights
+from tests.engine.strategies import boosting_problems
+
+pytestmark = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+REGULAR = Regularisation(l1=2.0**20, l2=2.0**12, max_value=2.0**8)
+
+
+def problem(
+    boosting: str, target: str = "values", seed: int = 0, n: int = N, **given: Any
+) -> Problem:
+    """Numeric columns and two categorical ones, of few levels and of many, some of it missing."""
+    rng = np.random.default_rng(seed)
+    X = make_columns(rng, n, ["normal", "heavy", "integers", "binary", "binary"], np.float32)
+    y, _ = make_target(rng, X, target)
+    X[:, 3], X[:, 4] = rng.integers(0, 4, n), rng.integers(0, 40, n)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    weights = make_weights(rng, n, "integers") if boosting == "real" else None
+    kinds = np.array([0, 0, 0, 1, 1], dtype=bool)
+    defaults: dict[str, Any] = {"weights": weights, "is_categorical": kinds, "max_bins": 40}
+    asked = Problem(X, y, False, boosting=boosting, **{**defaults, **given})
+    return asked.with_options(hashed_order=False, needs_gain=True)
+
+
+CONSTRAINTS: list[dict[str, Any]] = [
+    {},
+    {"random_thresholds": True},
+    {"max_features": 2, "hashed_order": True},
+    {"max_features": 1},
+    {"level_features": 2},
+    {"level_features": 2, "max_features": 1, "hashed_order": True},
+    {"interactions": ((0, 1), (1, 2, 3), (4,))},
+    {"interactions": tuple((f, (f + 1) % 5) for f in range(5)) * 8},
+    {"min_hessian": 2**15, "min_samples_leaf": 3},
+    {"max_leaf_nodes": 7},
+    {"max_depth": 3, "min_impurity_decrease": 1e-6},
+]
+
+
+@pytest.mark.parametrize("options", CONSTRAINTS, ids=lambda options: "-".join(options) or "none")
+@pytest.mark.parametrize("criterion", [VARIANCE, NEWTON], ids=["squares", "newton"])
+@pytest.mark.parametrize("boosting", ["whole", "real"])
+def test_every_step_equals_the_reference(
+    boosting: str, criterion: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small, "MAX_ROWS", 0)
+    for target in ("values", "outputs"):
+        asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
+        asked = asked.with_options(**options)
+        fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
+        assert fingerprint == grow(asked, NumpyBackend())[1]
+
+
+@pytest.mark.parametrize("interactions", [None, ((0, 1), (1, 2, 3, 4))])
+@pytest.mark.parametrize("boosting", ["whole", "real"])
+def test_monotonic_features(boosting: str, interactions: Any) -> None:
+    regular = Regularisation(l2=1.0, monotonic=(1, -1, 1, 0, 0))
+    asked = problem(boosting, n=400).with_options(
+        criterion=NEWTON, regularisation=regular, interactions=interactions
+    )
+    fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=3)))[1]
+    assert fingerprint == grow(asked, NumpyBackend())[1]
+    assert assert_equal_trees(asked, ShimRuntime()) > 20
+
+
+def test_constraints_hold_trees_of_values_too() -> None:
+    """Nothing in the grower knows which ensemble calls it."""
+    asked = problem("", n=150).with_options(hashed_order=True, needs_gain=False)
+    regular = Regularisation(l2=3.0, monotonic=(1, 0, 0, 0, 0))
+    for options in ({"criterion": NEWTON, "regularisation": regular}, {"level_features": 2}):
+        grow(asked.with_options(**options), LockStepBackend(ShimRuntime()))
+        assert_equal_trees(asked.with_options(**options), ShimRuntime())
+
+
+@settings(PROPERTY, max_examples=15)
+@given(boosting_problems())
+def test_any_round_equals_the_reference(problem: Problem) -> None:
+    assert_equal_trees(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
+
+
+@pytest.mark.slow
+@PROPERTY
+@given(boosting_problems())
+def test_many_rounds_equal_the_reference(problem: Problem) -> None:
+    assert_equal_trees(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
+
+
+@pytest.mark.slow
+@settings(PROPERTY, max_examples=200)
+@given(boosting_problems(max_rows=700))
+def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(small, "MAX_ROWS", 0)  # the reference has no such nodes to compare
+        expected = grow(problem, LockStepBackend(ShimRuntime()))[1]
+    assert grow(problem, ShimBackend(ShimRuntime()))[1] == expected
+
+
+@pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
+def test_kernels_of_rounds_are_sound(flavour: str) -> None:
+    regular = Regularisation(l1=2.0**20, l2=1.0, monotonic=(1, -1, 0, 0, 0))
+    asked = problem("real", n=150, n_trees=1).with_options(criterion=NEWTON, max_depth=3)
+    for options in (
+        {"regularisation": REGULAR},
+        {"regularisation": regular, "interactions": ((0, 1, 2), (2, 3, 4)), "level_features": 4},
+        {"max_features": 1},
+    ):
+        assert_equal_trees(asked.with_options(**options), ShimRuntime(flavour=flavour))
+
+
+def test_groups_beyond_one_word() -> None:
+    groups = tuple((f % 7,) for f in range(70))
+    words = group_words(groups, 7, 1)
+    assert words.shape == (7, 3)
+    bits = (words[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).reshape(7, 96)
+    expected = np.zeros((7, 96), dtype=np.uint32)
+    expected[np.arange(70) % 7, np.arange(70)] = 1
+    np.testing.assert_array_equal(bits, expected)
+    assert group_words((), 7, 0).shape == (7, 0)
+
+
+# What kernels are compiled for --------------------------------------------------------------
+
+VARIANTS = {
+    "newton": CompileFlags(gradients=True, newton=True, by_number=True),
+    "held": CompileFlags(True, True, True, True, True, True, rare_categories=True),
+    "poisson": CompileFlags(poisson=True),
+}
+COMPILED = [
+    (name, flags)
+    for name in CONSTANTS_OF
+    for flags, own in VARIANTS.items()
+    if own.constants(name)  # others are what forests have
+]
+
+
+def test_forests_ask_for_no_constants() -> None:
+    assert all(CompileFlags().constants(name) == {} for name in CONSTANTS_OF)
+
+
+def test_constants_are_those_of_the_prelude() -> None:
+    prelude = file_text("common/common.cuh")
+    for name, constants in CONSTANTS_OF.items():
+        assert all(f"#ifndef {constant}\n" in prelude for constant in constants), name
+        found = [flags.constants(name) for flags in VARIANTS.values()]
+        assert set().union(*found) == set(constants), name
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[2]])
+@pytest.mark.parametrize(("name", "flags"), COMPILED)
+def test_variants_compile_to_lean_code(name: str, flags: str, architecture: str) -> None:
+    text = kernel_source(name, VARIANTS[flags].constants(name))
+    assert not complaints(nvrtc.compile_source(text, architecture, file_name=name))
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "flags"), COMPILED)
+def test_variants_compile_for_every_architecture(name: str, flags: str, architecture: str) -> None:
+    test_variants_compile_to_lean_code(name, flags, architecture)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
+@pytest.mark.parametrize("formula", range(10))
+def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
+    text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
+    assert not complaints(
+        nvrtc.compile_source(text, architecture, file_name="boosting/gradients.cu")
+    )

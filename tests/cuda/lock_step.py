@@ -1,0 +1,184 @@
+"""Two implementations of the level operations grown side by side, compared at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.growth.operations import Level
+from gpuboost.engine.growth.policy import gains
+from gpuboost.engine.task import GrownTree, GrowTask, Target
+from tests.cuda.shim_runtime import ShimRuntime
+from tests.engine.exact import assert_same, assert_same_fields
+
+
+def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) -> None:
+    """The device's nodes and the reference's: the same, in the same order."""
+    size = int(found.size[0])
+    assert size == len(expected) <= found.most, where
+    for f in fields(expected):
+        if f.name not in ("lower", "upper", "groups"):
+            own = getattr(found, f.name)[:size]
+            assert_same(own, getattr(expected, f.name), f"{where}: {f.name}")
+    assert_same_bounds(found, expected, where)
+
+
+def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) -> None:
+    """What nodes are held to; a device has it only where nodes differ in it."""
+    n_groups = expected.groups.shape[1]
+    bounded = found.bounds is not None and len(found.bounds.lower) > 0
+    if not bounded:
+        assert len(np.unique(expected.lower)) <= 1 and len(np.unique(expected.upper)) <= 1
+    if found.bounds is None:
+        assert n_groups == 0
+        return
+    for name in ("lower", "upper") if bounded else ():
+        own = getattr(found.bounds, name)[: len(expected)]
+        assert_same(own + 0.0, getattr(expected, name) + 0.0, f"{where}: {name}")
+    words = found.bounds.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
+    bits = (words & np.uint32(1)).reshape(len(expected), 32 * words.shape[1])[:, :n_groups] != 0
+    assert_same(bits, expected.groups, f"{where}: groups")
+
+
+OF_SPLITS = ("feature", "bin", "next_bin", "draw", "missing", "categorical", "mask")
+
+
+def assert_same_splits(
+    found: DeviceSplits, expected: Splits, gain: np.ndarray, accepted: np.ndarray
+) -> None:
+    """The same splits wherever they are taken."""
+    at = np.flatnonzero(accepted)
+    assert_same(found.gain[at], gain[at], "gain")
+    for name in (*OF_SPLITS, "left_hessian", "left_gradient"):
+        own = getattr(found, name)[at]
+        own = own != 0 if name == "categorical" else own
+        assert_same(own, getattr(expected, name)[at], f"splits: {name}")
+
+
+def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: Target) -> None:
+    """The device's rows and the reference's: the same, in the same order.
+
+    Of more than two classes, the device has the rows of each node by class.
+    """
+    n = len(expected.row)
+    order = np.arange(n)
+    if target_of.n_classes > 2:
+        node = np.repeat(np.arange(len(frontier)), frontier.count)
+        order = np.lexsort((order, expected.label, node))
+    np.testing.assert_array_equal(found.row[:n], expected.row[order], err_msg="rows")
+    np.testing.assert_array_equal(found.weight[:n], expected.hessian[order], err_msg="weights")
+    target = found.target[: target_of.n_channels, :n].astype(np.int64)
+    if expected.label is not None:
+        np.testing.assert_array_equal(target[0], expected.label[order], err_msg="labels")
+    else:
+        weight = 1 if target_of.has_gradients else found.weight[:n].astype(np.int64)
+        gradient = target * weight
+        np.testing.assert_array_equal(gradient.T, expected.gradient, err_msg="gradients")
+
+
+class LockStep:
+    """`LevelOps` that asks the reference and the device, and demands equal answers.
+
+    Rows, frontiers and the rest are pairs: the reference's, and the device's.
+    """
+
+    def __init__(self, runtime: ShimRuntime, task: GrowTask) -> None:
+        self.reference = NumpyLevelOps(task)
+        self.device = CudaLevelOps(runtime, task)
+
+    def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
+        pairs = zip(self.reference.roots(trees), self.device.roots(trees), strict=True)
+        rows, frontier = pairs
+        assert_same_frontier(*frontier[::-1], "roots")
+        self._assert_same_rows(rows, frontier[0])
+        return rows, frontier
+
+    def _assert_same_rows(self, rows: Any, frontier: Any) -> None:
+        target = self.reference.task.target
+        assert_same_rows(rows[1], rows[0], frontier, target)
+
+    def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
+        expected = self.reference.set_median_gradients(rows[0], frontier[0])
+        found = self.device.set_median_gradients(rows[1], frontier[1])
+        assert_same_frontier(found[1], expected[1], "aim")
+        rows, frontier = zip(expected, found, strict=True)
+        self._assert_same_rows(rows, frontier[0])
+        return rows, frontier
+
+    def finished(self, frontier: Any, depth: int) -> bool:
+        expected = self.reference.finished(frontier[0], depth)
+        if self.device.finished(frontier[1], depth):
+            assert expected, "the device is done and the reference is not"
+        return expected
+
+    def candidates(self, rows: Any, frontier: Any, depth: int) -> Any:
+        expected = self.reference.candidates(rows[0], frontier[0], depth)
+        found = self.device.candidates(rows[1], frontier[1], depth)
+        size = len(frontier[0])
+        np.testing.assert_array_equal(np.flatnonzero(found.open[:size]), expected)
+        assert found.none <= (len(expected) == 0)
+        return expected, found
+
+    def find_splits(self, rows: Any, frontier: Any, candidates: Any) -> Any:
+        expected = self.reference.find_splits(rows[0], frontier[0], candidates[0])
+        found = self.device.find_splits(rows[1], frontier[1], candidates[1])
+        return expected, found
+
+    def accept(self, frontier: Any, splits: Any) -> Any:
+        expected = self.reference.accept(frontier[0], splits[0])
+        found = self.device.accept(frontier[1], splits[1])
+        np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="accepted")
+        gain = gains(self.reference.task.options.criterion, splits[0], frontier[0])
+        assert_same_splits(splits[1], splits[0], gain, expected)
+        return expected, found
+
+    def limit_to_best_first(self, frontier: Any, splits: Any, accepted: Any) -> Any:
+        expected = self.reference.limit_to_best_first(frontier[0], splits[0], accepted[0])
+        found = self.device.limit_to_best_first(frontier[1], splits[1], accepted[1])
+        np.testing.assert_array_equal(found[: len(expected)] != 0, expected, err_msg="narrow")
+        return expected, found
+
+    def leaf_sums(self, rows: Any, frontier: Any, accepted: Any) -> Any:
+        expected = self.reference.leaf_sums(rows[0], frontier[0], accepted[0])
+        found = self.device.leaf_sums(rows[1], frontier[1], accepted[1])
+        if found is not None:
+            assert_same(found[: len(expected)], expected, "leaf_sums")
+        return expected, found
+
+    def partition(self, rows: Any, frontier: Any, splits: Any, accepted: Any) -> tuple[Any, Any]:
+        ours = (rows[0], frontier[0], splits[0], accepted[0])
+        theirs = (rows[1], frontier[1], splits[1], accepted[1])
+        pairs = zip(self.reference.partition(*ours), self.device.partition(*theirs), strict=True)
+        rows, frontier = pairs
+        if frontier[1].most:
+            assert_same_frontier(frontier[1], frontier[0], "partition")
+            self._assert_same_rows(rows, frontier[0])
+        return rows, frontier
+
+    def to_host(self, level: Level) -> dict[str, np.ndarray]:
+        parts = (level.frontier, level.splits, level.accepted, level.sums)
+        return self.reference.to_host(Level(*(part[0] for part in parts)))
+
+
+@dataclass
+class LockStepBackend:
+    """Grows all trees of a task in one batch, comparing the two implementations all the way."""
+
+    runtime: ShimRuntime
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+        ops = LockStep(self.runtime, task)
+        grown = grow_levels(ops, task, task.trees)
+        ops.device.end_batch()
+        for found, expected in zip(ops.device.tree_builder().trees(1), grown, strict=True):
+            assert_same_fields(found, expected, "tree")
+        yield from zip(task.trees, grown, strict=True)

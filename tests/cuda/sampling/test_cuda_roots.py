@@ -1,0 +1,211 @@
+"""The small kernels a batch of trees begins with, and the arrays of one value: against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.runtime.arena import Arena, ArenaPlan, plan_arena
+from gpuboost.backends.cuda.runtime.launch import count_up, fill, full, launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.source import file_text
+from gpuboost.engine.growth.policy import smallest_hessian
+from gpuboost.engine.task import NO_LIMIT
+from tests import cuda_shim
+from tests.cuda.shim_runtime import ShimRuntime, with_text
+from tests.cuda_shim.launcher import KernelError
+from tests.cuda_shim.mutants import barrier_mutants
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+FLAVOURS = ("plain", "race", "undefined", "guard")
+MANY = 2100  # trees: more than two for each thread
+
+
+# ---- arrays of one value ---------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [0, 1, 257, 5000])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (0, np.uint8),
+        (-1, np.int32),
+        (2**31 - 1, np.int32),
+        (7, np.uint32),
+        (-(2**40), np.int64),
+        (1.0, np.float64),
+        (-0.1, np.float64),
+    ],
+)
+def test_full(value: float, dtype: Any, n: int) -> None:
+    runtime = ShimRuntime(order_seed=2)
+    found = full(runtime, (n, 2), value, dtype)
+    np.testing.assert_array_equal(found, np.full((n, 2), value, dtype=dtype))
+    assert found.dtype == dtype and len(runtime.launches) == (n > 0)
+    assert not zeros(runtime, n, dtype).any()
+
+
+@needs_compiler
+def test_fill_writes_to_its_array_alone() -> None:
+    whole = np.zeros(700, dtype=np.int32)
+    fill(ShimRuntime(flavour="guard"), whole[3:600], -5)
+    assert (whole[3:600] == -5).all() and not whole[:3].any() and not whole[600:].any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_count_up(step: int) -> None:
+    found = np.full(1000, 9, dtype=np.int32)
+    count_up(ShimRuntime(), found, step)
+    np.testing.assert_array_equal(found, step * np.arange(1000))
+
+
+# ---- roots -----------------------------------------------------------------------------------
+
+
+def check_parts(runtime: ShimRuntime, n_trees: int, n_parts: int) -> None:
+    kept = np.random.default_rng(0).integers(0, 5, (n_trees, n_parts)) << 33
+    first, count = np.empty_like(kept), np.empty(n_trees, dtype=np.int64)
+    sizes = (np.int64(n_trees), np.int64(n_parts))
+    launch_for_roots(runtime, "place_parts", (kept, *sizes, first, count))
+    np.testing.assert_array_equal(first.ravel(), np.cumsum(kept) - kept.ravel())
+    np.testing.assert_array_equal(count, kept.sum(axis=1))
+
+
+def check_roots(runtime: ShimRuntime, n_trees: int) -> None:
+    rng = np.random.default_rng(1)
+    count = rng.integers(0, 9, n_trees) << 31
+    key = rng.integers(0, 2**63, n_trees, dtype=np.uint64)
+    types = {"size": np.int32, "tree": np.int32, "key": np.uint64, "start": np.int64}
+    types |= {"count": np.int64, "parent": np.int32}
+    out = {name: np.empty(1 if name == "size" else n_trees, t) for name, t in types.items()}
+    launch_for_roots(runtime, "make_roots", (count, key, np.int32(n_trees), *out.values()))
+    expected = {"size": [n_trees], "tree": np.arange(n_trees), "key": key, "count": count}
+    expected |= {"start": np.cumsum(count) - count, "parent": np.full(n_trees, -1)}
+    for name, column in expected.items():
+        np.testing.assert_array_equal(out[name], column, err_msg=name)
+
+
+@needs_compiler
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize(("n_trees", "n_parts"), [(1, 1), (1, 40), (40, 1), (33, 70), (MANY, 2)])
+def test_parts_and_roots(flavour: str, n_trees: int, n_parts: int) -> None:
+    runtime = ShimRuntime(flavour=flavour, order_seed=3)
+    check_parts(runtime, n_trees, n_parts)
+    check_roots(runtime, n_trees)
+
+
+@needs_compiler
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("least", [1, 50])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_limits(share: float, least: int, flavour: str) -> None:
+    hessian = np.random.default_rng(0).integers(1, 2**50, MANY) >> np.arange(MANY) % 50
+    found, rare, runtime = (
+        np.empty_like(hessian),
+        np.empty_like(hessian),
+        ShimRuntime(flavour=flavour),
+    )
+    shares = np.float64(share), np.float64(0.3 * share)
+    args = (hessian, np.int32(MANY), *shares, np.array([least]), found, rare)
+    launch_for_roots(runtime, "limit_hessian", args)
+    np.testing.assert_array_equal(found, smallest_hessian(np, share, hessian, least))
+    np.testing.assert_array_equal(rare, smallest_hessian(np, 0.3 * share, hessian, 0))
+
+
+@needs_compiler
+def test_scales_of_weights_of_any_size() -> None:
+    weights = np.r_[0.0, 5e-324, 1e-310, 2.0**-1022, 2.0 ** np.arange(-1074, 1024), 1.5, 0.9, 1e308]
+    for most in (NO_LIMIT, 30, -5):
+        found, unit = np.empty(len(weights), dtype=np.int32), np.empty(len(weights))
+        sizes = (np.int32(len(weights)), np.int32(16), np.int32(most))
+        out = (found, unit)
+        launch_for_roots(ShimRuntime(), "scale_trees", (weights.view(np.uint64), *sizes, *out))
+        np.testing.assert_array_equal(found, np.minimum(16 - np.frexp(weights)[1], most))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(unit, np.ldexp(1.0, -found))
+
+
+@needs_compiler
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 2), (70, 3), (5, 100)])
+def test_balanced_classes(n_trees: int, n_classes: int, flavour: str) -> None:
+    in_class = np.random.default_rng(0).integers(0, 4, (n_trees, n_classes))
+    found = np.empty((n_trees, n_classes))
+    sizes = (np.int32(n_trees), np.int32(n_classes), np.int64(777))
+    args = (in_class, *sizes, found)
+    launch_for_roots(ShimRuntime(flavour=flavour), "balance_classes", args)
+    present = (in_class > 0).sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(found, 777 / (present * np.maximum(in_class, 1)))
+
+
+KERNEL_FILES = ("sampling/roots.cu", "common/running_sum.cuh")
+MUTANTS = [
+    pytest.param(name, mutant, id=f"{name}:{mutant.line}")
+    for name in KERNEL_FILES
+    for mutant in barrier_mutants(file_text(name))
+]
+
+
+def test_there_is_a_mutant_for_each_barrier() -> None:
+    barriers = [file_text(name).count("__syncthreads();") for name in KERNEL_FILES]
+    assert len(MUTANTS) == sum(barriers) and barriers == [1, 2]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS)
+def test_every_barrier_is_needed(name: str, mutant: cuda_shim.Mutant) -> None:
+    """A race in shared memory is reported; one in global memory makes other sums."""
+    sources = with_text(name, mutant.source_text, ["sampling/roots.cu"])
+    with pytest.raises((KernelError, AssertionError)):
+        for seed in range(1, 4):
+            runtime = ShimRuntime(flavour="race", order_seed=seed, sources=sources)
+            check_parts(runtime, MANY, 3)
+            check_roots(runtime, MANY)
+
+
+# ---- the arena -------------------------------------------------------------------------------
+
+
+def lives(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    sizes = 512 * rng.integers(0, 40, n)
+    return sizes, np.arange(n) + 1 + rng.geometric(0.3, n)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_arrays_that_live_together_lie_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes, ends = lives(rng, int(rng.integers(1, 80)))
+    plan = plan_arena(sizes.tolist(), ends.tolist())
+    for i, (size, place, end) in enumerate(zip(sizes, plan.places, ends, strict=True)):
+        assert place >= 0 and place + size <= plan.total
+        for j in range(i + 1, min(end, len(sizes))):
+            other = plan.places[j]
+            assert place + size <= other or other + sizes[j] <= place
+    together = [sum(sizes[: i + 1][ends[: i + 1] > i]) for i in range(len(sizes))]
+    assert max(together) <= plan.total <= max(1.6 * max(together), sizes.max())
+
+
+def test_memory_is_used_again() -> None:
+    assert plan_arena([], []).total == 0
+    assert plan_arena([512, 1024, 512], [1, 2, 3]).total == 1024
+    # Levels of doubling size of which two are held: the last two, and no more.
+    sizes = [512 << level for level in range(8)]
+    assert plan_arena(sizes, [level + 2 for level in range(8)]).total == sum(sizes[-2:])
+
+
+def test_an_arena_hands_out_what_was_planned() -> None:
+    arena = Arena(np, ArenaPlan([512, 1024], [1024, 0], 1536))
+    first, second = arena.take((2, 8), np.int32), arena.take(100, np.float64)
+    first[:], second[:] = 1, 2.0
+    assert first.shape == (2, 8) and (first == 1).all() and second.shape == (100,)
+    with pytest.raises(RuntimeError, match="array 2 of a recorded batch takes 1 bytes and 0"):
+        arena.take(1, np.uint8)
+    with pytest.raises(RuntimeError, match="takes 516 bytes and 512 were planned"):
+        Arena(np, ArenaPlan([512], [0], 512)).take(129, np.int32)

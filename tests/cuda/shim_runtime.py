@@ -1,0 +1,134 @@
+"""The runtime of the CUDA backend that runs kernels on the CPU, and a backend made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
+from gpuboost.backends.cuda.runtime.source import INCLUDE, file_text, kernel_source
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree, GrowTask
+from tests.cuda_shim.launcher import Module
+
+
+@dataclass
+class ShimRuntime:
+    """`gpuboost.backends.cuda.runtime.protocol.Runtime` over NumPy arrays.
+
+    Parameters
+    ----------
+    flavour : str
+        Of `tests.cuda_shim.launcher.Module`.
+    order_seed : int
+        Random order of threads and blocks, another one in every launch; 0 for ascending.
+    shared_memory, n_multiprocessors : int
+        What it pretends to have.
+    sources : mapping of str to str
+        Texts in place of those of kernel files.
+    budget : int
+        Bytes that a fit may use.
+    """
+
+    flavour: str = "plain"
+    order_seed: int = 0
+    shared_memory: int = 227 << 10
+    n_multiprocessors: int = 4
+    sources: Mapping[str, str] = field(default_factory=dict)
+    launches: list[str] = field(default_factory=list)
+    xp: ModuleType = np
+    name: str = "cuda:0"
+    budget: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        self._modules: dict[tuple[str, str], Module] = {}
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
+        """A kernel, compiled at its first use."""
+        key = (file_name, repr(sorted(constants.items())))
+        if key not in self._modules:
+            text = self.sources.get(file_name) or kernel_source(file_name, constants)
+            self._modules[key] = Module(text, self.flavour, file_name=file_name)
+        function = self._modules[key].get_function(name)
+        function.max_dynamic_shared_size_bytes = self.shared_memory
+
+        def launch(
+            grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
+        ) -> None:
+            if 0 in grid:
+                return
+            self.launches.append(name)
+            seed = self.order_seed and self.order_seed + len(self.launches)
+            function(grid, block, args, shared_mem=shared_mem, order_seed=seed)
+
+        return launch
+
+    def active(self) -> AbstractContextManager[None]:
+        """Nothing needs to be done for NumPy arrays."""
+        return nullcontext()
+
+    def memory_budget(self) -> int:
+        """Bytes that a fit may use."""
+        return self.budget
+
+    def capture(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """The launches themselves, one by one."""
+        return launches
+
+    def asarray(self, host: np.ndarray) -> np.ndarray:
+        """The array itself."""
+        return np.ascontiguousarray(host)
+
+    def upload(self, host: np.ndarray, array: np.ndarray) -> None:
+        """Write to the array."""
+        array[...] = host
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        """A copy: what is launched later may write to the array."""
+        return array.copy()
+
+    def read_later(self, array: np.ndarray) -> Callable[[], np.ndarray]:
+        """A copy as the array is now."""
+        copied = array.copy()
+        return lambda: copied
+
+
+@dataclass
+class ShimBackend:
+    """Grows trees by the CUDA kernels on the CPU."""
+
+    runtime: ShimRuntime = field(default_factory=ShimRuntime)
+    name: str = "cuda shim"
+
+    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        """Grow the trees of ``task``."""
+        return grow_trees(self.runtime, task)
+
+    def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
+        """The same trees, finished."""
+        return grow_finished(self.runtime, task)
+
+
+def with_text(name: str, text: str, kernels: Sequence[str]) -> dict[str, str]:
+    """Texts of kernel files, `ShimRuntime.sources`, where one file has another text.
+
+    Parameters
+    ----------
+    name : str
+        The file, one of ``kernels`` or one that they include.
+    text : str
+    kernels : sequence of str
+    """
+    if name in kernels:
+        return {name: text}
+
+    def expanded(file_name: str) -> str:
+        own = file_text(file_name)
+        return INCLUDE.sub(lambda m: text if m[1] == name else expanded(m[1]), own)
+
+    return {kernel: expanded(kernel) for kernel in kernels}

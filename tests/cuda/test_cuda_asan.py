@@ -1,0 +1,135 @@
+"""The kernels under AddressSanitizer: the whole backend in a process that has it loaded."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from gpuboost.backends.cuda.runtime.source import file_text
+from tests import cuda_shim
+from tests.cuda_shim.asan import run_under_asan
+from tests.cuda_shim.source import find_kernels
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+        reason=str(cuda_shim.why_not_available()),
+    ),
+]
+
+GROW = """
+from gpuboost.backends.cuda.growth import subtrees as small
+from tests.cuda.shim_runtime import ShimRuntime
+from tests.cuda.shim_trees import assert_equal_trees, small_problems
+
+runtime = ShimRuntime(flavour="asan")
+for small.MAX_ROWS in (0, 100):
+    for asked in small_problems():
+        assert_equal_trees(asked, runtime)
+print(sorted(set(runtime.launches)))
+"""
+BIN_AND_PREDICT = """
+import numpy as np
+from gpuboost import RandomForestClassifier
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.engine.bins import BinRule
+from tests.cuda.shim_runtime import ShimRuntime
+
+rng = np.random.default_rng(0)
+runtime = ShimRuntime(flavour="asan")
+backend = CudaBackend(runtime)
+for dtype in (np.float32, np.float64):
+    X = rng.normal(size=(333, 5)).astype(dtype)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 4] = rng.integers(0, 9, 333)
+    y = (X[:, 4] % 3).astype(int)
+    model = RandomForestClassifier(5, device="numpy", categorical_features=[4], random_state=0)
+    trees = model.fit(X, y)._model.ensemble
+    backend.fit_bins(X, BinRule(np.arange(5) == 4, 30), 1)
+    columns = np.asfortranarray(X)
+    assert (backend.predict(trees, columns, 1).argmax(axis=1) == model.predict(X)).all()
+    assert (backend.apply(trees, columns, 1) == model.apply(X)).all()
+print(sorted(set(runtime.launches)))
+"""
+ROUNDS = """
+import numpy as np
+import pytest
+from gpuboost.backends.cuda.backend import CudaBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.estimators.boosting import inputs as boosting_reading
+from gpuboost.estimators.fitting import pipeline as template
+from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
+from tests import test_cuda_best_first, test_cuda_links, test_cuda_quantiles
+from tests.engine.exact import assert_equal_models
+from tests.cuda.shim_runtime import ShimRuntime
+from tests.cuda.predict.test_cuda_links import Doubled
+
+launched, kernel = set(), ShimRuntime.kernel
+
+def noted(runtime, file_name, name, constants):
+    assert runtime.flavour in ("asan", "plain")
+    launched.update([name] if runtime.flavour == "asan" else [])
+    return kernel(runtime, file_name, name, constants)
+
+def fit_on(backend, model, *data, **words):
+    for module in (boosting_reading, template):
+        patch.setattr(module, "choose_backend", lambda device, work: backend)
+    return model.fit(*data, **words)
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(ShimRuntime, "kernel", noted)
+    test_cuda_booster.test_kernels_are_sound("asan", fit_on)
+    X, y = test_cuda_booster.table(150)
+    X, small = X.astype(np.float32), {"n_estimators": 1, "max_depth": 2}
+    for words, sets in (({"subsample": 0.5}, [(X[:30], y[:30])]), ({"loss": Doubled()}, None)):
+        make, own = test_cuda_booster.regressor(**small, **words), CudaBackend(ShimRuntime("asan"))
+        fits = [fit_on(by, make(), X, y, eval_set=sets) for by in (NumpyBackend(), own)]
+        assert_equal_models(fits[1], fits[0])
+    test_cuda_boosting.test_kernels_of_rounds_are_sound("asan")
+    test_cuda_adaboost.test_kernels_are_sound("asan", fit_on)
+    test_cuda_levels.test_kernels_of_medians_are_sound("asan")
+    test_cuda_quantiles.test_kernels_are_sound("asan")
+    test_cuda_best_first.test_kernels_are_sound("asan", fit_on)
+    for name in test_cuda_links.LINKS:
+        test_cuda_links.test_links_have_the_bits_of_the_engine(name, "asan")
+    test_cuda_links.test_logarithms_of_shares("asan")
+print(sorted(launched))
+"""
+FILES_OF_ROUNDS = """
+    adaboost/adaboost growth/best_first boosting/gradients level/constraints boosting/leaves
+    predict/links level/median boosting/quantiles boosting/leaf_quantiles
+"""
+
+
+def kernels_of(names: str) -> set[str]:
+    """All kernels of some files."""
+    texts = [file_text(f"{name}.cu") for name in names.split()]
+    return {kernel.name for text in texts for kernel in find_kernels(text)}
+
+
+@pytest.mark.parametrize(
+    ("program", "kernels"),
+    [
+        (
+            GROW,
+            {
+                "open_nodes",
+                "split_features",
+                "try_next_features",
+                "grow_small",
+                "grow_tiny",
+                "finish_nodes",
+            },
+        ),
+        (BIN_AND_PREDICT, {"bin_values", "sort_keys"}),
+        (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
+    ],
+    ids=["grow", "bin and predict", "rounds"],
+)
+def test_kernels_keep_within_their_arrays(program: str, kernels: set[str]) -> None:
+    done = run_under_asan(program, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    missed = kernels - set(ast.literal_eval(done.stdout))
+    assert not missed

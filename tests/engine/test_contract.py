@@ -1,0 +1,37 @@
+"""The reference backend against the contract written out as loops."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+
+from gpuboost.backends.numpy.backend import NumpyBackend
+from tests.engine.exact import assert_same_fields
+from tests.engine.harness import Problem
+from tests.engine.naive import NaiveBackend
+from tests.engine.strategies import boosting_problems, median_problems, problems
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(max_rows=40))
+def test_numpy_grows_what_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(boosting_problems(max_rows=40))
+def test_numpy_grows_rounds_of_boosting_as_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(median_problems(max_rows=40))
+def test_numpy_grows_trees_of_medians_as_the_contract_says(problem: Problem) -> None:
+    check_contract(problem)
+
+
+def check_contract(problem: Problem) -> None:
+    _, matrix, sampler, target = problem.prepare()
+    task = problem.task(matrix, sampler, target)
+    pairs = zip(NumpyBackend().grow(task), NaiveBackend().grow(task), strict=True)
+    for (_, found), (_, expected) in pairs:
+        assert_same_fields(found, expected, "grown tree")

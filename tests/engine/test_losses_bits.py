@@ -1,0 +1,173 @@
+"""Losses give the same bits in NumPy, Numba and the kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.numba.boosting import gradients as compiled
+from gpuboost.backends.numba.boosting import losses
+from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.engine.losses import LOSSES, Predicted, formulas, make_loss
+from gpuboost.engine.losses.base import as_columns
+from tests import cuda_shim
+from tests.cuda.runtime.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
+from tests.cuda.runtime.test_kernels_compile import compiled as compiled_kernel
+from tests.cuda_shim.launcher import Module
+from tests.engine.loss_cases import (
+    MAKERS,
+    assert_same_bits,
+    each_loss,
+    extreme,
+    gradients,
+    mean_loss,
+    row_losses,
+    sample,
+)
+
+needs_compiler = pytest.mark.skipif(
+    cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
+    reason=str(cuda_shim.why_not_available()),
+)
+
+
+@each_loss
+@pytest.mark.parametrize("make", [sample, extreme])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_numba_finds_the_same_bits(
+    kind: str, make: Any, weighted: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "CHUNK", 777)
+    monkeypatch.setattr(compiled, "SHARED_ROWS", 0)
+    pool = ThreadPool(n_threads)
+    loss = MAKERS[kind]()
+    y, raw, weights = make(loss, 3000)
+    w = weights if weighted else None
+    parameter = loss.round_parameter(Predicted(y, raw, w))
+    expected = gradients(loss, y, raw, w, parameter)
+    for order in ("C", "F"):
+        given = Predicted(y, np.asarray(raw, order=order), w)
+        found = compiled.directions(loss, given, parameter, pool)
+        hessian = np.broadcast_to(found.hessian, raw.T.shape)
+        for own, other in zip((-found.gradient, hessian), expected, strict=True):
+            assert_same_bits(own.T, other)
+        for own, of_chunks in ((found.gradient, found.sizes[:, :2]), (hessian, found.sizes[:, 2:])):
+            assert abs(own).max() == of_chunks[:, 0].max()
+    rows = row_losses(loss, y, raw, parameter)
+    assert_same_bits(losses.row_losses(loss, given, parameter, pool), rows)
+    mean = losses.mean_loss(loss, given, parameter, pool)
+    pool.dismiss()
+    assert mean == mean_loss(loss, y, raw, w, parameter)
+    assert np.isfinite(expected[0]).all() and np.isfinite(expected[1]).all()
+
+
+def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
+    loss = make_loss("squared_error")
+    y = np.array([0.0, 0.0, 1e-160])
+    for raw in (np.full((3, 1), 1e-155), np.full((3, 1), 1e-140), np.full((3, 1), 1e150)):
+        expected = mean_loss(loss, y, raw)
+        assert losses.mean_loss(loss, Predicted(y, raw), np.zeros(1), ThreadPool(1)) == expected > 0
+    with np.errstate(over="ignore"):
+        assert mean_loss(loss, y, np.full((3, 1), 1e200)) == np.inf
+    far = Predicted(y, np.full((3, 1), 1e200))
+    assert losses.mean_loss(loss, far, np.zeros(1), ThreadPool(1)) == np.inf
+
+
+KERNELS = """
+#include "boosting/losses.cuh"
+
+extern "C" __global__ void columns(int32 formula, const double* y, const double* raw,
+                                   double parameter, int32 n, double* out)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const Derivatives found = derivatives(formula, y[i], raw[i], parameter);
+    out[i] = found.gradient;
+    out[n + i] = found.hessian;
+    out[2 * (int64)n + i] = loss_value(formula, y[i], raw[i], parameter);
+    out[3 * (int64)n + i] = sigmoid(raw[i]);
+}
+
+extern "C" __global__ void classes(const int32* y, const double* raw, double factor,
+                                   int32 n_classes, int32 n, double* g, double* h, double* losses)
+{
+    const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const double* own = raw + i * n_classes;
+    double largest = own[0], total = 0.0;
+    for (int32 k = 1; k < n_classes; ++k) largest = max(largest, own[k]);
+    for (int32 k = 0; k < n_classes; ++k) total += softmax_weight(own[k], largest);
+    for (int32 k = 0; k < n_classes; ++k) {
+        const double probability = softmax_weight(own[k], largest) / total;
+        const Derivatives found = softmax(y[i] == k ? 1.0 : 0.0, probability, factor);
+        g[i * n_classes + k] = found.gradient;
+        h[i * n_classes + k] = found.hessian;
+    }
+    losses[i] = softmax_loss(own[y[i]], largest, total);
+}
+"""
+
+
+def launch(name: str, n: int, *args: Any) -> None:
+    kernel = Module(KERNELS, file_name="losses_test.cu").get_function(name)
+    kernel((-(-n // 256),), (256,), args)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", [k for k in MAKERS if not k.endswith("classes")])
+def test_kernels_find_the_same_bits(kind: str) -> None:
+    loss = MAKERS[kind]()
+    y, raw, _ = extreme(loss)
+    parameter = loss.round_parameter(Predicted(y, raw))
+    g, h = gradients(loss, y, raw, None, parameter)
+    targets = np.broadcast_to(as_columns(y), raw.shape)
+    for k in range(loss.columns):
+        out = np.empty((4, len(y)))
+        target, column = targets[:, k].copy(), raw[:, k].copy()
+        n, formula = np.int32(len(y)), np.int32(loss.formula)
+        launch("columns", len(y), formula, target, column, np.float64(parameter[k]), n, out)
+        assert_same_bits(out[0], g[:, k])
+        assert_same_bits(out[1], h[:, k])
+        assert_same_bits(out[2], loss.functions.value(target, column, parameter[k]))
+        assert_same_bits(out[3], formulas.sigmoid(column))
+
+
+@needs_compiler
+def test_kernels_find_the_same_bits_of_classes() -> None:
+    loss = MAKERS["log_loss of classes"]()
+    y, raw, _ = extreme(loss)
+    parameter = loss.round_parameter(Predicted(y, raw))
+    g, h, losses = np.empty(raw.shape), np.empty(raw.shape), np.empty(len(y))
+    sizes = (np.int32(loss.columns), np.int32(len(y)))
+    launch("classes", len(y), y, raw, np.float64(parameter[0]), *sizes, g, h, losses)
+    expected = gradients(loss, y, raw, None, parameter)
+    assert_same_bits(g, expected[0])
+    assert_same_bits(h, expected[1])
+    assert_same_bits(losses, row_losses(loss, y, raw))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernels_compile_to_exact_and_lean_code(architecture: str) -> None:
+    assert not complaints(compiled_kernel(KERNELS, "losses_test.cu", architecture))
+
+
+FORMULAS = (
+    *("SQUARED_ERROR", "ABSOLUTE_ERROR", "HUBER", "QUANTILE", "POISSON", "GAMMA", "TWEEDIE"),
+    *("LOG_LOSS", "SOFTMAX", "EXPONENTIAL"),
+)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_numbers_of_the_formulas(name: str) -> None:
+    assert constant("boosting/losses.cuh", name) == getattr(formulas, name)
+    numbers = [getattr(formulas, other) for other in FORMULAS]
+    assert sorted(numbers) == list(range(len(FORMULAS)))
+
+
+def test_every_loss_is_tested() -> None:
+    assert {MAKERS[kind]().name for kind in MAKERS} == set(LOSSES)
