@@ -80,11 +80,12 @@ add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
 
 // leaf int32 (T, n): the leaf of each row of codes, by its number in its tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-            const int64* __restrict__ table, int32 n_trees, const int32* __restrict__ feature,
-            const uint8* __restrict__ code, const uint8* __restrict__ missing_left,
-            const int32* __restrict__ left, int32 has_masks, const int32* __restrict__ category,
-            const uint32* __restrict__ masks, int32* __restrict__ leaf)
+find_leaves_of_codes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
+                     const int64* __restrict__ table, int32 n_trees,
+                     const int32* __restrict__ feature, const uint8* __restrict__ code,
+                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
+                     int32 has_masks, const int32* __restrict__ category,
+                     const uint32* __restrict__ masks, int32* __restrict__ leaf)
 {
     const int64 row = row_of_thread(), tree = blockIdx.y;
     if (row >= n) return;

@@ -2,7 +2,7 @@
 // The same numbers as gpuboost/engine/order_statistics.py.
 //
 // Nothing is sorted: a number is found digit by digit, eight bits at a time, from the weights of
-// the digits that the numbers of its group have there, see count_digits and choose_digits.
+// the digits that the numbers of its group have there, see count_key_digits and choose_key_digits.
 //
 //   key       uint64 (r,)           bits of numbers, in the order of the numbers
 //   weight    int64 (r,)            read only if `weighted`; else each number counts once
@@ -38,11 +38,11 @@ constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 // counts: the weight of each digit at `shift`, of the numbers that begin as those found so far.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-count_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
-             const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-             const int64* __restrict__ first, const int32* __restrict__ rows,
-             const uint64* __restrict__ prefix, int32 shift, int32 first_group,
-             int64* __restrict__ counts)
+count_key_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
+                 const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
+                 const int64* __restrict__ first, const int32* __restrict__ rows,
+                 const uint64* __restrict__ prefix, int32 shift, int32 first_group,
+                 int64* __restrict__ counts)
 {
     __shared__ uint32 low[DIGITS];
     __shared__ uint32 high[DIGITS];
@@ -76,10 +76,10 @@ count_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, i
 // Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn; a lane has
 // LANE_DIGITS digits.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-choose_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
-              uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
-              uint8* __restrict__ more, uint64* __restrict__ above, int32 first_group,
-              int64* __restrict__ counts)
+choose_key_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
+                  uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
+                  uint8* __restrict__ more, uint64* __restrict__ above, int32 first_group,
+                  int64* __restrict__ counts)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int32 n_groups = min(*size - first_group, GROUPS_AT_ONCE);

@@ -84,9 +84,9 @@ count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
 // NOT_FOUND, and `upper` more than any rank.
 // Launch: blocks of MEDIAN_THREADS threads, one for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
-choose_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int32 is_first,
-              int64* __restrict__ counts, int64* __restrict__ below, int64* __restrict__ total,
-              int32* __restrict__ lower, int32* __restrict__ upper)
+choose_rank_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int32 is_first,
+                   int64* __restrict__ counts, int64* __restrict__ below, int64* __restrict__ total,
+                   int32* __restrict__ lower, int32* __restrict__ upper)
 {
     const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
     if (cell >= (int64)*size * n_outputs) return;

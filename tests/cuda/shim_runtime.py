@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from types import ModuleType
 from typing import Any
 
@@ -62,6 +62,7 @@ class ShimRuntime:
         ) -> None:
             if 0 in grid:
                 return
+            assert all(arg is not None for arg in args), f"{name} is given a null pointer"
             self.launches.append(name)
             seed = self.order_seed and self.order_seed + len(self.launches)
             function(grid, block, args, shared_mem=shared_mem, order_seed=seed)
@@ -112,6 +113,11 @@ class ShimBackend:
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """The same trees, finished."""
         return grow_finished(self.runtime, task)
+
+
+def record(**values: Any) -> Any:
+    """A dataclass instance that offers these arrays and numbers to launches."""
+    return make_dataclass("Record", values)(**values)
 
 
 def with_text(name: str, text: str, kernels: Sequence[str]) -> dict[str, str]:

@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
+from gpuboost.backends.cuda.runtime.signatures import find_kernels
 from gpuboost.backends.cuda.runtime.source import file_text
 from tests import cuda_shim
 from tests.cuda_shim.asan import run_under_asan
-from tests.cuda_shim.source import find_kernels
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuboost.backends.cuda.runtime.signatures import KernelDeclaration
 from tests.cuda_shim.arguments import Parameter
-from tests.cuda_shim.source import KernelDeclaration
 
 # Pairs of parameters of a kernel, in its order, that may overlap, and why that is sound.
 _STAND_IN = "one stands in for an optional array that is absent, which the kernel never touches"
@@ -64,10 +64,11 @@ def _check_last(
     for place in (place for start, end, place in others if max(start, begin) < end):
         one, other = (kernel.parameters[i] for i in sorted((place, last)))
         written = not (parameters[place].is_const and parameters[last].is_const)
-        if not (written and kernel.restricted & {one, other}):
+        if not (written and (one.is_restricted or other.is_restricted)):
             continue
-        if (kernel.name, one, other) not in ALLOWED:
+        if (kernel.name, one.name, other.name) not in ALLOWED:
             raise ValueError(
-                f"{kernel.name}: the arrays given for {one} and {other} overlap in memory, one of "
-                "them is written to, and one is __restrict__: give arrays that lie apart"
+                f"{kernel.name}: the arrays given for {one.name} and {other.name} overlap in "
+                "memory, one of them is written to, and one is __restrict__: give arrays that lie "
+                "apart"
             )

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cuda_shim.source import find_kernels, splice_prelude
+from gpuboost.backends.cuda.runtime.signatures import find_kernels
+from tests.cuda_shim.source import splice_prelude
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.signatures import find_kernels
 from tests.cuda_shim.aliases import check_aliases
 from tests.cuda_shim.arguments import PackedArguments, Parameter, ParameterStruct, check_argument
 from tests.cuda_shim.compiler import FLAVOURS, build_kernels, build_runtime
 from tests.cuda_shim.guard import GuardedCopies
-from tests.cuda_shim.source import find_kernels
 from tests.cuda_shim.symbols import source_line, symbol_addresses
 
 MAX_THREADS = 1024

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.cuda_shim.source import without_comments
+from gpuboost.backends.cuda.runtime.signatures import without_comments
 
 _VOTE = re.compile(r"\b__syncthreads_(or|and|count)\s*\(")
 _OF_A_WARP = {

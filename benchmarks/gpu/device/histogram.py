@@ -243,7 +243,7 @@ def _looked(runtime: Any, features: np.ndarray) -> Any:
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0
-    return looked(features=runtime.asarray(features), stride=stride, count=count, last=unused)
+    return looked(runtime.asarray(features), stride, count, unused)
 
 
 class _Binned:
@@ -271,7 +271,7 @@ def _work(runtime: Any, count: np.ndarray, most: int) -> Any:
     slot, first, rows = (np.array(column) for column in zip(*pieces, strict=True))
     sizes = runtime.asarray(np.array([len(count), len(pieces), 0], dtype=np.int32))
     work = levels.Pieces(
-        size=sizes[1:],
+        n_pieces=sizes[1:],
         slot=runtime.asarray(slot.astype(np.int32)),
         first=runtime.asarray(first.astype(np.int64)),
         rows=runtime.asarray(rows.astype(np.int32)),

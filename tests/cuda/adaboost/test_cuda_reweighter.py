@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.runtime import readback as readbacks
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.sampling.batch_inputs import ROUNDS_AT_ONCE, InputsOfRounds
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
@@ -177,12 +177,12 @@ class Watched(ShimRuntime):
     events: list[str] = field(default_factory=list)
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
-        launch = super().kernel(file_name, name, constants)
+        kernel = super().kernel(file_name, name, constants)
 
         def told(*given: Any, **words: Any) -> None:
             if name == "end_round":
                 self.events.append(name)
-            launch(*given, **words)
+            kernel(*given, **words)
 
         return told
 
@@ -272,7 +272,7 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
             found, trees = inputs.of(number), range(2 * number, 2 * number + 2)
             assert list(found.trees) == list(trees)
             on_device = found.to_device(ShimRuntime())
-            assert on_device.keys.number.tolist() == list(trees)
+            assert on_device.keys.trees.tolist() == list(trees)
             assert on_device.key.tolist() == [root_key(7, tree) for tree in trees]
             drawn = [np.flatnonzero(row).tolist() for row in on_device.allowed]
             assert drawn == [asked.tree_features(tree).tolist() for tree in trees]
@@ -284,20 +284,18 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
 # ---- what a round comes to -----------------------------------------------------------------------
 
 
-@cache
-def end_round() -> Any:
-    """The kernel."""
-    return ShimRuntime().kernel("adaboost/adaboost.cu", "end_round", {})
+RUNTIME = ShimRuntime()  # compiles the kernel once
 
 
 def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) -> list[float]:
     """Factors, error, vote, bound, whether the tree is reversed: of the kernel."""
     factors, facts = np.empty(2), np.empty(6)
     chance = 1.0 - 1.0 / n_classes if by_class else 0.5
-    kinds = (np.int32(by_class), np.int32(n_classes), np.float64(rate), np.float64(chance))
     table, own = np.array([[0, 5], [0, 2], [0, 0]]), np.array([*sums, 1])
-    may_reverse = np.int32(by_class and n_classes == 2)
-    end_round()((1,), (1,), (*kinds, may_reverse, table, own, factors, facts))
+    given = {"by_class": by_class, "n_classes": n_classes, "learning_rate": rate, "chance": chance}
+    found = {"table": table, "sums": own, "factors": factors, "facts": facts}
+    may_reverse = by_class and n_classes == 2
+    launch(RUNTIME, "end_round", 1, may_reverse=may_reverse, **given, **found)
     assert facts[4:].tolist() == [5.0, 2.0] and not own.any()
     return [*factors.tolist(), *facts[:4].tolist()]
 

@@ -10,7 +10,7 @@ import pytest
 from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.adaboost.rows import ClassFactors, Resampling
 from gpuboost.backends.cuda.runtime.source import file_text
-from gpuboost.backends.cuda.sampling.launch import DrawLauncher
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
@@ -73,9 +73,9 @@ def resampled(weights: np.ndarray, bits: WeightBits, tree: int, **runtime: Any) 
     """How often the device draws each row."""
     device = ShimRuntime(**runtime)
     own, task = judged(weights, device, by_class=True)
-    launch = DrawLauncher(device, task.sampler)
-    drawing = Resampling(launch, own, ClassFactors(device, task, own.known), bits)
-    return drawing.draw(launch.keys([tree]))[0]
+    sampler = DeviceSampler(device, task.sampler)
+    drawing = Resampling(sampler, own, ClassFactors(device, task, own.known), bits)
+    return drawing.draw(sampler.keys([tree]))[0]
 
 
 @pytest.mark.parametrize("n", [1, 7, 4097])

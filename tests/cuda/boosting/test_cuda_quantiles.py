@@ -96,7 +96,7 @@ def test_more_groups_than_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -
     values = rng.normal(size=counts.sum())
     found = quantiles(runtime, values, None, counts, 0.5)
     np.testing.assert_array_equal(found, expected(values, None, counts, 0.5))
-    assert runtime.launches.count("count_digits") == 3 * 8
+    assert runtime.launches.count("count_key_digits") == 3 * 8
 
 
 def rows_of(rng: np.random.Generator, n: int, loss: Any, weights: Any) -> DeviceRowSet:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpuboost.backends.cuda.data import binning, features
 from gpuboost.backends.cuda.data.edges import values_of
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -203,11 +204,10 @@ def test_many_rows_share_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys_are_values_in_order() -> None:
     for dtype, integer in ((np.float32, np.int32), (np.float64, np.int64)):
         X = np.array([[x] for x in (-np.inf, -2.5, -0.0, 0.0, 1e-45, 7.0, np.inf, np.nan)], dtype)
-        runtime = ShimRuntime()
-        kernel = runtime.kernel("data/bin.cu", "sort_keys", {"DOUBLE": int(X.itemsize == 8)})
         keys, row = np.empty(len(X), dtype=integer), np.zeros(1, dtype=np.int64)
-        where = (np.int64(len(X)), np.int64(1), np.int64(0))
-        kernel((1,), (256,), (X, row, np.int32(0), *where, keys))
+        own = {"constants": {"DOUBLE": int(X.itemsize == 8)}, "row": row, "picked": 0}
+        where = {"n": len(X), "stride": 1, "start": 0}
+        launch(ShimRuntime(), "sort_keys", 1, x=X, keys=keys, **own, **where)
         assert (np.diff(keys) >= 0).all()
         assert keys[2] == keys[3] == 0
         assert keys[-1] == np.iinfo(integer).max > keys[-2]

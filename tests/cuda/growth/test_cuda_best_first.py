@@ -23,7 +23,7 @@ from gpuboost.engine.task import LEAF, TreeOptions
 from tests import cuda_shim
 from tests.cuda.boosting.test_cuda_booster import Fit, assert_same_fit, classifier, regressor, table
 from tests.cuda.boosting.test_cuda_rounds import boosters
-from tests.cuda.shim_runtime import ShimBackend, ShimRuntime, with_text
+from tests.cuda.shim_runtime import ShimBackend, ShimRuntime, record, with_text
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants
 from tests.engine.harness import Problem, grow
@@ -75,8 +75,8 @@ def grow_both(
         padded = {"tree": tree, "key": key, "gain": gain, "accepted": (gain >= 0).astype(np.uint8)}
         there = {name: np.resize(column, most) for name, column in padded.items()}
         size = np.array([m], dtype=np.int32)
-        frontier: Any = SimpleNamespace(size=size, most=most, tree=there["tree"], key=there["key"])
-        splits: Any = SimpleNamespace(gain=there["gain"], accepted=there["accepted"])
+        frontier = record(size=size, capacity=most, tree=there["tree"], key=there["key"])
+        splits = record(gain=there["gain"], accepted=there["accepted"])
         queue.limit_to_best_first(frontier, splits, np.array([first], dtype=np.int32))
         first += most
         np.testing.assert_array_equal(splits.accepted[:m] != 0, expected)
@@ -115,7 +115,7 @@ def stored(grown: Grown, sums: np.ndarray) -> Any:
     """What `SplitQueue.cut` writes to, as if all nodes were split."""
     n = sum(grown.most)
     kinds = {"left": np.int32, "feature": np.int32, "gain": np.float64}
-    return SimpleNamespace(sums=sums, **{name: np.full(n, 7, kinds[name]) for name in kinds})
+    return record(sums=sums, **{name: np.full(n, 7, kinds[name]) for name in kinds})
 
 
 def expected_ends(grown: Grown, max_leaf_nodes: int) -> tuple[np.ndarray, np.ndarray]:

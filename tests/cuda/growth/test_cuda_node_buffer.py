@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.growth.node_buffer import Numbers
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.engine.growth.level_history import breadth_first
 from gpuboost.engine.growth.tree import sum_children
 from tests import cuda_shim
@@ -61,19 +62,14 @@ def test_numbers_and_sums_of_large_trees() -> None:
     order_out, category_out = (np.full(most, -9, dtype=np.int32) for _ in range(2))
     level_end = np.zeros(int(rows.sum()) + n_trees, dtype=np.int32)
     table = np.zeros((3, n_trees + 1), dtype=np.int64)
-    runtime, threads = (
-        ShimRuntime(order_seed=4),
-        (constant("growth/node_buffer.cu", "NUMBER_THREADS"),),
-    )
-    rooms = (start, np.int64(1), np.int64(0), np.int32(0), np.int32(n_trees))
-    kinds = (hessian, feature, np.array([0, 1], dtype=np.uint8), *map(np.int32, (1, 3, 1)))
-    arrays = (left, sums, order_out, category_out, level_end, table)
-    runtime.kernel("growth/node_buffer.cu", "number_nodes", {})(
-        (n_trees,), threads, (*rooms, *kinds, *arrays)
-    )
-    runtime.kernel("growth/node_buffer.cu", "place_trees", {})(
-        (1,), threads, (np.int32(n_trees), table)
-    )
+    runtime = ShimRuntime(order_seed=4)
+    given = {"start": start, "min_rows": 1, "max_nodes": 0, "max_levels": 0, "n_trees": n_trees}
+    given |= {"hessian": hessian, "feature": feature, "left": left, "sums": sums}
+    given |= {"is_categorical": np.array([0, 1], dtype=np.uint8), "has_masks": 1}
+    given |= {"n_sums": 3, "adds": 1}
+    numbers = Numbers(order_out, category_out, level_end, table)
+    launch(runtime, "number_nodes", n_trees, numbers, **given)
+    launch(runtime, "place_trees", 1, n_trees=n_trees, table=table)
     assert table[0].tolist() == np.cumsum([0, *map(len, trees)]).tolist()
     assert table[1].tolist() == np.cumsum([0, *(e[3].max() + 1 for e in expected)]).tolist()
     assert table[2, :-1].tolist() == hessian[:n_trees].tolist()

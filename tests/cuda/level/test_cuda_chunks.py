@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.level import policy
 from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Left, Pieces, Places
 from gpuboost.backends.cuda.runtime import grid as chunks
-from gpuboost.backends.cuda.runtime import source
+from gpuboost.backends.cuda.runtime import launch, signatures, source
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
@@ -46,7 +46,8 @@ def few_threads(monkeypatch: pytest.MonkeyPatch, few_tiles: int = 1, max_chunks:
     monkeypatch.setattr(source, "file_text", text)
     monkeypatch.setattr(shim_runtime, "file_text", text)
     monkeypatch.setattr(chunks, "threads_of_chunks", lambda: THREADS)
-    monkeypatch.setattr(policy, "threads_of_chunks", lambda: THREADS)
+    monkeypatch.setattr(signatures, "_product", signatures._product.__wrapped__)
+    monkeypatch.setattr(launch, "_bindings", {})
     monkeypatch.setattr(chunks, "FEW_TILES", few_tiles)
     monkeypatch.setattr(chunks, "MAX_CHUNKS", max_chunks)
     monkeypatch.setattr(chunks, "MAX_BLOCKS", 2 * max_chunks)
@@ -128,7 +129,7 @@ def random_level(
     splits.accepted[:n_nodes] = (rng.random(n_nodes) < 0.6) & (count > 1)
     splits.left_hessian[:n_nodes] = rng.integers(0, hessian + 1)
     splits.left_gradient[:n_nodes, 0] = rng.integers(0, hessian + 1)
-    of_piece = np.full(pieces.most, 10**12)  # of leaves nothing is written
+    of_piece = np.full(pieces.capacity, 10**12)  # of leaves nothing is written
     moved = splits.accepted[owner] != 0
     of_piece[: len(owner)][moved] = rng.integers(0, rows[moved] + 1)
     of_node = np.zeros(most, np.int64)
@@ -142,7 +143,7 @@ def of_nodes(level: Level, name: str) -> np.ndarray:
 
 
 def expect_pieces(found: Pieces, expected: tuple[np.ndarray, ...]) -> None:
-    n = int(found.size[0])
+    n = int(found.n_pieces[0])
     for own, other in zip((found.slot, found.first, found.rows), expected, strict=True):
         np.testing.assert_array_equal(own[:n], other)
 
@@ -162,7 +163,7 @@ def check_search(level: Level) -> None:
     slot = np.where(needs, np.cumsum(needs) - 1, -1)
     np.testing.assert_array_equal(found.open[:n] != 0, opens)
     np.testing.assert_array_equal(found.slot[:n], slot)
-    np.testing.assert_array_equal(found.node[: needs.sum()], np.flatnonzero(needs))
+    np.testing.assert_array_equal(found.node_of_slot[: needs.sum()], np.flatnonzero(needs))
     np.testing.assert_array_equal(found.source[:n], np.where(opens & larger, parent, -1))
     left_over = np.flatnonzero(~opens & (count <= made.small_rows))
     summed = np.where(needs & ~(opens & larger), count, 0)
@@ -187,12 +188,12 @@ def check_places(level: Level) -> Places:
     owner = level.frontier.pieces.slot[: level.n_pieces]
     moves = accepted[owner]
     owner = owner[moves]
-    left = level.left.of_piece[: level.n_pieces][moves]
+    left = level.left.left[: level.n_pieces][moves]
     before = np.cumsum(left) - left
     first_of_node = np.flatnonzero(np.diff(owner, prepend=-1))
     before -= np.repeat(before[first_of_node], np.diff(first_of_node, append=len(owner)))
     rows_before = level.frontier.pieces.first[: level.n_pieces][moves] - start[owner]
-    right_at = to[owner] + level.left.of_node[owner] + rows_before - before
+    right_at = to[owner] + level.left.n_left[owner] + rows_before - before
     np.testing.assert_array_equal(found.left_at[: level.n_pieces][moves], to[owner] + before)
     np.testing.assert_array_equal(found.right_at[: level.n_pieces][moves], right_at)
     return found
@@ -200,9 +201,9 @@ def check_places(level: Level) -> Places:
 
 def check_children(level: Level, places: Places) -> None:
     """Rows of children and their pieces, by NumPy."""
-    splits, n_left = level.splits, level.left.of_node
-    slot = np.arange(level.frontier.most, dtype=np.int32)
-    most = 2 * level.frontier.most
+    splits, n_left = level.splits, level.left.n_left
+    slot = np.arange(level.frontier.capacity, dtype=np.int32)
+    most = 2 * level.frontier.capacity
     made = level.policy.children(level.frontier, splits, n_left, places, slot, most)
     parents = np.flatnonzero(splits.accepted[: level.n_nodes])
     left, rows = n_left[parents], of_nodes(level, "count")[parents]
@@ -215,7 +216,7 @@ def check_children(level: Level, places: Places) -> None:
     hessian = np.stack([sums[1], sums[0] - sums[1]], axis=1).ravel()
     np.testing.assert_array_equal(made.hessian[: len(count)], hessian)
     expected = cut(start, count, policy.PIECE_ROWS)
-    assert made.pieces.size.tolist() == [len(expected[0])]
+    assert made.pieces.n_pieces.tolist() == [len(expected[0])]
     expect_pieces(made.pieces, expected)
 
 
@@ -262,10 +263,10 @@ def test_roots_of_many_pieces(n_roots: int, monkeypatch: pytest.MonkeyPatch) -> 
     pieces = level.frontier.pieces
     expected = tuple(array[: level.n_pieces].copy() for array in (pieces.slot, pieces.first))
     rows = pieces.rows[: level.n_pieces].copy()
-    for array in (pieces.slot, pieces.first, pieces.rows, pieces.size):
+    for array in (pieces.slot, pieces.first, pieces.rows, pieces.n_pieces):
         array[:] = -1
     level.policy.cut_roots(level.frontier)
-    assert pieces.size.tolist() == [level.n_pieces]
+    assert pieces.n_pieces.tolist() == [level.n_pieces]
     expect_pieces(pieces, (*expected, rows))
 
 

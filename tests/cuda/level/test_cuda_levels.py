@@ -183,7 +183,7 @@ def test_large_budgets_build_fewer_histograms(monkeypatch: pytest.MonkeyPatch) -
     build = HistogramBuilder.build
 
     def spy(self: HistogramBuilder, rows: Any, search: Search, slots: range, *rest: Any) -> None:
-        pieces = slice(int(search.work.size[0]))
+        pieces = slice(int(search.work.n_pieces[0]))
         inside = np.isin(search.work.slot[pieces], slots)
         built.append(int(search.work.rows[pieces][inside].sum()))
         build(self, rows, search, slots, *rest)
@@ -356,7 +356,7 @@ def test_kernels_of_medians_are_sound(flavour: str) -> None:
     for weights in ("none", "real"):
         asked = problem("outputs", weights, n=290, max_bins=12, n_trees=1, by_median=True)
         assert_equal_trees(asked.with_options(max_depth=2), runtime)
-    launched = {"count_ranks", "choose_digits", "find_next_ranks", "put_signs", "median_sums"}
+    launched = {"count_ranks", "choose_rank_digits", "find_next_ranks", "put_signs", "median_sums"}
     assert launched <= set(runtime.launches)
 
 

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from gpuboost.backends.cuda.level.split_search import MIN_TILE, TILES
+from gpuboost.backends.cuda.runtime.signatures import find_kernels
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from tests import cuda_shim
 from tests.cuda import nvrtc
-from tests.cuda_shim.source import KERNEL_FOLDER, find_kernels, splice_prelude
+from tests.cuda_shim.source import KERNEL_FOLDER, splice_prelude
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 KERNEL_FILES = sorted(KERNEL_FOLDER.rglob("*.cu"))

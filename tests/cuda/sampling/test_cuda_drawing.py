@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost.backends.cuda.runtime.source import constant, file_text
+from gpuboost.backends.cuda.sampling import device_sampler, real_weights
 from gpuboost.backends.cuda.sampling import draw as drawing
-from gpuboost.backends.cuda.sampling import launch as draw_launches
-from gpuboost.backends.cuda.sampling import real_weights
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, DrawCounts
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
@@ -56,7 +55,7 @@ def short_parts() -> dict[str, str]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The same for kernels and launches."""
-    for module in (draw_launches, drawing, real_weights):
+    for module in (device_sampler, drawing, real_weights):
         monkeypatch.setattr(
             module, "constant", lambda file, name: SHORT.get(name) or constant(file, name)
         )

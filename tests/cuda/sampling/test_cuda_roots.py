@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.runtime.arena import Arena, ArenaPlan, plan_arena
-from gpuboost.backends.cuda.runtime.launch import count_up, fill, full, launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.launch import count_up, fill, full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.engine.growth.policy import smallest_hessian
 from gpuboost.engine.task import NO_LIMIT
 from tests import cuda_shim
-from tests.cuda.shim_runtime import ShimRuntime, with_text
+from tests.cuda.shim_runtime import ShimRuntime, record, with_text
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants
 
@@ -71,8 +71,8 @@ def test_count_up(step: int) -> None:
 def check_parts(runtime: ShimRuntime, n_trees: int, n_parts: int) -> None:
     kept = np.random.default_rng(0).integers(0, 5, (n_trees, n_parts)) << 33
     first, count = np.empty_like(kept), np.empty(n_trees, dtype=np.int64)
-    sizes = (np.int64(n_trees), np.int64(n_parts))
-    launch_for_roots(runtime, "place_parts", (kept, *sizes, first, count))
+    sizes = {"n_trees": n_trees, "n_parts": n_parts}
+    launch(runtime, "place_parts", 1, kept=kept, first=first, count=count, **sizes)
     np.testing.assert_array_equal(first.ravel(), np.cumsum(kept) - kept.ravel())
     np.testing.assert_array_equal(count, kept.sum(axis=1))
 
@@ -84,7 +84,8 @@ def check_roots(runtime: ShimRuntime, n_trees: int) -> None:
     types = {"size": np.int32, "tree": np.int32, "key": np.uint64, "start": np.int64}
     types |= {"count": np.int64, "parent": np.int32}
     out = {name: np.empty(1 if name == "size" else n_trees, t) for name, t in types.items()}
-    launch_for_roots(runtime, "make_roots", (count, key, np.int32(n_trees), *out.values()))
+    own = {"count": count, "key": key, "n_trees": n_trees}
+    launch(runtime, "make_roots", 1, out=record(**out), **own)
     expected = {"size": [n_trees], "tree": np.arange(n_trees), "key": key, "count": count}
     expected |= {"start": np.cumsum(count) - count, "parent": np.full(n_trees, -1)}
     for name, column in expected.items():
@@ -106,14 +107,11 @@ def test_parts_and_roots(flavour: str, n_trees: int, n_parts: int) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_limits(share: float, least: int, flavour: str) -> None:
     hessian = np.random.default_rng(0).integers(1, 2**50, MANY) >> np.arange(MANY) % 50
-    found, rare, runtime = (
-        np.empty_like(hessian),
-        np.empty_like(hessian),
-        ShimRuntime(flavour=flavour),
-    )
-    shares = np.float64(share), np.float64(0.3 * share)
-    args = (hessian, np.int32(MANY), *shares, np.array([least]), found, rare)
-    launch_for_roots(runtime, "limit_hessian", args)
+    found, rare = np.empty_like(hessian), np.empty_like(hessian)
+    given = {"hessian": hessian, "n_trees": MANY, "minimum": np.array([least])}
+    given |= {"share": share, "category_share": 0.3 * share}
+    runtime = ShimRuntime(flavour=flavour)
+    launch(runtime, "limit_hessian", 1, smallest=found, min_category=rare, **given)
     np.testing.assert_array_equal(found, smallest_hessian(np, share, hessian, least))
     np.testing.assert_array_equal(rare, smallest_hessian(np, 0.3 * share, hessian, 0))
 
@@ -123,9 +121,9 @@ def test_scales_of_weights_of_any_size() -> None:
     weights = np.r_[0.0, 5e-324, 1e-310, 2.0**-1022, 2.0 ** np.arange(-1074, 1024), 1.5, 0.9, 1e308]
     for most in (NO_LIMIT, 30, -5):
         found, unit = np.empty(len(weights), dtype=np.int32), np.empty(len(weights))
-        sizes = (np.int32(len(weights)), np.int32(16), np.int32(most))
-        out = (found, unit)
-        launch_for_roots(ShimRuntime(), "scale_trees", (weights.view(np.uint64), *sizes, *out))
+        given = {"largest": weights.view(np.uint64), "n_trees": len(weights), "bits": 16}
+        given |= {"capacity": most, "exponent": found, "unit": unit}
+        launch(ShimRuntime(), "scale_trees", 1, **given)
         np.testing.assert_array_equal(found, np.minimum(16 - np.frexp(weights)[1], most))
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(unit, np.ldexp(1.0, -found))
@@ -137,9 +135,8 @@ def test_scales_of_weights_of_any_size() -> None:
 def test_balanced_classes(n_trees: int, n_classes: int, flavour: str) -> None:
     in_class = np.random.default_rng(0).integers(0, 4, (n_trees, n_classes))
     found = np.empty((n_trees, n_classes))
-    sizes = (np.int32(n_trees), np.int32(n_classes), np.int64(777))
-    args = (in_class, *sizes, found)
-    launch_for_roots(ShimRuntime(flavour=flavour), "balance_classes", args)
+    given = {"in_class": in_class, "n_trees": n_trees, "n_classes": n_classes, "n_draws": 777}
+    launch(ShimRuntime(flavour=flavour), "balance_classes", 1, class_weight=found, **given)
     present = (in_class > 0).sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(found, 777 / (present * np.maximum(in_class, 1)))

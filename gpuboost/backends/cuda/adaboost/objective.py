@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.adaboost.row_weights import PackedTree
 from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round, goes_on, reversed_tree
 
 if TYPE_CHECKING:
@@ -89,28 +90,31 @@ class TreeObjective:
         objective = task.objective
         self._runtime, self._weights = runtime, weights
         by_class = isinstance(objective, ClassObjective)
-        self._by_class = np.int32(by_class)
-        n_classes = objective.n_classes if isinstance(objective, ClassObjective) else 2
-        may_reverse = isinstance(objective, ClassObjective) and objective.may_reverse
-        rates = (np.float64(objective.learning_rate), np.float64(objective.chance))
-        self._given = (self._by_class, np.int32(n_classes), *rates, np.int32(may_reverse))
+        self._by_class = by_class
+        self._given = {
+            "by_class": by_class,
+            "n_classes": objective.n_classes if isinstance(objective, ClassObjective) else 2,
+            "learning_rate": objective.learning_rate,
+            "chance": objective.chance,
+            "may_reverse": isinstance(objective, ClassObjective) and objective.may_reverse,
+        }
 
     def objective(self, finished: Finished, facts: Array) -> None:
         """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
         weights = self._weights
         weights.objective(self._tell(finished))
-        args = (*self._given, finished.table, weights.sums, weights.factors, facts)
-        self._runtime.kernel("adaboost/adaboost.cu", "end_round", {})((1,), (1,), args)
+        own = {"sums": weights.sums, "factors": weights.factors, "facts": facts}
+        launch(self._runtime, "end_round", 1, finished, **self._given, **own)
 
     def _tell(self, finished: Finished) -> PackedTree:
         """What rows are to be told of a tree."""
-        nodes, left = finished.columns, finished.columns["left"]
+        nodes = finished.columns
+        left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)
-        kinds = ("masks" in nodes, self._by_class, nodes["value"].shape[1])
-        args = (
-            *(finished.table, *map(np.int32, kinds), nodes["feature"], nodes["code"]),
-            *(nodes["missing_left"], left, nodes.get("category", left), nodes["value"]),
-            *(packed, self._weights.sums),
-        )
-        self._weights.launch("pack_tree", args, self._weights.blocks_over(len(left)))
-        return PackedTree(packed, nodes.get("masks", packed), nodes["value"])
+        walked = {name: nodes[name] for name in ("feature", "code", "missing_left")}
+        kinds = {"has_masks": has_masks, "by_class": self._by_class, "n_values": value.shape[1]}
+        found = {"packed": packed, "sums": self._weights.sums}
+        own = {"left": left, "category": nodes.get("category", left), "value": value, **found}
+        n_blocks = self._weights.blocks_over(len(left))
+        launch(self._runtime, "pack_tree", n_blocks, finished, **walked, **kinds, **own)
+        return PackedTree(packed, nodes.get("masks", packed), value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.launch import zeros
+from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.adaboost_task import ClassObjective
 
@@ -26,13 +26,14 @@ class PackedTree:
 
     Attributes
     ----------
-    nodes : uint32 (m, 4)
+    packed : uint32 (m, 4)
+        The nodes.
     masks : uint32 (c, 8)
         Anything where no feature is categorical.
     value : float64 (m, V)
     """
 
-    nodes: Array
+    packed: Array
     masks: Array
     value: Array
 
@@ -69,48 +70,46 @@ class RowWeights:
             codes,
             isinstance(objective, ClassObjective),
         )
-        self._missing_code = np.int32(task.matrix.missing_code)
+        self._missing_code = task.matrix.missing_code
         self.values = runtime.asarray(start)
         if isinstance(objective, ClassObjective):
-            self.known, self._loss = runtime.asarray(objective.codes), np.int32(0)
+            self.known, self._loss = runtime.asarray(objective.codes), 0
         else:
             self.known = runtime.asarray(objective.y)
-            self._loss = np.int32(constant("adaboost/adaboost.cu", _LOSSES[objective.loss]))
+            self._loss = constant("adaboost/adaboost.cu", _LOSSES[objective.loss])
         n = len(self.values)
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
         self.sums = zeros(runtime, 3, np.int64)
-        self._n, self._all_blocks = np.int64(n), runtime.n_multiprocessors * _BLOCKS
+        self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
 
     def objective(self, tree: PackedTree) -> None:
         """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
-        sums = self.sums
-        rows = (self._codes, self._n, self._missing_code, tree.nodes, tree.masks)
+        sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
+        rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
         if self._by_class:
-            self.launch("evaluate_classes", (*rows, self.known, self.values, self._seen, sums))
+            own = {"label": self.known, "wrong": seen, "sums": sums}
+            self.launch("evaluate_classes", tree, **rows, **own)
             return
         largest = sums[2:].view(np.uint64)
-        seen = (self.known, self.values, self._seen)
-        self.launch("find_misses", (*rows, tree.value, *seen, largest))
-        found = (self._n, largest, self.values, self._seen)
-        self.launch("evaluate_values", (self._loss, *found, sums))
+        self.launch("find_misses", tree, **rows, y=self.known, miss=seen, largest=largest)
+        own = {"kind": self._loss, "largest": largest, "loss": seen, "sums": sums}
+        self.launch("evaluate_values", **given, **own)
 
     def reweigh(self) -> None:
         """Make the weights that follow from the tree judged last, by `factors`."""
+        given = {"n": self._n, "weights": self.values}
         if self._by_class:
-            self.launch("reweigh_classes", (self._seen, self.factors, self._n, self.values))
+            self.launch("reweigh_classes", wrong=self._seen, factors=self.factors, **given)
             return
-        follows = (self._seen, self.factors, self._n, self.values, self.sums)
-        self.launch("reweigh_values", follows)
-        self.launch("normalise", (self._seen, self.sums, self._n, self.values))
+        given |= {"loss": self._seen, "sums": self.sums}
+        self.launch("reweigh_values", factors=self.factors, **given)
+        self.launch("normalise", **given)
 
     def blocks_over(self, n: int) -> int:
         """Blocks that take so many items in turn."""
         return min(-(-n // constant("common/rounds.cuh", "BOOST_THREADS")), self._all_blocks)
 
-    def launch(self, name: str, args: tuple[Any, ...], n_blocks: int | None = None) -> None:
-        """Launch a kernel of adaboost.cu; without ``n_blocks`` one that takes all rows in turn."""
-        threads = constant("common/rounds.cuh", "BOOST_THREADS")
-        if n_blocks is None:
-            n_blocks = self.blocks_over(int(self._n))
-        self._runtime.kernel("adaboost/adaboost.cu", name, {})((n_blocks,), (threads,), args)
+    def launch(self, name: str, *records: Any, **values: Any) -> None:
+        """Launch a kernel of adaboost.cu whose blocks take all rows in turn."""
+        launch(self._runtime, name, self.blocks_over(self._n), *records, **values)

@@ -18,11 +18,11 @@ from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.level.policy import is_sync_free
-from gpuboost.backends.cuda.runtime.launch import launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
 from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
-from gpuboost.backends.cuda.sampling.launch import DrawLauncher
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.backends.cuda.sampling.launch import TreeKeys
+    from gpuboost.backends.cuda.sampling.device_sampler import ListingOrder, TreeKeys
     from gpuboost.engine.ensembles.adaboost import WeightBits
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.growth.frontier import Array
@@ -85,15 +85,15 @@ class ReweightedRows(RowsOfRounds):
         self._columns = target_columns(runtime, asked)
         self._order = listing_order(runtime, asked, self._columns)
         self._wide = None if target.wide is None else runtime.asarray(target.wide[None])
-        self._launch = DrawLauncher(runtime, task.sampler)
+        self._device = DeviceSampler(runtime, task.sampler)
         self._max_rows = task.sampler.max_rows
         by_class = ClassFactors(runtime, task, self.weights.known)
         self._resampling: Resampling | None = None
         self._rounding: RoundedWeights | None = None
         if task.boosting == RESAMPLING:
-            self._resampling = Resampling(self._launch, self.weights, by_class, bits)
+            self._resampling = Resampling(self._device, self.weights, by_class, bits)
         else:
-            given = (self._launch, self._order, self.weights.values)
+            given = (self._device, self._order, self.weights.values)
             self._rounding = RoundedWeights(*given, by_class, bits)
         self._finisher = Finisher(
             runtime, asked, needs_size_readback=not is_sync_free(task.options)
@@ -140,7 +140,7 @@ class ReweightedRows(RowsOfRounds):
         else:
             assert self._resampling is not None
             drawn, self._unit = self._resampling.draw(keys), self._resampling.unit
-        return self._launch.list_drawn(drawn, 1, self._order, self._columns, rows)
+        return self._device.list_drawn(drawn, 1, self._order, self._columns, rows)
 
     def add_leaves(self, inputs: BatchInputs, queue: SplitQueue | None, store: NodeBuffer) -> None:
         """Finish the tree, and judge it."""
@@ -164,9 +164,9 @@ class ClassFactors:
         self.label = known if self.given else runtime.asarray(np.zeros(1, dtype=np.int32))
 
     @property
-    def arguments(self) -> tuple[Array, Array, np.int32]:
+    def arguments(self) -> dict[str, Any]:
         """As adaboost.cu takes it."""
-        return self.weight, self.label, np.int32(self.given)
+        return {"of_class": self.weight, "label": self.label, "weighted": self.given}
 
 
 class RoundedWeights(RealWeights):
@@ -174,22 +174,22 @@ class RoundedWeights(RealWeights):
 
     def __init__(
         self,
-        launch: DrawLauncher,
-        order: tuple[Array, np.int32],
+        device: DeviceSampler,
+        order: ListingOrder,
         weights: Array,
         of_class: ClassFactors,
         bits: WeightBits,
     ) -> None:
-        self._launch, self._order, self._factor = launch, order, weights
+        self._device, self._order, self._factor = device, order, weights
         self._code, self._of_class = of_class.label, of_class.weight
         self._n_classes = self._of_class.shape[1]
         self._balances = False
-        self._bits = np.int32(bits.largest), np.int32(bits.total)
-        self._once = launch.xp.ones((1, len(weights)), dtype=np.uint32)
+        self._bits = bits.largest, bits.total
+        self._once = device.xp.ones((1, len(weights)), dtype=np.uint32)
 
     def list_into(self, rows: DeviceRows, keys: TreeKeys, columns: Array) -> tuple[Array, Array]:
         """List the rows of the tree; how many, and the unit of their integer weights."""
-        self._unit = self._launch.xp.empty(1, dtype=np.float64)
+        self._unit = self._device.xp.empty(1, dtype=np.float64)
         return self.list_rows(keys, self._once, columns, rows)[0], self._unit
 
     def _units(self, n_trees: int) -> Array:
@@ -209,37 +209,35 @@ class Resampling:
     """
 
     def __init__(
-        self, launch: DrawLauncher, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
+        self, device: DeviceSampler, weights: RowWeights, of_class: ClassFactors, bits: WeightBits
     ) -> None:
-        self._launch, self._weights, self._capacity = launch, weights, 2**bits.largest
-        n = launch.sampler.n_samples
-        self._n, self._bits = np.int64(n), np.int32(SUM_BITS - sum_bits(n))
-        self.unit = launch.runtime.asarray(np.array([1.0 / n]))
-        self._given = (weights.values, *of_class.arguments, self._n)
+        self._device, self._weights, self._capacity = device, weights, 2**bits.largest
+        self._n = n = device.sampler.n_samples
+        self._bits = SUM_BITS - sum_bits(n)
+        self.unit = device.runtime.asarray(np.array([1.0 / n]))
+        self._given = {"weights": weights.values, "n": n, **of_class.arguments}
 
     def draw(self, keys: TreeKeys) -> Array:
         """How often each row is drawn: uint32 (1, n)."""
-        launch, n = self._launch, int(self._n)
-        drawn = zeros(launch.runtime, (1, n), np.uint32)
-        guided = Guided.of(launch, self._cumulative())
-        sizes = (self._n, self._n)
-        launch("draw_weighted", launch.parts, (*keys.arguments, *guided.arguments, *sizes, drawn))
+        device, n = self._device, self._n
+        drawn = zeros(device.runtime, (1, n), np.uint32)
+        guided, sizes = Guided.of(device, self._cumulative()), {"n_samples": n, "n_draws": n}
+        launch(device.runtime, "draw_weighted", device.parts, keys, guided, drawn=drawn, **sizes)
         if n > self._capacity:
-            self._weights.launch("cap_draws", (drawn, self._n, np.uint32(self._capacity)))
+            self._weights.launch("cap_draws", drawn=drawn, n=n, capacity=self._capacity)
         return drawn
 
     def _cumulative(self) -> Array:
         """Running sum of the weights as fixed-point numbers: uint64 (n,)."""
-        runtime, launch = self._launch.runtime, self._weights.launch
-        largest = zeros(runtime, 1, np.uint64)
-        launch("find_heaviest", (*self._given, largest))
-        parts = -(-int(self._n) // constant("adaboost/adaboost.cu", "WEIGHT_PART"))
+        runtime, over_rows = self._device.runtime, self._weights.launch
+        given = {**self._given, "largest": zeros(runtime, 1, np.uint64)}
+        over_rows("find_heaviest", **given)
+        parts = -(-self._n // constant("adaboost/adaboost.cu", "WEIGHT_PART"))
         kept = zeros(runtime, (1, parts), np.int64)
-        by: tuple[Any, ...] = (*self._given, largest, self._bits)
-        launch("sum_parts", (*by, kept), parts)
+        launch(runtime, "sum_parts", parts, **given, bits=self._bits, kept=kept)
         first, total = (runtime.xp.empty(n, dtype=np.int64) for n in (parts, 1))
-        sizes = (np.int64(1), np.int64(parts))
-        launch_for_roots(runtime, "place_parts", (kept, *sizes, first, total))
-        cumulative = runtime.xp.empty(int(self._n), dtype=np.uint64)
-        launch("add_up", (*by, first, cumulative), parts)
-        return cumulative
+        sizes = {"n_trees": 1, "n_parts": parts}
+        launch(runtime, "place_parts", 1, kept=kept, first=first, count=total, **sizes)
+        found = {"first": first, "cumulative": runtime.xp.empty(self._n, dtype=np.uint64)}
+        launch(runtime, "add_up", parts, **given, **found, bits=self._bits)
+        return found["cumulative"]

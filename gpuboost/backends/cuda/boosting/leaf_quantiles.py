@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.level.policy import PIECE_ROWS
 from gpuboost.backends.cuda.level.records import Pieces
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import full, zeros
+from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.losses import formulas as gradients
 
@@ -78,7 +78,7 @@ class LeafQuantiles:
         weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
         self._groups = GroupedNumbers.room(xp, counters[:1], capacity, pieces, key, weight)
         columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (capacity,)))
-        self._of_groups = tuple(allocate(xp, columns).values())
+        self._of_groups = allocate(xp, columns)
 
     def keep_level(
         self,
@@ -99,64 +99,54 @@ class LeafQuantiles:
         trees : uint64 (T,)
             Numbers of the trees.
         """
-        nodes = (frontier.size, accepted, frontier.tree, frontier.count)
-        offset, pieces = self._offsets(nodes, trees, first), frontier.pieces
-        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        args = (
-            *(row, frontier.tree, accepted, frontier.start, offset, *work),
-            *(*self._by_column(trees), *self._residuals, *self._keys),
+        pieces = frontier.pieces
+        given = {"accepted": accepted, **self._by_column(trees)}
+        offset = self._offsets(frontier, first, given)
+        own = {**self._residuals, **given, "row": row, "offset": offset}
+        launch(
+            self._runtime, "key_residuals", self._over(pieces), self._rows, frontier, pieces, **own
         )
-        self._launch("key_residuals", self._over(pieces), args)
 
-    def _offsets(self, nodes: tuple[Array, ...], trees: Array, first: Array) -> Array:
+    def _offsets(
+        self, nodes: DeviceFrontier | LeafNodes | _MarkedNodes, first: Array, given: dict[str, Any]
+    ) -> Array:
         """Where the rows of the leaves of a level come: int64 (m,)."""
-        own, n = self._groups, len(nodes[1])
-        offset = self._runtime.xp.empty(n, dtype=np.int64)
-        args = (
-            *(*nodes, *self._by_column(trees), self._level_of, first, self._has_offset),
-            *(own.size, own.pieces.size, offset, *self._of_groups),
-            *(own.level, own.pieces.slot, own.pieces.first, own.pieces.rows),
-        )
-        self._launch("offset_leaves", (blocks(n),), args)
-        return offset
+        own, n = self._groups, len(nodes.tree)
+        found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
+        sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
+        sizes |= {"first_node": first, "n_with_offset": self._has_offset, "level": own.level}
+        given = {**given, **found, **sizes, "level_of": self._level_of}
+        launch(self._runtime, "offset_leaves", blocks(n), nodes, own.pieces, **given)
+        return found["offset"]
 
-    def _by_column(self, trees: Array) -> tuple[Any, ...]:
-        return trees, np.int32(len(self._rows.raw))
+    def _by_column(self, trees: Array) -> dict[str, Any]:
+        return {"trees": trees, "trees_per_round": len(self._rows.raw)}
 
     @property
-    def _residuals(self) -> tuple[Any, ...]:
-        """What residuals are made of, and weights, as kernels take it."""
-        rows = self._rows
-        sizes = (np.int64(rows.n), np.int32(len(rows.y)))
-        return (rows.y, rows.raw, *sizes, *optional(self._weights, self._groups.below))
-
-    @property
-    def _keys(self) -> tuple[Array, Array]:
-        """Where they go."""
+    def _residuals(self) -> dict[str, Any]:
+        """What rows weigh, and where their residuals and weights go."""
         own = self._groups
-        return own.key, optional(own.weight, own.below)[0]
+        weight = own.below if own.weight is None else own.weight
+        weights = optional("weights", "weighted", self._weights, own.below)
+        return {**weights, "key": own.key, "weight": weight}
 
     def keep_walked(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
         """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
-        kinds = {"accepted": np.uint8, "tree": np.int32, "count": np.int64, "taken": np.int64}
-        columns: Columns = {name: (kind, (n,)) for name, kind in kinds.items()}
-        nodes, size = allocate(xp, columns), xp.empty(1, dtype=np.int32)
-        left = finished.columns["left"]
-        args = (finished.table, np.int32(finished.n_trees), np.int64(n), left, size)
-        self._launch("mark_leaves", (blocks(n),), (*args, *nodes.values()))
-        leaf, codes = xp.empty(len(listed.row), dtype=np.int32), self._rows.data
+        nodes = _MarkedNodes.room(xp, n)
+        own = {"capacity": n, "left": finished.columns["left"]}
+        launch(self._runtime, "mark_leaves", blocks(n), finished, nodes, **own)
+        leaf = xp.empty(len(listed.row), dtype=np.int32)
         grid = (striding_blocks(runtime, blocks(self._rows.n)), finished.n_trees)
-        rows = (listed.row, listed.start, listed.count)
-        given = (codes, np.int64(self._rows.n), np.int32(missing_code), *finished.walked)
-        self._launch("count_leaves", grid, (*rows, *given, leaf, nodes["count"]))
-        first = zeros(runtime, 1, np.int32)
-        own = (size, nodes["accepted"], nodes["tree"], nodes["count"])
-        offset = self._offsets(own, trees, first)
-        by = (*self._by_column(trees), *self._residuals)
-        self._launch("key_walked", grid, (*rows, leaf, offset, *by, nodes["taken"], *self._keys))
+        given = {"codes": self._rows.data, "missing_code": missing_code, **finished.walked}
+        walked = {"n": self._rows.n, "leaf": leaf, "count": nodes.count}
+        launch(self._runtime, "count_leaves", grid, listed, finished, **given, **walked)
+        by = {"accepted": nodes.accepted, **self._by_column(trees)}
+        offset = self._offsets(nodes, zeros(runtime, 1, np.int32), by)
+        by = {**self._residuals, **self._by_column(trees), "leaf": leaf, "offset": offset}
+        launch(self._runtime, "key_walked", grid, self._rows, listed, nodes, **by)
 
     def finish(
         self,
@@ -184,41 +174,39 @@ class LeafQuantiles:
             Where nodes are known by their places in a store.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
-        node_of, tree_of = self._of_groups
+        node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
         if places is not None and places.leaf is not None:
             node_of = self._joined(node_of, places.leaf)
         centre = xp.empty(len(own.level), dtype=np.float64)
         own.find(runtime, centre)
         largest = zeros(runtime, len(trees), np.uint64)
         sums = zeros(runtime, (len(own.level) if self._clips else 1, 2), np.int64)
+        given = {"centre": centre, "tree_of": tree_of, "largest": largest}
         if self._clips:
-            by_column = (trees, np.int32(len(self._rows.raw)))
-            terms = (*own.numbers, centre, tree_of, *by_column, parameter, largest)
-            self._launch("largest_terms", self._over(own.pieces), terms)
-            self._launch("sum_terms", self._over(own.pieces), (*terms, n_rows, sums))
-        packed = (np.int32(0), node_of) if places is None else (np.int32(1), places.number_of)
-        args = (
-            *(own.size, node_of, tree_of, centre, own.total, np.int32(self._clips)),
-            *(sums, largest, n_rows, rate, *packed, value),
+            terms = {**given, **own.weights, **self._by_column(trees), "limit": parameter}
+            n_blocks, known = self._over(own.pieces), (own, own.pieces)
+            launch(self._runtime, "largest_terms", n_blocks, *known, **terms)
+            launch(self._runtime, "sum_terms", n_blocks, *known, **terms, n_rows=n_rows, sums=sums)
+        number_of = None if places is None else places.number_of
+        given |= {"sums": sums, "n_rows": n_rows, "learning_rate": rate, "clipped": self._clips}
+        given |= {"node_of": node_of, **optional("number_of", "placed", number_of, node_of)}
+        launch(
+            self._runtime, "set_leaf_quantiles", blocks(len(own.level)), own, **given, value=value
         )
-        self._launch("set_leaf_quantiles", (blocks(len(own.level)),), args)
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
         """Let the first group of each leaf have all numbers; the nodes that groups are now."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
-        self._launch("first_groups", (blocks(len(own.level)),), (own.size, node_of, leaf, first_of))
-        joined, pieces = self._runtime.xp.empty(len(own.level), dtype=np.int32), own.pieces
-        args = (own.size, pieces.size, node_of, leaf, first_of, pieces.slot, joined)
-        self._launch("join_groups", (blocks(max(len(own.level), pieces.capacity)),), args)
+        given = {"node_of": node_of, "leaf": leaf, "first_of": first_of}
+        launch(self._runtime, "first_groups", blocks(len(own.level)), own, **given)
+        joined = self._runtime.xp.empty(len(own.level), dtype=np.int32)
+        n_blocks = blocks(max(len(own.level), own.pieces.capacity))
+        launch(self._runtime, "join_groups", n_blocks, own, own.pieces, **given, joined=joined)
         return joined
 
-    def _over(self, pieces: Pieces) -> tuple[int]:
+    def _over(self, pieces: Pieces) -> int:
         """Blocks that take pieces in turn."""
-        return (striding_blocks(self._runtime, pieces.capacity),)
-
-    def _launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        threads = constant("common/rounds.cuh", "BOOST_THREADS")
-        self._runtime.kernel("boosting/leaf_quantiles.cu", name, {})(grid, (threads,), args)
+        return striding_blocks(self._runtime, pieces.capacity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,12 +217,30 @@ class ListedRows:
     ----------
     row : uint32 (r,)
         Rows of the matrix.
-    start, count : int64 (T,)
+    start, n_rows : int64 (T,)
     """
 
     row: Array
     start: Array
+    n_rows: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _MarkedNodes:
+    """Nodes of finished trees, as a level: which are leaves, and how many rows each has."""
+
+    size: Array
+    accepted: Array
+    tree: Array
     count: Array
+    taken: Array
+
+    @classmethod
+    def room(cls, xp: Any, n: int) -> _MarkedNodes:
+        """Room for n nodes."""
+        kinds = {"accepted": np.uint8, "tree": np.int32, "count": np.int64, "taken": np.int64}
+        columns: Columns = {name: (kind, (n,)) for name, kind in kinds.items()}
+        return cls(xp.empty(1, dtype=np.int32), **allocate(xp, columns))
 
 
 @dataclass(frozen=True, eq=False)

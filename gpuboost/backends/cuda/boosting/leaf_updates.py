@@ -6,18 +6,19 @@ walk down the finished trees.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
+from gpuboost.backends.cuda.boosting.row_sets import optional
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.growth.node_buffer import NodeCapacity, max_stored_nodes, table_shape
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime import readback as parcels
 from gpuboost.backends.cuda.runtime.arrays import allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.task import NO_LIMIT
@@ -128,16 +129,12 @@ class RoundLeaves:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
             return
         pieces, first = frontier.pieces, level.first
-        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        where = (np.int64(self._sets[0].n), first, self._place)
-        args = (rows.row, frontier.tree, accepted, *work, *where)
-        launch(
-            self._runtime, "keep_leaves", (striding_blocks(self._runtime, pieces.capacity),), args
-        )
+        own = {"accepted": accepted, "first_node": first, "place": self._place}
+        n_blocks = striding_blocks(self._runtime, pieces.capacity)
+        known = (rows, frontier, pieces, self._sets[0])
+        launch(self._runtime, "keep_leaves", n_blocks, *known, **own)
         if self._quantiles is not None:
-            self._quantiles.keep_level(
-                rows.row, frontier, accepted, first, level.inputs.keys.number
-            )
+            self._quantiles.keep_level(rows.row, frontier, accepted, first, level.inputs.keys.trees)
 
     def finish(
         self,
@@ -230,37 +227,35 @@ def add_leaves(
     place : int32 (T, n) or None
         Where rows are known to be, -1 for others; None: all of them walk.
     """
-    value = finished.columns["value"]
-    n_trees, n_outputs = len(trees), value.shape[1]
-    sizes = (trees, np.int32(len(rows.raw) // n_outputs), np.int32(n_outputs), rows.raw)
-    grid = (_blocks(rows.n), n_trees)
+    own, n_outputs = finished.columns, finished.columns["value"].shape[1]
+    given = {
+        **finished.walked,
+        "value": own["value"],
+        "trees": trees,
+        "trees_per_round": len(rows.raw) // n_outputs,
+        "n_outputs": n_outputs,
+        "raw": rows.raw,
+    }
+    grid = (_blocks(rows.n), len(trees))
     if isinstance(rows.data, DeviceFeatures):
-        values, *strides = rows.data.arguments[:-1]
-        name = "floats" if values.dtype == np.float32 else "doubles"
-        walk = (*finished.walked, finished.columns["threshold"], value)
-        launch(runtime, f"add_leaves_of_{name}", grid, (values, *strides, *walk, *sizes))
+        name = "floats" if rows.data.itemsize == 4 else "doubles"
+        given["threshold"] = own["threshold"]
+        launch(runtime, f"add_leaves_of_{name}", grid, rows.data, finished, **given)
         return
-    codes = (rows.data, np.int64(rows.n), np.int32(missing_code))
-    left = finished.columns["left"]
-    known = (np.int32(0), left, left)
-    if place is not None:
-        known = (np.int32(1), place, finished.number_of)
-    launch(runtime, "add_leaves", grid, (*codes, *finished.walked, *known, value, *sizes))
+    given |= {"codes": rows.data, "n": rows.n, "missing_code": missing_code}
+    given |= optional("place", "follows", place, own["left"])
+    given["number_of"] = own["left"] if place is None else finished.number_of
+    launch(runtime, "add_leaves", grid, finished, **given)
 
 
 def find_leaves(runtime: Runtime, finished: Finished, codes: Array, missing_code: int) -> Array:
     """The leaf of each row in each tree, by its number there: int32 (T, n)."""
     n, n_trees = codes.shape[1], finished.n_trees
     leaf = runtime.xp.empty((n_trees, n), dtype=np.int32)
-    given = (codes, np.int64(n), np.int32(missing_code), *finished.walked, leaf)
-    launch(runtime, "find_leaves", (_blocks(n), n_trees), given)
+    own = {"codes": codes, "n": n, "missing_code": missing_code, "leaf": leaf}
+    grid = (_blocks(n), n_trees)
+    launch(runtime, "find_leaves_of_codes", grid, finished, **own, **finished.walked)
     return leaf
-
-
-def launch(runtime: Runtime, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-    """Launch a kernel of leaves.cu."""
-    threads = constant("common/rounds.cuh", "BOOST_THREADS")
-    runtime.kernel("boosting/leaves.cu", name, {})(grid, (threads,), args)
 
 
 def _blocks(n: int) -> int:

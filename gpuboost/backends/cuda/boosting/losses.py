@@ -77,19 +77,17 @@ class MeanLosses:
 
     def _keep(self, place: int, rows: DeviceRowSet, drawn: Array | None, parameter: Array) -> None:
         runtime, found = self._kernels.runtime, self.found[place]
-        values, n = runtime.xp.empty(rows.n, dtype=np.float64), np.int64(rows.n)
-        weights = optional(rows.weights, rows.y)
-        by = (*weights, *optional(drawn, found.view(np.uint32)))
-        sizes = (n, np.int32(len(rows.y)), np.int32(len(rows.raw)))
-        largest = found[:_SUMS].view(np.uint64)
-        args = (rows.y, rows.raw, *by, parameter, *sizes, values, largest)
-        threads = constant("common/rounds.cuh", "BOOST_THREADS")
-        n_blocks = -(-rows.n // threads)
-        self._kernels.launch("row_losses", (n_blocks,), args)
+        by = {
+            "loss": runtime.xp.empty(rows.n, dtype=np.float64),
+            "largest": found[:_SUMS].view(np.uint64),
+            **optional("weights", "weighted", rows.weights, rows.y),
+            **optional("drawn", "subset", drawn, found.view(np.uint32)),
+        }
+        n_blocks = -(-rows.n // constant("common/rounds.cuh", "BOOST_THREADS"))
+        self._kernels.launch("row_losses", n_blocks, rows, parameter=parameter, **by)
         n_sums = _SUMS if drawn is not None else 1 + (rows.weights is not None)
-        grid = (min(n_blocks, _SUM_BLOCKS), n_sums)
-        of_planes = (values, *by, n, largest, np.int32(_bits(rows)), found[_SUMS:])
-        self._kernels.launch("sum_planes", grid, of_planes)
+        grid, own = (min(n_blocks, _SUM_BLOCKS), n_sums), {"bits": _bits(rows)}
+        self._kernels.launch("sum_planes", grid, rows, sums=found[_SUMS:], **own, **by)
 
     def of_sums(self, found: np.ndarray) -> RoundLosses:
         """Mean losses of the sums of a round, copied to the host."""

@@ -15,7 +15,7 @@ from gpuboost.backends.cuda.boosting.row_sets import optional
 from gpuboost.backends.cuda.level.records import Pieces
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -79,35 +79,30 @@ class GroupedNumbers:
         return cls(size, pieces, key, weight, **allocate(xp, columns))
 
     @property
-    def numbers(self) -> tuple[Any, ...]:
-        """The numbers and their pieces as kernels take them."""
-        pieces, weights = self.pieces, optional(self.weight, self.below)
-        return (self.key, *weights, pieces.size, pieces.slot, pieces.first, pieces.rows)
+    def weights(self) -> dict[str, Any]:
+        """The weights as kernels take them."""
+        return optional("weight", "weighted", self.weight, self.below)
 
     def find(self, runtime: Runtime, quantile: Array) -> None:
         """Write the quantile of each group: float64 (g,)."""
         fill(runtime, self.counts, 0)
-        capacity, n_groups = (striding_blocks(runtime, self.pieces.capacity),), len(self.level)
+        n_groups, n_blocks = len(self.level), striding_blocks(runtime, self.pieces.capacity)
         for first in range(0, n_groups, _at_once()):
-            self._find_some(runtime, np.int32(first))
-        launch(runtime, "find_above", capacity, (*self.numbers, self.prefix, self.more, self.above))
-        given = (self.size, self.total, self.prefix, self.more, self.above)
-        launch(runtime, "take_quantiles", (blocks(n_groups),), (*given, quantile))
+            self._find_some(runtime, first)
+        launch(runtime, "find_above", n_blocks, self, self.pieces, **self.weights)
+        launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)
 
-    def _find_some(self, runtime: Runtime, first: np.int32) -> None:
-        """Find the digits of as many groups as counts have room for, from ``first`` on."""
-        capacity = (striding_blocks(runtime, self.pieces.capacity),)
-        warps = (
-            striding_blocks(
-                runtime, blocks(len(self.counts) * constant("common/common.cuh", "WARP"))
-            ),
-        )
+    def _find_some(self, runtime: Runtime, first_group: int) -> None:
+        """Find the digits of as many groups as counts have room for."""
+        n_blocks = striding_blocks(runtime, self.pieces.capacity)
+        n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
+        n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
         top, step = (constant("boosting/quantiles.cu", n) for n in ("FIRST_SHIFT", "DIGIT_BITS"))
         for shift in range(top, -1, -step):
-            at, counts = np.int32(shift), (first, self.counts)
-            launch(runtime, "count_digits", capacity, (*self.numbers, self.prefix, at, *counts))
-            found = (self.prefix, self.below, self.total, self.more, self.above)
-            launch(runtime, "choose_digits", warps, (self.size, self.level, at, *found, *counts))
+            own = {"shift": shift, "first_group": first_group}
+            weights = self.weights
+            launch(runtime, "count_key_digits", n_blocks, self, self.pieces, **weights, **own)
+            launch(runtime, "choose_key_digits", n_warp_blocks, self, **own)
 
 
 class SizesQuantile:
@@ -141,8 +136,7 @@ class SizesQuantile:
     def find(self, parameter: Array) -> None:
         """Write the quantiles as the residuals are now: float64 (K,)."""
         rows, key = self._rows, self._groups.key
-        args = (rows.y, rows.raw, np.int64(rows.n), np.int32(len(rows.y)), key)
-        launch(self._runtime, "key_sizes", (blocks(rows.n), len(rows.raw)), args)
+        launch(self._runtime, "key_sizes", (blocks(rows.n), len(rows.raw)), rows, key=key)
         self._groups.find(self._runtime, parameter)
 
 
@@ -158,12 +152,6 @@ def pieces_of(runtime: Runtime, first: np.ndarray, count: np.ndarray, step: int)
         np.minimum(step, count[slot] - within).astype(np.int32),
     )
     return Pieces(*map(runtime.asarray, host))
-
-
-def launch(runtime: Runtime, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-    """Launch a kernel of quantiles.cu."""
-    threads = constant("common/rounds.cuh", "BOOST_THREADS")
-    runtime.kernel("boosting/quantiles.cu", name, {})(grid, (threads,), args)
 
 
 def _at_once() -> int:

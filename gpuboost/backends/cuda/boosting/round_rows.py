@@ -20,10 +20,10 @@ from gpuboost.backends.cuda.data.features import copy_to_device
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import allocate, cut, one_piece
-from gpuboost.backends.cuda.runtime.launch import count_up, fill, launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.launch import count_up, fill, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
 from gpuboost.backends.cuda.sampling.draw import DrawCounts
-from gpuboost.backends.cuda.sampling.launch import TreeKeys
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import HESSIAN_BITS, Scale
@@ -228,15 +228,25 @@ class RoundRows(RowsOfRounds):
         shape = (n_trees, self.rows.n, self._n_outputs + n_hessians)
         wide = xp.empty(shape, dtype=np.int64)
         counts = xp.empty(n_trees, dtype=np.int64)
-        args = (
-            *(*inputs.keys.arguments, *self._inside(drawn), first, count),
-            *(self._gradient, self._hessian, *self._whole_arguments(), self._exponents),
-            *(np.int64(self.rows.n), np.int32(self._task.trees_per_round)),
-            *(np.int32(self._n_outputs), np.int32(n_hessians)),
-            *(np.int32(len(self._hessian) == 1), np.int64(len(rows))),
-            *(rows.row, rows.weight, rows.target, wide, counts),
-        )
-        self.kernels.launch("list_round", (self._parts, n_trees), args)
+        own: dict[str, Any] = {
+            "first": first,
+            "count": count,
+            "gradient": self._gradient,
+            "hessian": self._hessian,
+            "whole": self._whole,
+            "is_whole": self._is_whole,
+            "exponents": self._exponents,
+            "n": self.rows.n,
+            "trees_per_round": self._task.trees_per_round,
+            "n_outputs": self._n_outputs,
+            "n_hessians": n_hessians,
+            "is_shared": len(self._hessian) == 1,
+            "room": len(rows),
+            "wide": wide,
+            "count_out": counts,
+        }
+        grid = (self._parts, n_trees)
+        self.kernels.launch("list_round", grid, inputs.keys, out=rows, **self._inside(drawn), **own)
         wide_of = xp.empty(n_trees, dtype=np.int32)
         count_up(self.runtime, wide_of, 1)
         return rows, counts, LeafColumns(wide, wide_of, 1, draws=False), self.max_weight
@@ -256,10 +266,15 @@ class RoundRows(RowsOfRounds):
         self.kernels.keep_largest(self._hessian, 1, self.largest)
 
     def _scale(self, inputs: BatchInputs) -> None:
-        sizes = (np.int32(sum_bits(self.rows.n)), self._is_whole, np.int32(self._n_outputs))
-        out = (self._exponents, inputs.regular, inputs.min_hessian, inputs.unit)
-        args = (self.largest, self._given, *sizes, *out)
-        self.kernels.kernel("scale_round")((1,), (1,), args)
+        own = {
+            "largest": self.largest,
+            "given": self._given,
+            "n_bits": sum_bits(self.rows.n),
+            "whole": self._is_whole,
+            "n_outputs": self._n_outputs,
+            "exponents": self._exponents,
+        }
+        self.kernels.launch("scale_round", 1, inputs, **own)
 
     @property
     def draws(self) -> bool:
@@ -273,16 +288,18 @@ class RoundRows(RowsOfRounds):
     def _place(self, drawn: Array | None) -> tuple[Array, Array]:
         """Where the rows inside of each part begin, and how many there are."""
         xp, kept = self.runtime.xp, zeros(self.runtime, (1, self._parts), np.int64)
-        args = (*self._inside(drawn), np.int64(self.rows.n), kept)
-        self.kernels.launch("count_inside", (self._parts,), args)
+        given = {"n": self.rows.n, "kept": kept, **self._inside(drawn)}
+        self.kernels.launch("count_inside", self._parts, **given)
         first, count = xp.empty(self._parts, dtype=np.int64), xp.empty(1, dtype=np.int64)
-        sizes = (np.int64(1), np.int64(self._parts))
-        launch_for_roots(self.runtime, "place_parts", (kept, *sizes, first, count))
+        own = {"kept": kept, "n_trees": 1, "n_parts": self._parts, "first": first, "count": count}
+        launch(self.runtime, "place_parts", 1, **own)
         return first, count
 
-    def _inside(self, drawn: Array | None) -> tuple[Any, ...]:
-        weights = optional(self.rows.weights, self.rows.y)
-        return (*optional(drawn, self._keys.number.view(np.uint32)), *weights)
+    def _inside(self, drawn: Array | None) -> dict[str, Any]:
+        """What says which rows are inside."""
+        unread = self._keys.trees.view(np.uint32)
+        draws = optional("drawn", "subset", drawn, unread)
+        return {**draws, **optional("weights", "weighted", self.rows.weights, self.rows.y)}
 
     @property
     def _n_hessians(self) -> int:
@@ -290,11 +307,8 @@ class RoundRows(RowsOfRounds):
         return min(self._n_outputs, len(self._hessian))
 
     @property
-    def _is_whole(self) -> np.int32:
-        return np.int32(self.whole_hessian is not None)
-
-    def _whole_arguments(self) -> tuple[Array, np.int32]:
-        return self._whole, self._is_whole
+    def _is_whole(self) -> bool:
+        return self.whole_hessian is not None
 
     @property
     def _parts(self) -> int:
@@ -323,7 +337,7 @@ class RoundRows(RowsOfRounds):
             return
         by = (self._exponents, self._given, self.rate, inputs.unit)
         rule = ValueRule.of_steps(*by, self._n_outputs)
-        trees, own = inputs.keys.number, (self.parameter, self._count)
+        trees, own = inputs.keys.trees, (self.parameter, self._count)
         self.leaves.add(self.leaves.finish(store, queue, trees, rule, own), trees)
         self.keep_losses()
 

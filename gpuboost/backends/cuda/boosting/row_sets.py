@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.losses import USER, Predicted
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.data.features import DeviceFeatures
-    from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.ensembles.boosting_task import RowSet
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.losses import Loss
@@ -45,6 +46,16 @@ class DeviceRowSet:
     def n(self) -> int:
         """Rows."""
         return self.raw.shape[1]
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of ``y``."""
+        return len(self.y)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of ``raw``."""
+        return len(self.raw)
 
     def for_user(self, xp: Any, weights: Array | None) -> Predicted:
         """The rows as a loss of the user's sees them, on the device."""
@@ -91,31 +102,26 @@ class LossKernels:
         self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
     ) -> None:
         """Gradients (K, n), times -1, and hessians (H, n), and the largest of both."""
-        sizes = (np.int64(rows.n), np.int32(len(rows.y)), np.int32(len(rows.raw)))
-        out = (np.int32(len(hessian)), gradient, hessian, largest)
-        weights = optional(rows.weights, rows.y)
-        args = (rows.y, rows.raw, *weights, parameter, *sizes, *out)
-        self.launch("differentiate", _blocks(rows.n), args)
+        own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
+        found = {"gradient": gradient, "hessian": hessian}
+        weights = optional("weights", "weighted", rows.weights, rows.y)
+        self.launch("differentiate", _blocks(rows.n), rows, **own, **found, **weights)
 
     def keep_largest(self, values: Array, which: int, largest: Array) -> None:
         """The largest size of some numbers, kept in one place of ``largest``."""
-        args = (values, np.int64(values.size), np.int32(which), largest)
-        self.launch("find_largest", _blocks(values.size), args)
+        own = {"values": values, "n_values": values.size, "which": which, "largest": largest}
+        self.launch("find_largest", _blocks(values.size), **own)
 
-    def launch(self, name: str, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        """Launch a kernel of gradients.cu, by blocks of `BOOST_THREADS`."""
-        self.kernel(name)(grid, (constant("common/rounds.cuh", "BOOST_THREADS"),), args)
-
-    def kernel(self, name: str) -> Launchable:
-        """A kernel of gradients.cu."""
-        formula = max(self.loss.formula, 0)  # nothing of a user's loss is asked for
-        return self.runtime.kernel("boosting/gradients.cu", name, {"FORMULA": formula})
+    def launch(self, name: str, grid: int | tuple[int, ...], *records: Any, **values: Any) -> None:
+        """Launch a kernel of gradients.cu."""
+        constants = {"FORMULA": max(self.loss.formula, 0)}  # nothing of a user's loss is asked for
+        launch(self.runtime, name, grid, *records, constants=constants, **values)
 
 
-def _blocks(n: int) -> tuple[int]:
-    return (-(-n // constant("common/rounds.cuh", "BOOST_THREADS")),)
+def _blocks(n: int) -> int:
+    return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))
 
 
-def optional(array: Array | None, stand_in: Array) -> tuple[Array, np.int32]:
+def optional(name: str, is_there: str, array: Array | None, stand_in: Array) -> dict[str, Any]:
     """What a kernel takes for an array that need not be there, and whether it is."""
-    return (stand_in, np.int32(0)) if array is None else (array, np.int32(1))
+    return {name: stand_in if array is None else array, is_there: array is not None}

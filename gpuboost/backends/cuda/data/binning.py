@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.data.edges import learn_column
+from gpuboost.backends.cuda.data.edges import constants_of, learn_column
 from gpuboost.backends.cuda.data.features import copy_to_device, parts_on_device
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import assemble_mapper
 from gpuboost.data.quantiles import weighted_rows
@@ -66,29 +67,26 @@ def bin_matrix(runtime: Runtime, X: Array, mapper: BinMapper) -> BinnedMatrix:
     xp = runtime.xp
     n, n_features = X.shape
     table = mapper.edge_table_float32() if X.dtype == np.float32 else mapper.edge_table()
-    edges = runtime.asarray(table)
-    of_features = (
-        *(edges, np.int32(table.shape[1])),
-        runtime.asarray(mapper.n_bins.astype(np.int32)),
-        runtime.asarray(mapper.is_categorical.astype(np.uint8)),
-        np.int32(mapper.missing_code),
-    )
+    given = {
+        "edges": runtime.asarray(table),
+        "n_edges": table.shape[1],
+        "n_bins": runtime.asarray(mapper.n_bins.astype(np.int32)),
+        "is_categorical": runtime.asarray(mapper.is_categorical.astype(np.uint8)),
+        "missing_code": mapper.missing_code,
+        "n_total": n,
+    }
     codes = xp.empty((n_features, n), dtype=xp.uint8)
     n_missing = xp.zeros(n_features, dtype=xp.int64)
     for rows, part in parts_on_device(runtime, X):
-        out = (codes, np.int64(n), np.int64(rows.start), n_missing)
-        _code(runtime, part, of_features, out)
+        _code(runtime, part, codes=codes, first=rows.start, n_missing=n_missing, **given)
     return BinnedMatrix(codes, mapper, runtime.to_host(n_missing))
 
 
-def _code(
-    runtime: Runtime, X: DeviceFeatures, of_features: tuple[object, ...], out: tuple[object, ...]
-) -> None:
+def _code(runtime: Runtime, X: DeviceFeatures, **given: Any) -> None:
     """Code some rows."""
     threads = constant("data/bin.cu", "BIN_THREADS")
     grid_y = -(-X.n_features * X.itemsize // constant("data/bin.cu", "BIN_BYTES"))
     share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # few rows are shared out
     rows = min(ROWS_PER_BLOCK, -(-share // threads) * threads)
-    kernel = runtime.kernel("data/bin.cu", "bin_values", {"DOUBLE": int(X.itemsize == 8)})
-    args = (*X.arguments, *of_features, np.int64(rows), *out)
-    kernel((-(-X.n // rows), grid_y), (threads,), args)
+    grid, own = (-(-X.n // rows), grid_y), {"X": X.values, "rows_per_block": rows}
+    launch(runtime, "bin_values", grid, X, constants=constants_of(X), **own, **given)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import ColumnBins, category_bins, value_bins
 
@@ -72,13 +73,17 @@ def _sort_keys(runtime: Runtime, X: DeviceFeatures, feature: int, rows: Array | 
     """Integers in the order of the values of a column."""
     n = X.n if rows is None else len(rows)
     keys = runtime.xp.empty(n, dtype=np.int32 if X.itemsize == 4 else np.int64)
-    kernel = runtime.kernel("data/bin.cu", "sort_keys", {"DOUBLE": int(X.itemsize == 8)})
-    threads = constant("data/bin.cu", "BIN_THREADS")
-    where = (np.int64(n), np.int64(X.row_stride), np.int64(feature * X.column_stride))
     picked = runtime.xp.empty(1, dtype=np.int64) if rows is None else rows
-    args = (X.values, picked, np.int32(rows is not None), *where, keys)
-    kernel((-(-n // threads),), (threads,), args)
+    column = {"x": X.values, "stride": X.row_stride, "start": feature * X.column_stride}
+    own = {**column, "row": picked, "picked": rows is not None, "n": n, "keys": keys}
+    n_blocks = -(-n // constant("data/bin.cu", "BIN_THREADS"))
+    launch(runtime, "sort_keys", n_blocks, constants=constants_of(X), **own)
     return keys
+
+
+def constants_of(X: DeviceFeatures) -> dict[str, int]:
+    """What bin.cu is compiled for, of some features."""
+    return {"DOUBLE": int(X.itemsize == 8)}
 
 
 def values_of(keys: np.ndarray) -> np.ndarray:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,12 +43,6 @@ class DeviceFeatures:
     def itemsize(self) -> int:
         """Bytes of a value."""
         return self.values.dtype.itemsize
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """What kernels take."""
-        sizes = (np.int64(self.n), np.int64(self.row_stride), np.int64(self.column_stride))
-        return (self.values, *sizes, np.int32(self.n_features))
 
 
 def copy_to_device(runtime: Runtime, X: Array) -> DeviceFeatures:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import allocate
-from gpuboost.backends.cuda.runtime.launch import full, zeros
+from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.task import NO_LIMIT
 
@@ -80,14 +80,15 @@ class SplitQueue:
 
         ``first`` is the place of the first node, int32 (1,).
         """
-        capacities = (self._runtime.xp.empty(frontier.capacity, dtype=np.int32) for _ in range(4))
-        args = (
-            *(frontier.size, frontier.tree, frontier.key, splits.gain, splits.accepted),
-            *(first, np.int32(self._capacity), self._length),
-            *(*self._before.values(), *self._after.values(), self._turn, self._worst, *capacities),
-            self._parent,
-        )
-        self._launch("take_splits", self._n_trees, args)
+        xp, n = self._runtime.xp, frontier.capacity
+        names = ("slot", "place", "sorted", "other")
+        scratch = {name: xp.empty(n, dtype=np.int32) for name in names}
+        scratch |= {"turn": self._turn, "worst": self._worst}
+        queues = {f"{name}_before": array for name, array in self._before.items()}
+        queues |= {f"{name}_after": array for name, array in self._after.items()}
+        own = {"first": first, "capacity": self._capacity, "length": self._length}
+        own |= {"parent": self._parent, **queues, **scratch}
+        launch(self._runtime, "take_splits", self._n_trees, frontier, splits, **own)
         self._before, self._after = self._after, self._before
         return splits.accepted
 
@@ -107,29 +108,22 @@ class SplitQueue:
             Place of the leaf that each node lies in, most often itself.
         """
         leaf = self._runtime.xp.empty(self._n_places, dtype=np.int32)
-        n_sums = np.int32(nodes.sums.shape[1] if adds else 0)
-        given = (np.int32(self._n_places), self._parent, self._is_split(), n_sums)
-        self._over_places(
-            "cut_nodes", (*given, leaf, nodes.left, nodes.gain, nodes.feature, nodes.sums)
-        )
+        own = {"leaf": leaf, "n_sums": nodes.sums.shape[1] if adds else 0}
+        self._over_places("cut_nodes", nodes, is_split=self._is_split(), **own)
         return leaf
 
     def hand_numbers(self, leaf: Array, number_of: Array) -> None:
         """Give places the numbers of the leaves that they lie in: int32 (m,), by places."""
-        sizes = np.int32(self._n_places)
-        self._over_places("hand_numbers", (sizes, self._parent, leaf, number_of))
+        self._over_places("hand_numbers", leaf=leaf, number_of=number_of)
 
     def _is_split(self) -> Array:
         """Whether each node is split in the end: uint8 (m,)."""
         is_split = zeros(self._runtime, self._n_places, np.uint8)
-        args = (self._length, self._before["node"], np.int32(self._capacity), is_split)
-        self._launch("mark_splits", self._n_trees, args)
+        own = {"length": self._length, "node": self._before["node"], "capacity": self._capacity}
+        launch(self._runtime, "mark_splits", self._n_trees, **own, is_split=is_split)
         return is_split
 
-    def _over_places(self, name: str, args: tuple[Any, ...]) -> None:
-        threads = constant("growth/best_first.cu", "QUEUE_THREADS")
-        self._launch(name, -(-self._n_places // threads), args)
-
-    def _launch(self, name: str, n_blocks: int, args: tuple[Any, ...]) -> None:
-        threads = constant("growth/best_first.cu", "QUEUE_THREADS")
-        self._runtime.kernel("growth/best_first.cu", name, {})((n_blocks,), (threads,), args)
+    def _over_places(self, name: str, *records: Any, **values: Any) -> None:
+        own = {"n_places": self._n_places, "parent": self._parent, **values}
+        n_blocks = -(-self._n_places // constant("growth/best_first.cu", "QUEUE_THREADS"))
+        launch(self._runtime, name, n_blocks, *records, **own)

@@ -13,10 +13,11 @@ import numpy as np
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
     from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
@@ -52,13 +53,15 @@ class Finisher:
         self._runtime, self._task, self.needs_size_readback = runtime, task, needs_size_readback
         self._rule = rule
         mapper = task.matrix.mapper
-        bins = (mapper.center, mapper.low, mapper.high)
-        self._bins = tuple(runtime.asarray(np.ascontiguousarray(each)) for each in bins)
+        bins = {"center": mapper.center, "low": mapper.low, "high": mapper.high}
+        self._bins = {
+            name: runtime.asarray(np.ascontiguousarray(each)) for name, each in bins.items()
+        }
         self._has_masks = bool(mapper.is_categorical.any())
         # Rows of rounds walk down finished trees: there is one type of features for them.
         limit_to_best_first = task.matrix.n_features <= np.iinfo(np.int16).max
         self._is_narrow = limit_to_best_first and rule is not None
-        self._is_whole = rule is not None and _has_whole_weights(task, len(rule.exponents))
+        self._is_whole = rule is not None and _has_whole_weights(task, rule.n_planes)
         signs = task.options.regularisation.monotonic
         self._signs = None if signs is None else runtime.asarray(np.array(signs, dtype=np.int8))
         self._one = runtime.asarray(np.ones(1))
@@ -117,49 +120,60 @@ class Finisher:
             self._order_values(store, found.columns, rule)
 
     def _finish_nodes(self, store: NodeBuffer, found: Finished, rule: ValueRule) -> None:
-        runtime, numbers, nodes, arrays = self._runtime, store.numbers, store.nodes, found.columns
-        kinds = (np.int32(store.has_draws), np.int32(self._has_masks))
-        bins = (*self._bins, np.int32(self._bins[0].shape[1]))
-        # Of two places for one array nothing is written to the other, nor to those that are not
-        # asked for.
-        category, masks = arrays.get("category", nodes.left), arrays.get("masks", nodes.mask)
-        features = {np.dtype(np.int16): nodes.bin, np.dtype(np.int32): nodes.feature}
-        weights = {np.dtype(np.uint32): nodes.count, np.dtype(np.float64): nodes.gain}
-        for places, name in ((features, "feature"), (weights, "weight")):
-            places[arrays[name].dtype] = arrays[name]
-        chosen = (np.int32(self._is_narrow), np.int32(self._is_whole), *features.values())
-        before, after = (
-            ("threshold", "code", "missing_left", "left"),
-            ("value", "impurity_decrease", "impurity"),
-        )
-        rate = rule.rate if self._signs is None else self._one  # after they are in order
-        packed = (nodes.left, np.int32(0)) if found.number_of is None else (found.number_of, 1)
-        args = (
-            *(
-                *store.capacities,
-                numbers.table,
-                numbers.order,
-                numbers.category,
-                *nodes.nodes,
-                *kinds,
-            ),
-            *(*bins, *rule.arguments(store.n_sums, self._task.options.criterion, rate), *chosen),
-            *(*map(arrays.get, before), category, masks, *map(arrays.get, after)),
-            *(*weights.values(), arrays["count"], np.int32(packed[1]), packed[0]),
-        )
+        runtime, nodes, arrays = self._runtime, store.nodes, found.columns
+        numbers = found.number_of is not None
+        own = {
+            **self._places(nodes, arrays),
+            "has_draws": store.has_draws,
+            "has_masks": self._has_masks,
+            "width": self._bins["center"].shape[1],
+            "rate": rule.rate if self._signs is None else self._one,  # after they are in order
+            "criterion": self._task.options.criterion,
+            "n_sums": store.n_sums,
+            "is_narrow": self._is_narrow,
+            "is_whole": self._is_whole,
+            "left_to": arrays["left"],
+            "count_out": arrays["count"],
+            "numbers": numbers,
+            "number_of": found.number_of if numbers else nodes.left,
+        }
+        names = ("threshold", "code", "missing_left", "value", "impurity_decrease", "impurity")
+        own |= {name: arrays[name] for name in names}
         threads = constant("growth/finish.cu", "FINISH_THREADS")
         n_blocks = min(-(-len(arrays["left"]) // threads), _BLOCKS * runtime.n_multiprocessors)
-        runtime.kernel("growth/finish.cu", "finish_nodes", {})((n_blocks,), (threads,), args)
+        known, given = (store.numbers, nodes, rule), {**self._bins, **store.capacities}
+        launch(runtime, "finish_nodes", n_blocks, *known, **given, **own)
+
+    def _places(self, nodes: Store, arrays: dict[str, Array]) -> dict[str, Array]:
+        """Where features, weights and masks are written.
+
+        Of two places for one array nothing is written to the other, nor to those that are not
+        asked for.
+        """
+        narrow, wide = (nodes.bin, arrays["feature"])
+        if self._is_narrow:
+            narrow, wide = arrays["feature"], nodes.feature
+        whole, real = (nodes.count, arrays["weight"])
+        if self._is_whole:
+            whole, real = arrays["weight"], nodes.gain
+        return {
+            "narrow_feature": narrow,
+            "wide_feature": wide,
+            "whole_weight": whole,
+            "weight": real,
+            "category_out": arrays.get("category", nodes.left),
+            "masks_out": arrays.get("masks", nodes.mask),
+        }
 
     def _order_values(self, store: NodeBuffer, arrays: dict[str, Array], rule: ValueRule) -> None:
-        numbers, empty, n = store.numbers, self._runtime.xp.empty, len(arrays["left"])
-        bounds = (empty(n, dtype=np.float64), empty(n, dtype=np.float64))
-        held_to = (rule.given[2:3], rule.rate, np.int32(rule.n_values))
-        nodes = (store.nodes.feature, arrays["left"], self._signs, *held_to)
-        given = (*store.capacities, numbers.table, numbers.order, numbers.level_end, *nodes)
-        kernel = self._runtime.kernel("growth/finish.cu", "order_values", {})
-        threads = constant("growth/finish.cu", "ORDER_THREADS")
-        kernel((store.n_trees,), (threads,), (*given, arrays["value"], *bounds))
+        empty, n = self._runtime.xp.empty, len(arrays["left"])
+        bounds = {name: empty(n, dtype=np.float64) for name in ("lower", "upper")}
+        own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
+        own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
+        launch(
+            *(self._runtime, "order_values", store.n_trees, store.numbers, store.nodes, rule),
+            **own,
+        )
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:

@@ -30,7 +30,7 @@ from gpuboost.backends.cuda.level.split_search import (
     use_feature_lists,
 )
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
-from gpuboost.backends.cuda.runtime.launch import fill, launch_for_roots
+from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -123,9 +123,8 @@ class CudaLevelOps:
         policy = self._policy(count, n, len(rows), largest)
         pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
         frontier = DeviceFrontier.room(xp, xp.empty(1, np.int32), n, n_channels, pieces)
-        nodes = (frontier.size, frontier.tree, frontier.key, frontier.start, frontier.count)
-        args = (count, inputs.key, np.int32(n), *nodes, frontier.parent)
-        launch_for_roots(self.runtime, "make_roots", args)
+        own = {"count": count, "key": inputs.key, "n_trees": n}
+        launch(self.runtime, "make_roots", 1, out=frontier, **own)
         policy.cut_roots(frontier)
         self._kernels.node_sums(rows, frontier)
         smallest, self._min_category = self._min_hessians(frontier, inputs)
@@ -172,9 +171,9 @@ class CudaLevelOps:
         options = self.task.options
         shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
         child, category = (self.xp.empty(roots.capacity, dtype=np.int64) for _ in shares)
-        given = (roots.hessian, np.int32(roots.capacity), *map(np.float64, shares))
-        args = (*given, inputs.min_hessian, child, category)
-        launch_for_roots(self.runtime, "limit_hessian", args)
+        own = {"share": shares[0], "category_share": shares[1], "minimum": inputs.min_hessian}
+        found = {"smallest": child, "min_category": category, "n_trees": roots.capacity}
+        launch(self.runtime, "limit_hessian", 1, roots, **own, **found)
         return child, category
 
     def _make_batch(
@@ -210,6 +209,7 @@ class CudaLevelOps:
             inputs.regular,
             self._constraints,
             by_lists,
+            self._flags,
         )
         store = NodeBuffer(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
         small = SmallTrees(search, leaf, store, policy.n_rows) if policy.small_rows else None
@@ -347,7 +347,7 @@ class CudaLevelOps:
         self._sums = None
         moved = self._kernels.move(rows, frontier, splits, left, places)
         capacity = policy.max_nodes(min(frontier.capacity, self._asked()), self._depth)
-        children = policy.children(frontier, splits, left.of_node, places, search.slot, capacity)
+        children = policy.children(frontier, splits, left.n_left, places, search.slot, capacity)
         held = self._constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
         self._asked = self._ask(children)

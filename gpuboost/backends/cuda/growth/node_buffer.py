@@ -15,7 +15,7 @@ import numpy as np
 from gpuboost.backends.cuda.level.policy import min_rows
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.grid import blocks_for
-from gpuboost.backends.cuda.runtime.launch import full
+from gpuboost.backends.cuda.runtime.launch import full, launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.level_history import as_grown
 from gpuboost.engine.task import NO_LIMIT
@@ -74,11 +74,6 @@ class NodeCapacity:
         by_rows = n_rows // self.min_rows + n_trees
         return min(by_rows, n_trees * self.max_levels) if self.max_levels else by_rows
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """As kernels take it."""
-        return np.int64(self.min_rows), np.int64(self.max_nodes), np.int32(self.max_levels)
-
 
 @dataclass(frozen=True)
 class Store:
@@ -126,11 +121,6 @@ class Store:
             "sums": (np.int64, (n, n_sums)),
         }
         return cls(size, **allocate(xp, columns))
-
-    @property
-    def nodes(self) -> tuple[Array, ...]:
-        """What is known of nodes, as kernels take it: all but ``size``."""
-        return tuple(vars(self).values())[1:]
 
 
 @dataclass(frozen=True)
@@ -243,18 +233,24 @@ class NodeBuffer:
         rank, next_size = (frontier.tree, frontier.size)
         if places is not None:
             rank, next_size = places.rank, places.next_size
-        split = (splits.accepted, splits.gain, splits.feature, splits.bin, splits.next_bin)
-        of_level = (frontier.size, frontier.count, frontier.hessian, *split, splits.draw)
-        own_sums = (frontier.gradient if sums is None else sums, np.int32(self._kind))
-        args = (
-            *(*of_level, splits.missing, splits.mask, rank, next_size, *own_sums),
-            *(np.int32(self.n_sums), np.int32(self._keeps_all_sums), np.int64(small_rows)),
-            *(np.int32(self.has_draws), np.int32(self._matrix.mask_words > 0)),
-            *(self.first, nodes.size, following, *nodes.nodes),
-        )
+        own = {
+            "rank": rank,
+            "next_size": next_size,
+            "level_sums": frontier.gradient if sums is None else sums,
+            "kind": self._kind,
+            "n_sums": self.n_sums,
+            "all_sums": self._keeps_all_sums,
+            "small_rows": small_rows,
+            "has_draws": self.has_draws,
+            "has_masks": self._matrix.mask_words > 0,
+            "first": self.first,
+            "stored": nodes.size,
+            "following": following,
+            "left": nodes.left,
+        }
         threads = constant("growth/node_buffer.cu", "STORE_THREADS")
-        kernel = runtime.kernel("growth/node_buffer.cu", "store_level", {})
-        kernel((blocks_for(frontier.capacity, threads),), (threads,), args)
+        n_blocks = blocks_for(frontier.capacity, threads)
+        launch(runtime, "store_level", n_blocks, frontier, splits, out=nodes, **own)
         self.first = nodes.size
         if places is not None:
             self.nodes = replace(nodes, size=following)
@@ -271,9 +267,9 @@ class NodeBuffer:
     # ---- the end -------------------------------------------------------------------------------
 
     @property
-    def capacities(self) -> tuple[Any, ...]:
+    def capacities(self) -> dict[str, Any]:
         """Where trees have room, as kernels take it: see node_buffer.cuh."""
-        return (self._starts, *self._node_capacity.arguments, np.int32(self.n_trees))
+        return {"start": self._starts, "n_trees": self.n_trees, **vars(self._node_capacity)}
 
     def end(
         self, queue: CutsNodes | None, finisher: FinishesNodes | None, table: Array | None = None
@@ -298,18 +294,13 @@ class NodeBuffer:
         order = xp.empty(self.max_finished, dtype=np.int32)
         category = xp.empty(self.max_finished if has_masks else 0, dtype=np.int32)
         level_end = xp.empty(self._node_capacity.levels(self.n_trees, self._n_rows), dtype=np.int32)
-        kinds = (self._matrix.is_categorical, np.int32(has_masks))
-        sums = (np.int32(self.n_sums), np.int32(not task.target.by_median))
-        args = (
-            *(*self.capacities, nodes.hessian, nodes.feature, *kinds, *sums),
-            *(nodes.left, nodes.sums, order, category, level_end, table),
-        )
-        threads = (constant("growth/node_buffer.cu", "NUMBER_THREADS"),)
-        runtime.kernel("growth/node_buffer.cu", "number_nodes", {})((self.n_trees,), threads, args)
+        numbers = Numbers(order, category, level_end, table)
+        own = {"has_masks": has_masks, "n_sums": self.n_sums, "adds": not task.target.by_median}
+        known = (self._matrix, nodes, numbers)
+        launch(runtime, "number_nodes", self.n_trees, *known, **self.capacities, **own)
         if self.n_trees > 1:
-            place = runtime.kernel("growth/node_buffer.cu", "place_trees", {})
-            place((1,), threads, (np.int32(self.n_trees), table))
-        return Numbers(order, category, level_end, table)
+            launch(runtime, "place_trees", 1, numbers, n_trees=self.n_trees)
+        return numbers
 
     # ---- on the host ---------------------------------------------------------------------------
 

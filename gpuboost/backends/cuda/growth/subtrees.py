@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.level.policy import min_rows
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
-from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.engine.task import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.level.records import DeviceFrontier, Search
     from gpuboost.backends.cuda.level.split_search import SplitSearch
     from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+    from gpuboost.backends.cuda.sampling.rows import DeviceRows
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.task import GrowTask
 
@@ -29,10 +31,7 @@ if TYPE_CHECKING:
 MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
-_THREADS = {
-    "small": ("level/candidates.cuh", "SPLIT_THREADS"),
-    "tiny": ("common/common.cuh", "WARP"),
-}
+_FILES = {"grow_small": "growth/small.cu", "grow_tiny": "growth/tiny.cu"}
 STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
 
 
@@ -90,28 +89,34 @@ class TinyNodes:
 
     Attributes
     ----------
-    size : int32 (1,)
-    tree, place, count, levels : int32 (m,)
+    n_tiny : int32 (1,)
+    tiny_tree, place, tiny_count, tiny_levels : int32 (m,)
         Tree, place in the store, rows, and levels that may be below.
-    start : int64 (m,)
-    key : uint64 (m,)
+    tiny_start : int64 (m,)
+    tiny_key : uint64 (m,)
     """
 
-    size: Array
-    tree: Array
+    n_tiny: Array
+    tiny_tree: Array
     place: Array
-    count: Array
-    levels: Array
-    start: Array
-    key: Array
+    tiny_count: Array
+    tiny_levels: Array
+    tiny_start: Array
+    tiny_key: Array
+
+    @property
+    def capacity(self) -> int:
+        """Nodes there is room for."""
+        return len(self.tiny_tree)
 
     @classmethod
     def room(cls, xp: Any, n: int) -> TinyNodes:
         """Room for n nodes."""
+        names = ("tiny_tree", "place", "tiny_count", "tiny_levels")
         columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            **dict.fromkeys(("tree", "place", "count", "levels"), (np.int32, (n,))),
-            "start": (np.int64, (n,)),
-            "key": (np.uint64, (n,)),
+            **dict.fromkeys(names, (np.int32, (n,))),
+            "tiny_start": (np.int64, (n,)),
+            "tiny_key": (np.uint64, (n,)),
         }
         return cls(xp.empty(1, dtype=xp.int32), **allocate(xp, columns))
 
@@ -143,58 +148,32 @@ class SmallTrees:
         Of their rows, nothing is left in the order or number that they had.
         """
         task, tiny = self._search.task, self._tiny
-        fill(self._search.runtime, tiny.size, 0)
-        nodes = (frontier.tree, frontier.key, frontier.start, frontier.count)
-        level = (np.int32(task.options.max_depth - depth), self._store.first)
-        given = (found.small, found.sizes, *nodes, *level, *vars(tiny).values())
-        self._launch("small", frontier.capacity, small_bytes(task), rows, given)
-        capacity = min(len(tiny.tree), len(rows))
-        self._launch("tiny", capacity, tiny_bytes(task), rows, tuple(vars(tiny).values()))
+        fill(self._search.runtime, tiny.n_tiny, 0)
+        own = {"levels": task.options.max_depth - depth, "first": self._store.first}
+        own |= {"count": frontier.count, "shared_mem": small_bytes(task)}
+        self._launch("grow_small", frontier.capacity, rows, tiny, found, frontier, **own)
+        capacity, warp = min(tiny.capacity, len(rows)), constant("common/common.cuh", "WARP")
+        self._launch("grow_tiny", capacity, rows, tiny, block=(warp,), shared_mem=tiny_bytes(task))
 
-    def _launch(
-        self, name: str, capacity: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
-    ) -> None:
-        search = self._search
-        constants = CompileFlags.of(search.task).constants(f"growth/{name}.cu")
-        kernel = search.runtime.kernel(f"growth/{name}.cu", f"grow_{name}", constants)
-        threads = constant(*_THREADS[name])
-        given = (rows.row, rows.weight, rows.target, np.int64(len(rows)))
-        minimum = (search.min_hessian, search.min_category)
-        trees = (*minimum, search.root_hessian, search.allowed)
-        options = (*self._wide(), *self._options(), np.int32(search.matrix.mask_words > 0))
-        args = (
-            *given,
-            *nodes,
-            *trees,
-            *self._matrix(),
-            *options,
-            *vars(self._store.nodes).values(),
-        )
-        n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)
-        kernel((n_blocks,), (threads,), args, shared_mem=shared)
-
-    def _matrix(self) -> tuple[Any, ...]:
-        matrix = self._search.matrix
-        arrays = (matrix.tiles, matrix.n_bins, matrix.is_categorical, matrix.center)
-        sizes = (np.int32(matrix.tile), np.int32(matrix.n_features), np.int32(matrix.width))
-        return (*arrays, np.int64(matrix.n_samples), *sizes)
-
-    def _wide(self) -> tuple[Any, ...]:
-        leaf, target = self._leaf, self._search.task.target
+    def _launch(self, name: str, capacity: int, *records: Any, **values: Any) -> None:
+        search, nodes, target = self._search, self._store.nodes, self._search.task.target
+        options, leaf = search.task.options, self._leaf
+        own: dict[str, Any] = {
+            "constants": search.flags.constants(_FILES[name]),
+            "n_columns": 0 if leaf is None else leaf.n_columns,
+            "n_channels": target.n_channels,
+            "by_class": target.classes is not None,
+            "min_hessian": search.min_hessian,
+            "smallest": min_rows(options),
+            "min_decrease": options.min_impurity_decrease,
+            "masks": search.matrix.mask_words > 0,
+            "n_stored": nodes.size,
+            "hessian": nodes.hessian,
+            "count_out": nodes.count,
+        }
         if leaf is None:  # nothing is read of the arrays
-            sizes = (np.int32(0), np.int32(max(target.n_classes, 1)), np.int32(0))
-            return (self._search.root_hessian, self._search.matrix.n_bins, *sizes)
-        sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
-        return (leaf.wide, leaf.wide_of, *sizes)
-
-    def _options(self) -> tuple[Any, ...]:
-        options, target = self._search.task.options, self._search.task.target
-        smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
-        return (
-            *(np.int32(options.criterion), np.int32(options.min_samples_leaf)),
-            *(np.int32(target.n_channels), np.int32(target.classes is not None)),
-            *(np.int32(options.random_thresholds), np.int64(smallest)),
-            *(np.int32(options.max_features), self._search.unit),
-            *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
-            self._search.regular,
-        )
+            n_classes = max(target.n_classes, 1)
+            leaf = LeafColumns(search.root_hessian, search.matrix.n_bins, n_classes, draws=False)
+        n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)
+        known = (search, search.matrix, leaf, options, nodes)
+        launch(search.runtime, name, n_blocks, *records, *known, **own, **values)

@@ -83,13 +83,14 @@ class Finished:
         return self.table.shape[1] - 1
 
     @property
-    def walked(self) -> tuple[Any, ...]:
-        """The trees as leaves.cu takes them; their features are int32."""
-        own = self.columns
-        has_masks, left = np.int32("masks" in own), own["left"]
-        masks = (own.get("category", left), own.get("masks", left.view(np.uint32)))
-        routes = (own["feature"], own["code"], own["missing_left"], left)
-        return (self.table, np.int32(self.n_trees), *routes, has_masks, *masks)
+    def walked(self) -> dict[str, Any]:
+        """The columns that rows walk down by, as leaves.cu takes them; features are int32."""
+        own, has_masks = self.columns, "masks" in self.columns
+        found = {name: own[name] for name in ("feature", "code", "missing_left", "left")}
+        # Without masks nothing is read of what stands in for them.
+        category = own["category"] if has_masks else own["left"]
+        masks = own["masks"] if has_masks else own["left"].view(np.uint32)
+        return {**found, "has_masks": has_masks, "category": category, "masks": masks}
 
     def read_later(self, runtime: Runtime, n: int, n_masks: int) -> Callable[[], HostCopy]:
         """Start to copy the trees, of so many nodes and masks in all; the call waits for them."""

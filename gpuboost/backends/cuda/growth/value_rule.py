@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class ValueRule:
         What values in monotonic order, and steps, are multiplied by.
     unit, unit_of_gain : float64 (1,)
         What weights and rises are multiplied by.
-    kind : str
+    kind : int
         Of values: a constant of finish.cu.
     n_values : int
         Of a node: classes, or outputs.
@@ -49,7 +49,7 @@ class ValueRule:
     rate: Array
     unit: Array
     unit_of_gain: Array
-    kind: str
+    kind: int
     n_values: int
     square_unit: int = 0
 
@@ -81,22 +81,22 @@ class ValueRule:
         """That of a round of boosting, whose exponents ``scale_round`` has made."""
         unread = (given, given, exponents)  # of means and levels
         units = (rate, unit_of_gain)  # weights have none
-        return cls(exponents, *unread, given, rate, *units, kind="STEPS", n_values=n_outputs)
+        kind = constant("growth/finish.cu", "STEPS")
+        return cls(exponents, *unread, given, rate, *units, kind=kind, n_values=n_outputs)
 
-    def arguments(self, n_sums: int, criterion: int, rate: Array) -> tuple[Any, ...]:
-        """What ``finish_nodes`` takes, of nodes of so many sums; with another rate of steps."""
-        arrays = (self.exponents, self.mean, self.levels, self.first_level, self.given, rate)
-        kind = constant("growth/finish.cu", self.kind)
-        sizes = (kind, criterion, self.n_values, n_sums, len(self.exponents), self.square_unit)
-        return (*arrays, *map(np.int32, sizes), self.unit, self.unit_of_gain)
+    @property
+    def n_planes(self) -> int:
+        """Planes that have an exponent."""
+        return len(self.exponents)
 
 
-def _kind_of_values(target: Target, criterion: int) -> str:
+def _kind_of_values(target: Target, criterion: int) -> int:
+    name = "POISSON_MEANS" if criterion == POISSON else "MEANS"
     if target.classes is not None:
-        return "SHARES"
-    if target.by_median:
-        return "MEDIANS"
-    return "POISSON_MEANS" if criterion == POISSON else "MEANS"
+        name = "SHARES"
+    elif target.by_median:
+        name = "MEDIANS"
+    return constant("growth/finish.cu", name)
 
 
 def _first_levels(target: Target) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.level.records import NodeBounds
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -53,16 +54,15 @@ class Constraints:
         return self.bounded or self._n_words > 0
 
     @property
-    def _sizes(self) -> tuple[np.int32, np.int32]:
-        return np.int32(self.bounded), np.int32(self._n_words)
+    def _sizes(self) -> dict[str, int]:
+        return {"bounded_nodes": self.bounded, "n_words": self._n_words}
 
     def hold_roots(self, frontier: DeviceFrontier, inputs: BatchInputs) -> DeviceFrontier:
         """The roots with what they are held to."""
         if not self.any:
             return frontier
         made = NodeBounds.room(self._runtime.xp, frontier.capacity, self.bounded, self._n_words)
-        args = (frontier.size, inputs.regular, *self._sizes, *vars(made).values())
-        self._launch("hold_roots", frontier.capacity, args)
+        self._launch("hold_roots", frontier.capacity, frontier, inputs, made, **self._sizes)
         return replace(frontier, bounds=made)
 
     def hold_children(
@@ -77,43 +77,39 @@ class Constraints:
         if parents.bounds is None:
             return children
         made = NodeBounds.room(self._runtime.xp, children.capacity, self.bounded, self._n_words)
-        sums = (parents.hessian, parents.gradient, splits.left_hessian, splits.left_gradient)
-        args = (
-            *(parents.size, splits.accepted, rank, splits.feature, *sums, inputs.regular),
-            *(self._signs, self._of_feature, *self._sizes),
-            *(*vars(parents.bounds).values(), *vars(made).values()),
-        )
-        self._launch("hold_children", parents.capacity, args)
+        records = (parents, splits, inputs, parents.bounds)
+        own = {"rank": rank, "monotonic": self._signs, "of_feature": self._of_feature}
+        n = parents.capacity
+        self._launch("hold_children", n, *records, out=made, **own, **self._sizes)
         return replace(children, bounds=made)
 
     def allowed(self, frontier: DeviceFrontier, inputs: BatchInputs, depth: int) -> Array:
         """Features that nodes of a level may look at: uint8 (trees, F), with groups (nodes, F)."""
-        xp, allowed, n_features = self._runtime.xp, inputs.allowed, np.int32(self._n_features)
+        xp, allowed, n_features = self._runtime.xp, inputs.allowed, self._n_features
         if self._by_level:
-            drawn = xp.empty(allowed.shape, dtype=np.uint8)
-            sizes = (np.int32(depth), n_features, np.int32(self._options.level_features))
-            kernel = self._runtime.kernel("level/constraints.cu", "draw_level", {})
-            grid, block = (len(allowed),), (constant("common/common.cuh", "WARP"),)
-            kernel(grid, block, (inputs.key, allowed, *sizes, drawn))
+            drawn, count = xp.empty(allowed.shape, dtype=np.uint8), self._options.level_features
+            own = {"root_key": inputs.key, "depth": depth, "count": count, "allowed_out": drawn}
+            n = len(allowed)
+            launch(self._runtime, "draw_level", n, inputs, n_features=n_features, **own)
             allowed = drawn
         if frontier.bounds is None or not self._n_words:
             return allowed
-        of_nodes = xp.empty((frontier.capacity, self._n_features), dtype=np.uint8)
-        given = (frontier.size, frontier.tree, frontier.bounds.groups, self._of_feature, allowed)
-        args = (*given, n_features, np.int32(self._n_words), of_nodes)
-        self._launch("allow_by_groups", of_nodes.size, args)
+        of_nodes = xp.empty((frontier.capacity, n_features), dtype=np.uint8)
+        words = {"of_feature": self._of_feature, "n_words": self._n_words}
+        own = {"allowed": allowed, "n_features": n_features, "allowed_out": of_nodes}
+        n = of_nodes.size
+        self._launch("allow_by_groups", n, frontier, frontier.bounds, **words, **own)
         return of_nodes
 
-    def score_arguments(self, frontier: DeviceFrontier, regular: Array) -> tuple[Array, ...]:
+    def of_score(self, frontier: DeviceFrontier, regular: Array) -> dict[str, Array]:
         """What split.cu reads for the NEWTON score; nothing of arrays that are not there."""
-        if frontier.bounds is None:
-            return regular, self._signs, regular, regular
-        return regular, self._signs, frontier.bounds.lower, frontier.bounds.upper
+        held = frontier.bounds
+        lower, upper = (regular, regular) if held is None else (held.lower, held.upper)
+        return {"regular": regular, "monotonic": self._signs, "lower": lower, "upper": upper}
 
-    def _launch(self, name: str, n: int, args: tuple[Any, ...]) -> None:
+    def _launch(self, name: str, n: int, *records: Any, **values: Any) -> None:
         threads = constant("level/constraints.cu", "CONSTRAINT_THREADS")
-        n_blocks = min(-(-n // threads), _MAX_BLOCKS)
-        self._runtime.kernel("level/constraints.cu", name, {})((n_blocks,), (threads,), args)
+        launch(self._runtime, name, min(-(-n // threads), _MAX_BLOCKS), *records, **values)
 
 
 def group_words(groups: tuple[tuple[int, ...], ...], n_features: int, minimum: int) -> np.ndarray:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill, zeros
+from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level.records import DeviceFrontier
+    from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
     from gpuboost.engine.growth.frontier import Array
@@ -38,14 +38,14 @@ class MedianKernels:
     runtime : Runtime
     n_outputs, n_ranks : int
         Outputs, and how many ranks there are of one, at most.
-    weight : int64 (n,) or None
+    heavy : int64 (n,) or None
         `Target.median_weight` on the device.
     """
 
     runtime: Runtime
     n_outputs: int
     n_ranks: int
-    weight: Array | None
+    heavy: Array | None
 
     @classmethod
     def of(cls, runtime: Runtime, target: Target) -> MedianKernels:
@@ -71,22 +71,20 @@ class MedianKernels:
         below, total = (runtime.xp.empty(shape, dtype=np.int64) for _ in range(2))
         threads = constant("level/median.cu", "MEDIAN_THREADS")
         n_blocks = -(-frontier.capacity * self.n_outputs // threads)
-        given = self._weighed(rows)
+        pieces, weights = frontier.pieces, self._weights(rows)
+        sums = {"below": below, "total": total}
         for shift in self.shifts:
-            asked = (np.int32(shift), found.lower, counts)
-            self._by_pieces("count_ranks", rows, frontier, given, asked)
-            sizes = (np.int32(self.n_outputs), np.int32(shift))
-            is_first = np.int32(shift == self.shifts.start)
-            args = (frontier.size, *sizes, is_first, counts, below, total, *vars(found).values())
-            self._kernel("choose_digits")((n_blocks,), (threads,), args)
-        after = (below, found.lower, found.upper)
-        self._by_pieces("find_next_ranks", rows, frontier, given, after)
+            digit = {"shift": shift, "counts": counts}
+            self._by_pieces("count_ranks", pieces, rows, found, **weights, **digit)
+            own = {"is_first": shift == self.shifts.start, **digit, **sums}
+            launch(runtime, "choose_rank_digits", n_blocks, self, frontier, found, **own)
+        self._by_pieces("find_next_ranks", pieces, rows, found, **weights, below=below)
         return found
 
     def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier, found: Medians) -> None:
         """Write on which side of its node's medians each row is."""
-        after = (found.lower, found.upper, self._signs(rows))
-        self._by_pieces("put_signs", rows, frontier, (self._ranks(rows),), after)
+        columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
+        self._by_pieces("put_signs", frontier.pieces, rows, found, **columns)
 
     def sums(
         self,
@@ -99,9 +97,8 @@ class MedianKernels:
         """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2). ``room`` makes the array."""
         sums = room.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
-        given = (rows.row, rows.weight, self._signs(rows), leaf.wide[0])
-        after = (frontier.start, found.lower, found.upper, np.int32(leaf.draws), sums)
-        self._by_pieces("median_sums", rows, frontier, given, after)
+        own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
+        self._by_pieces("median_sums", frontier.pieces, rows, frontier, found, **own)
         return sums
 
     def _signs(self, rows: DeviceRows) -> Array:
@@ -110,26 +107,14 @@ class MedianKernels:
     def _ranks(self, rows: DeviceRows) -> Array:
         return rows.target[self.n_outputs :]
 
-    def _weighed(self, rows: DeviceRows) -> tuple[Any, ...]:
-        """Rows, ranks, and what rows weigh."""
-        own = (rows.row, rows.weight, self._ranks(rows))
-        if self.weight is None:  # nothing is read of the array
-            return (*own, self.runtime.xp.empty(1, dtype=np.int64), np.int32(0))
-        return (*own, self.weight, np.int32(1))
+    def _weights(self, rows: DeviceRows) -> dict[str, Any]:
+        """The ranks of rows, and what they weigh in medians."""
+        heavy = self.heavy
+        if heavy is None:  # nothing is read of the array
+            heavy = self.runtime.xp.empty(1, dtype=np.int64)
+        return {"rank": self._ranks(rows), "heavy": heavy, "has_heavy": self.heavy is not None}
 
-    def _by_pieces(
-        self,
-        name: str,
-        rows: DeviceRows,
-        frontier: DeviceFrontier,
-        given: tuple[Any, ...],
-        after: tuple[Any, ...],
-    ) -> None:
-        pieces = frontier.pieces
-        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
-        args = (*given, *work, np.int64(len(rows)), np.int32(self.n_outputs), *after)
-        threads = (constant("level/median.cu", "MEDIAN_THREADS"),)
-        self._kernel(name)((striding_blocks(self.runtime, pieces.capacity),), threads, args)
-
-    def _kernel(self, name: str) -> Any:
-        return self.runtime.kernel("level/median.cu", name, {})
+    def _by_pieces(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
+        """Launch blocks that take pieces in turn."""
+        n_blocks = striding_blocks(self.runtime, pieces.capacity)
+        launch(self.runtime, name, n_blocks, self, pieces, *records, **values)

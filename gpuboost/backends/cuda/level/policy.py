@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from gpuboost.backends.cuda.runtime.grid import (
     blocks_for,
     chunks_for,
     shares_for,
-    threads_of_chunks,
 )
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -86,10 +86,9 @@ class Policy:
     def cut_roots(self, frontier: DeviceFrontier) -> None:
         """Cut the rows of the roots into pieces."""
         pieces = frontier.pieces
-        args = (frontier.size, frontier.start, frontier.count, np.int32(PIECE_ROWS))
         grid = (1, shares_for(pieces.capacity, 1))
-        work = (pieces.slot, pieces.first, pieces.rows, pieces.size)
-        self._launch("level/policy.cu", "cut_roots", grid, (*args, *work))
+        own = {"piece_rows": PIECE_ROWS, **_work_of(pieces)}
+        launch(self.runtime, "cut_roots", grid, frontier, pieces, **own)
 
     def search(
         self, frontier: DeviceFrontier, ranges: Ranges | None, depth: int, rows_per_piece: int
@@ -98,25 +97,19 @@ class Policy:
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
         found = Search.room(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
-        smallest = min_rows(self.options)
-        low, high = (ranges.low, ranges.high) if ranges else (frontier.tree, frontier.tree)
-        nodes = (frontier.tree, frontier.start, frontier.count, frontier.hessian)
-        args = (
-            *(frontier.size, *nodes, frontier.gradient, low, high, frontier.parent),
-            *(self.min_hessian, np.int64(smallest), np.int64(self.small_rows_at(depth))),
-            *(np.int32(self.n_channels), np.int32(self.purity), np.int32(deeper)),
-            np.int32(rows_per_piece),
-        )
         n_chunks = chunks_for(frontier.capacity)
-        totals = self._capacity_for_totals(2 * n_chunks)
+        given = {
+            **vars(ranges or Ranges(frontier.tree, frontier.tree)),
+            "smallest": min_rows(self.options),
+            "small_rows": self.small_rows_at(depth),
+            "deeper": deeper,
+            "rows_per_piece": rows_per_piece,
+            "totals": self._capacity_for_totals(2 * n_chunks),
+        }
         if n_chunks > 1:
-            self._launch("level/policy.cu", "count_open", (n_chunks,), (*args, totals))
-        out = (
-            *(totals, found.slot, found.node, found.source, found.open, found.small),
-            *(found.sizes, found.work.slot, found.work.first, found.work.rows),
-        )
-        grid = (n_chunks, shares_for(max_work, n_chunks))
-        self._launch("level/policy.cu", "open_nodes", grid, (*args, *out))
+            launch(self.runtime, "count_open", n_chunks, self, frontier, **given)
+        grid, work = (n_chunks, shares_for(max_work, n_chunks)), _work_of(found.work)
+        launch(self.runtime, "open_nodes", grid, self, frontier, found, **given, **work)
         return found
 
     def _capacity_for_totals(self, n: int) -> Array:
@@ -129,30 +122,21 @@ class Policy:
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
         """Where the rows of accepted nodes go."""
         places = Places.room(self.runtime.xp, frontier, self.runtime.xp.empty(1, dtype=np.int32))
-        pieces, of_nodes = frontier.pieces, places.of_nodes
-        given = (
-            *(frontier.size, frontier.start, frontier.count, splits.accepted, left.of_node),
-            *(pieces.size, pieces.slot, pieces.first, left.of_piece, np.int32(PIECE_ROWS)),
-        )
+        pieces = frontier.pieces
         n_chunks, n_piece_chunks = chunks_for(frontier.capacity), chunks_for(pieces.capacity)
+        known, cut = (frontier, splits, left, pieces, places), {"piece_node": pieces.slot}
         if n_piece_chunks == 1:
-            args = (*given, *of_nodes, places.left_at, places.right_at)
-            self._launch("level/children.cu", "place_rows", (1,), args)
+            launch(self.runtime, "place_rows", 1, *known, **cut, piece_rows=PIECE_ROWS)
             return places
-        totals = self._capacity_for_totals(3 * n_chunks)
+        node_totals = self._capacity_for_totals(3 * n_chunks)
         if n_chunks > 1:
-            parents = (frontier.size, frontier.count, splits.accepted, left.of_node)
-            args = (*parents, np.int32(PIECE_ROWS), totals)
-            self._launch("level/children.cu", "count_children", (n_chunks,), args)
-        piece_totals = self._capacity_for_totals(n_piece_chunks)
-        args = (*given, totals, np.int32(n_chunks), *of_nodes, piece_totals)
-        self._launch("level/children.cu", "place_nodes", (n_chunks + n_piece_chunks,), args)
-        args = (
-            *(frontier.start, splits.accepted, left.of_node, pieces.size, pieces.slot),
-            *(pieces.first, left.of_piece, piece_totals, places.to, places.gone),
-            *(places.left_at, places.right_at),
-        )
-        self._launch("level/children.cu", "place_pieces", (n_piece_chunks,), args)
+            sizes = {"piece_rows": PIECE_ROWS, "totals": node_totals}
+            launch(self.runtime, "count_children", n_chunks, frontier, splits, left, **sizes)
+        totals = self._capacity_for_totals(n_piece_chunks)
+        of_nodes = {"node_totals": node_totals, "n_chunks": n_chunks, "piece_rows": PIECE_ROWS}
+        grid = n_chunks + n_piece_chunks
+        launch(self.runtime, "place_nodes", grid, *known, **cut, **of_nodes, totals=totals)
+        launch(self.runtime, "place_pieces", n_piece_chunks, *known, **cut, totals=totals)
         return places
 
     def children(
@@ -169,24 +153,17 @@ class Policy:
         made = DeviceFrontier.room(
             self.runtime.xp, places.next_size, capacity, self.n_channels, pieces
         )
-        args = (
-            *(frontier.size, frontier.tree, frontier.key, frontier.count, frontier.hessian),
-            *(frontier.gradient, splits.accepted, n_left, places.rank, places.to, places.cut),
-            *(places.next_pieces, parent_slot, splits.left_hessian, splits.left_gradient),
-            *(np.int32(self.n_channels), np.int32(PIECE_ROWS), made.tree, made.key, made.start),
-            *(made.count, made.hessian, made.gradient, made.parent),
-            *(pieces.slot, pieces.first, pieces.rows),
-        )
         threads = constant("level/children.cu", "CHILD_THREADS")
         n_blocks = blocks_for(max(frontier.capacity, pieces.capacity), threads)
-        self.runtime.kernel("level/children.cu", "make_children", {})((n_blocks,), (threads,), args)
+        own = {"n_left": n_left, "slot": parent_slot, "piece_rows": PIECE_ROWS}
+        known, own = (frontier, splits, places), {**own, **_work_of(pieces)}
+        launch(self.runtime, "make_children", n_blocks, self, *known, out=made, **own)
         return made
 
-    def _launch(
-        self, file_name: str, name: str, grid: tuple[int, ...], args: tuple[Any, ...]
-    ) -> None:
-        """Launch blocks that go through chunks."""
-        self.runtime.kernel(file_name, name, {})(grid, (threads_of_chunks(),), args)
+
+def _work_of(pieces: Pieces) -> dict[str, Array]:
+    """Pieces that are made, as kernels name them."""
+    return {"work_slot": pieces.slot, "work_first": pieces.first, "work_rows": pieces.rows}
 
 
 def max_children(parents: int, n_rows: int, options: TreeOptions, small_rows: int = 0) -> int:

@@ -23,26 +23,25 @@ class Pieces:
 
     Attributes
     ----------
-    size : int32 (1,)
-        Pieces there are.
+    n_pieces : int32 (1,)
     slot : int32 (pieces,)
         What a piece belongs to.
     first : int64 (pieces,)
     rows : int32 (pieces,)
     """
 
-    size: Array
+    n_pieces: Array
     slot: Array
     first: Array
     rows: Array
 
     @classmethod
-    def room(cls, xp: Any, size: Array, n: int) -> Pieces:
+    def room(cls, xp: Any, n_pieces: Array, n: int) -> Pieces:
         """Room for n pieces."""
         arrays = allocate(
             xp, {"slot": (np.int32, (n,)), "first": (np.int64, (n,)), "rows": (np.int32, (n,))}
         )
-        return cls(size, **arrays)
+        return cls(n_pieces, **arrays)
 
     @property
     def capacity(self) -> int:
@@ -116,8 +115,7 @@ class Search:
     ----------
     slot, source : int32 (m,)
         Slot of the node's histogram; the parent's slot where it is found by subtraction.
-    node : int32 (m,)
-        Node of each slot.
+    node_of_slot : int32 (m,)
     open : uint8 (m,)
         Nodes that are searched.
     small : int32 (m,)
@@ -131,7 +129,7 @@ class Search:
     """
 
     slot: Array
-    node: Array
+    node_of_slot: Array
     source: Array
     open: Array
     small: Array
@@ -144,7 +142,7 @@ class Search:
         """Room for n nodes and their pieces of work."""
         columns: Columns = {
             "slot": (np.int32, (n,)),
-            "node": (np.int32, (n,)),
+            "node_of_slot": (np.int32, (n,)),
             "source": (np.int32, (n,)),
             "open": (np.uint8, (n,)),
             "small": (np.int32, (n,)),
@@ -185,7 +183,7 @@ class DeviceSplits:
 
     @staticmethod
     def columns(n: int, n_channels: int, mask_words: int) -> Columns:
-        """The arrays of n nodes, in the order in which select_split.cu takes them."""
+        """The arrays of n nodes."""
         return {
             "gain": (np.float64, (n,)),
             "feature": (np.int32, (n,)),
@@ -199,11 +197,6 @@ class DeviceSplits:
             "left_gradient": (np.int64, (n, n_channels)),
             "accepted": (np.uint8, (n,)),
         }
-
-    @property
-    def arguments(self) -> tuple[Array, ...]:
-        """The arrays as kernels take them."""
-        return tuple(vars(self).values())
 
 
 @dataclass(frozen=True)
@@ -250,13 +243,13 @@ class Left:
     ----------
     turns : uint32 (pieces, words)
         A bit for each row of a piece.
-    of_piece, of_node : int64
+    left, n_left : int64
         How many of each piece, and of each node.
     """
 
     turns: Array
-    of_piece: Array
-    of_node: Array
+    left: Array
+    n_left: Array
 
 
 @dataclass(frozen=True)
@@ -286,8 +279,3 @@ class Places:
             next_size=next_size,
             next_pieces=xp.empty(1, dtype=xp.int32),
         )
-
-    @property
-    def of_nodes(self) -> tuple[Array, ...]:
-        """The arrays of nodes as kernels take them, and the sizes of the next level."""
-        return (self.rank, self.to, self.gone, self.cut, self.next_size, self.next_pieces)

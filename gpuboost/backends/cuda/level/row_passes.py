@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.level.records import (
 )
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill, full, zeros
+from gpuboost.backends.cuda.runtime.launch import fill, full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 
@@ -53,20 +53,16 @@ class RowKernels:
         """Sum the weights and gradients of nodes, into the frontier."""
         fill(self.runtime, frontier.hessian, 0)
         fill(self.runtime, frontier.gradient, 0)
-        sizes = (np.int64(len(rows)), np.int32(self.n_channels), np.int32(self.by_class))
-        given = (rows.weight, rows.target)
-        after = (*sizes, frontier.hessian, frontier.gradient)
-        self._sum("node_sums", frontier.pieces, given, after)
+        self._sum("node_sums", frontier.pieces, self, rows, frontier)
 
     def ranges(self, rows: DeviceRows, frontier: DeviceFrontier) -> Ranges:
         """Smallest and largest target of every node."""
         shape = (frontier.capacity, self.n_channels)
         low = full(self.runtime, shape, _LARGEST, np.int32)
         high = full(self.runtime, shape, -_LARGEST, np.int32)
-        sizes = (np.int64(len(rows)), np.int32(self.n_channels))
-        given = (rows.weight, rows.target)
-        self._sum("target_ranges", frontier.pieces, given, (*sizes, low, high))
-        return Ranges(low, high)
+        ranges = Ranges(low, high)
+        self._sum("target_ranges", frontier.pieces, self, rows, ranges)
+        return ranges
 
     def leaf_sums(
         self,
@@ -78,19 +74,13 @@ class RowKernels:
         sums: Array,
     ) -> None:
         """Add up the leaf sums of the nodes that were not split: int64 (m, sums)."""
-        given = (rows.row, rows.weight, rows.target, leaf.wide, leaf.wide_of, frontier.tree)
-        sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
-        after = (np.int64(self.matrix.n_samples), np.int64(small_rows), *sizes, sums)
-        self._sum("leaf_sums", frontier.pieces, (*given, frontier.count, accepted), after)
+        own = {"accepted": accepted, "small_rows": small_rows, "sums": sums}
+        self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 
-    def _sum(
-        self, name: str, pieces: Pieces, before: tuple[Any, ...], after: tuple[Any, ...]
-    ) -> None:
-        kernel = self.runtime.kernel("level/sums.cu", name, self.flags.constants("level/sums.cu"))
-        threads = constant("level/sums.cu", "SUMS_THREADS")
-        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
+    def _sum(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
         n_blocks = striding_blocks(self.runtime, pieces.capacity)
-        kernel((n_blocks,), (threads,), (*before, *work, *after))
+        constants = self.flags.constants("level/sums.cu")
+        launch(self.runtime, name, n_blocks, pieces, *records, constants=constants, **values)
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Which rows go left, and how many: the first pass of a partition."""
@@ -98,13 +88,9 @@ class RowKernels:
         turns = self.runtime.xp.empty(
             (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
         )
-        of_piece = self.runtime.xp.empty(capacity, dtype=np.int64)
-        left = Left(turns, of_piece, zeros(self.runtime, frontier.capacity, np.int64))
-        matrix = self.matrix
-        split = (splits.feature, splits.bin, splits.missing, matrix.is_categorical, splits.mask)
-        sizes = (np.int64(matrix.n_samples), np.int32(matrix.missing_code))
-        after = (*split, *sizes, left.turns, left.of_piece, left.of_node)
-        self._partition("partition_count", (matrix.codes, rows.row), frontier, splits, after)
+        of_pieces = self.runtime.xp.empty(capacity, dtype=np.int64)
+        left = Left(turns, of_pieces, zeros(self.runtime, frontier.capacity, np.int64))
+        self._partition("partition_count", frontier.pieces, rows, splits, left, self.matrix)
         return left
 
     def move(
@@ -118,22 +104,10 @@ class RowKernels:
         """Rows of accepted nodes, moved to their children: the second pass."""
         n_columns = len(rows.target)
         moved = DeviceRows.room(self.runtime.xp, len(rows), n_columns)
-        given = (rows.row, rows.weight, rows.target)
-        out = (np.int32(n_columns), np.int64(len(rows)), moved.row, moved.weight, moved.target)
-        after = (left.turns, places.left_at, places.right_at, *out)
-        self._partition("partition_move", given, frontier, splits, after)
+        records = (rows, splits, left, places)
+        self._partition("partition_move", frontier.pieces, *records, out=moved, n_columns=n_columns)
         return moved
 
-    def _partition(
-        self,
-        name: str,
-        given: tuple[Array, ...],
-        frontier: DeviceFrontier,
-        splits: DeviceSplits,
-        after: tuple[Any, ...],
-    ) -> None:
-        kernel, pieces = self.runtime.kernel("level/partition.cu", name, {}), frontier.pieces
-        threads = constant("level/partition.cu", "PARTITION_THREADS")
-        work = (pieces.size, pieces.slot, pieces.first, pieces.rows)
+    def _partition(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
         n_blocks = striding_blocks(self.runtime, pieces.capacity)
-        kernel((n_blocks,), (threads,), (*given, *work, splits.accepted, *after))
+        launch(self.runtime, name, n_blocks, pieces, *records, node=pieces.slot, **values)

@@ -10,14 +10,14 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.data.matrix import DeviceMatrix
     from gpuboost.backends.cuda.level.constraints import Constraints
     from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
-    from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import DeviceRows
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.task import GrowTask
@@ -79,24 +79,19 @@ class FeatureLists:
 
     Attributes
     ----------
-    features : int32 (slots, count) or (1, count)
+    looked : int32 (slots, n_looked) or (1, n_looked)
         -1 for none.
     stride : int
         Entries from the list of one slot to the next; 0 if all have the same one.
-    count : int
+    n_looked : int
     last : uint64 (slots,)
         With lists of their own: the largest rank that a list goes to.
     """
 
-    features: Array
+    looked: Array
     stride: int
-    count: int
+    n_looked: int
     last: Array
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """As kernels take it."""
-        return self.features, np.int32(self.stride), np.int32(self.count)
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ class HistogramBuilder:
         Largest weight of a row: sums of a block must not wrap around 2**32.
     n_looked : int
         Features of a node's histogram.
-    flags : Variant
+    flags : CompileFlags
     """
 
     runtime: Runtime
@@ -159,28 +154,31 @@ class HistogramBuilder:
     ) -> None:
         """Sum the histograms of some slots from rows: int64 (len(slots), count, width, 2 + K)."""
         work, matrix = search.work, self.matrix
-        constants = {"TILE": self.tile, **self.flags.constants("level/histogram.cu")}
+        given: dict[str, Any] = {
+            "constants": {"TILE": self.tile, **self.flags.constants("level/histogram.cu")},
+            "first_slot": slots.start,
+            "n_slots": len(slots),
+            "histogram": histogram,
+        }
         threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
-        these = (np.int32(slots.start), np.int32(len(slots)))
-        zero = self.runtime.kernel("level/histogram.cu", "zero_histograms", constants)
         n_blocks = striding_blocks(self.runtime, histogram.size // threads + 1)
-        n_cells = np.int64(histogram.size // len(slots))
-        zero((n_blocks,), (threads,), (search.sizes, *these, n_cells, histogram))
-        name = "histogram_classes" if self.by_class else "histogram_values"
-        kernel = self.runtime.kernel("level/histogram.cu", name, constants)
-        given = (matrix.tiles, rows.row, rows.weight, rows.target)
-        pieces = (work.size, work.slot, work.first, work.rows)
-        layout = (np.int64(matrix.n_samples), np.int32(matrix.tile))
-        width, counted = np.int32(matrix.width), np.int32(self.counted)
-        sizes: tuple[Any, ...] = (*layout, np.int64(len(rows)), width, counted)
-        if self.by_class:
-            sizes = (*layout, width, np.int32(self.n_channels), counted)
-        args = (*given, *pieces, *these, *lists.arguments, *sizes, histogram)
+        n_cells = histogram.size // len(slots)
+        launch(self.runtime, "zero_histograms", n_blocks, search, n_cells=n_cells, **given)
         planes = plane_count(self.n_channels, self.by_class, self.counted)
-        shared = 4 * planes * matrix.width * self.tile
-        n_tiles = -(-self.n_looked // self.tile)
-        n_blocks = striding_blocks(self.runtime, work.capacity)
-        kernel((n_blocks, n_tiles, self._channel_blocks), (threads,), args, shared_mem=shared)
+        given |= {
+            "shared_mem": 4 * planes * matrix.width * self.tile,
+            "codes": matrix.tiles,
+            "counted": self.counted,
+        }
+        grid = (
+            striding_blocks(self.runtime, work.capacity),
+            -(-self.n_looked // self.tile),
+            self._channel_blocks,
+        )
+        name = "histogram_values"
+        if self.by_class:
+            name, given["n_channels"] = "histogram_classes", self.n_channels
+        launch(self.runtime, name, grid, matrix, rows, work, lists, **given)
 
 
 @dataclass(frozen=True)
@@ -230,6 +228,8 @@ class SplitSearch:
     constraints : Constraints
     by_lists : bool
         Whether each node has histograms of the features it looks at, and no others.
+    flags : CompileFlags
+        Those of the task.
     """
 
     runtime: Runtime
@@ -243,6 +243,7 @@ class SplitSearch:
     regular: Array
     constraints: Constraints
     by_lists: bool
+    flags: CompileFlags
 
     def lists(self, frontier: DeviceFrontier, search: Search, slots: range) -> FeatureLists:
         """The features that nodes of some slots look at."""
@@ -252,10 +253,15 @@ class SplitSearch:
         count = self.task.options.max_features
         lists = xp.empty((len(slots), count), dtype=xp.int32)
         last = xp.empty(len(slots), dtype=xp.uint64)
-        nodes = (frontier.size, search.slot, search.open, frontier.key, frontier.tree)
-        sizes = (slots.start, len(slots), n_features, count)
-        args = (*nodes, self.allowed, *(np.int32(size) for size in sizes), lists, last)
-        self._by_warps("choose_features", frontier, args)
+        own = {
+            "first_slot": slots.start,
+            "n_slots": len(slots),
+            "n_features": n_features,
+            "max_features": count,
+            "looked": lists,
+            "last": last,
+        }
+        self._by_warps("choose_features", frontier, search, **own)
         return FeatureLists(lists, count, count, last)
 
     def search(self, level: Searched, rows: DeviceRows, splits: DeviceSplits) -> None:
@@ -265,7 +271,7 @@ class SplitSearch:
         undecided = xp.empty(level.frontier.capacity, dtype=xp.uint8)
         if self.by_lists:  # else nobody asks
             fill(self.runtime, undecided, 0)
-        self._decide(level, found, splits, level.search.open, undecided, level.first)
+        self._decide(level, found, splits, level.search.open, undecided, level.first_slot == 0)
         if self.by_lists and not level.search.none:
             further, walked = self._walk_on(level, rows, undecided)
             left_over = xp.empty(level.frontier.capacity, dtype=xp.uint8)  # none is
@@ -274,43 +280,29 @@ class SplitSearch:
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
         xp, matrix, search = self.runtime.xp, self.matrix, level.search
-        lists, slots, frontier = level.lists, level.slots, level.frontier
-        found = _FeatureSplits.room(xp, len(slots), lists.count, matrix.mask_words)
+        lists, slots = level.lists, level.slots
+        found = _FeatureSplits.room(xp, len(slots), lists.n_looked, matrix.mask_words)
         if search.none:
             return found
-        nodes = (search.sizes, search.node, search.slot, search.source, search.open)
-        these = (np.int32(slots.start), np.int32(len(slots)), *lists.arguments)
-        given = (level.histogram, level.previous, *nodes, *self._facts(frontier), *these)
-        kernel = self._kernel("level/split.cu", "split_features")
-        threads = (constant("level/candidates.cuh", "SPLIT_THREADS"),)
-        sizes = (np.int32(matrix.n_features), *self._options())
-        for first in range(0, lists.count, _GRID_ROWS):
-            n_entries = min(_GRID_ROWS, lists.count - first)
+        given = self._of_candidates(level.frontier, "level/split.cu")
+        records = (self, level, level.frontier, search, lists, matrix, self.task.options, found)
+        for first in range(0, lists.n_looked, _GRID_ROWS):
+            n_entries = min(_GRID_ROWS, lists.n_looked - first)
             n_blocks = -(-striding_blocks(self.runtime, len(slots) * n_entries) // n_entries)
-            args = (*given, np.int32(first), *sizes, *vars(found).values())
-            kernel((n_blocks, n_entries), threads, args)
+            grid = (n_blocks, n_entries)
+            launch(self.runtime, "split_features", grid, *records, **given, first_entry=first)
         return found
 
-    def _facts(self, frontier: DeviceFrontier) -> tuple[Array, ...]:
-        """What split.cuh reads of nodes, trees and features."""
-        sums = (frontier.hessian, frontier.count, frontier.gradient, frontier.key, frontier.tree)
-        matrix = self.matrix
-        minimum = (self.min_hessian, self.min_category)
-        features = (self.allowed, matrix.n_bins, matrix.is_categorical, matrix.center)
-        held_to = self.constraints.score_arguments(frontier, self.regular)
-        return (*sums, *minimum, *features, *held_to)
-
-    def _options(self) -> tuple[Any, ...]:
-        options, target = self.task.options, self.task.target
-        return (
-            *(
-                np.int32(self.matrix.width),
-                np.int32(target.n_channels),
-                np.int32(options.criterion),
-            ),
-            *(np.int32(target.classes is not None), np.int32(options.random_thresholds)),
-            np.int32(options.min_samples_leaf),
-        )
+    def _of_candidates(self, frontier: DeviceFrontier, file_name: str) -> dict[str, Any]:
+        """What candidates.cuh reads beside the records."""
+        target = self.task.target
+        return {
+            "constants": self.flags.constants(file_name),
+            "min_hessian": self.min_hessian,
+            "n_channels": target.n_channels,
+            "by_class": target.classes is not None,
+            **self.constraints.of_score(frontier, self.regular),
+        }
 
     def _decide(
         self,
@@ -322,21 +314,18 @@ class SplitSearch:
         fill: bool,
     ) -> None:
         """The best of ``found`` for every open node."""
-        matrix, options, target = self.matrix, self.task.options, self.task.target
-        frontier, slots = level.frontier, level.slots
-        nodes = (frontier.size, level.search.slot, open_nodes, frontier.key, frontier.tree)
-        sums = (frontier.hessian, self.root_hessian, self.allowed, matrix.is_categorical)
-        these = (np.int32(slots.start), np.int32(len(slots)), np.int32(fill))
-        sizes = (
-            *(np.int32(matrix.n_features), np.int32(options.max_features), np.int32(matrix.width)),
-            *(np.int32(target.n_channels), np.int32(options.criterion), self.unit),
-            *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),
-            np.int32(matrix.mask_words > 0),
-        )
-        lists = (*level.lists.arguments, level.lists.last)
-        given = (*nodes, *sums, level.histogram, *these, *lists, *sizes)
-        args = (*given, *vars(found).values(), *splits.arguments, undecided)
-        self._by_warps("decide_splits", frontier, args)
+        options, lists, frontier = self.task.options, level.lists, level.frontier
+        own = {
+            "open": open_nodes,
+            "fill": fill,
+            "last_looked": lists.last,
+            "n_channels": self.task.target.n_channels,
+            "min_decrease": options.min_impurity_decrease,
+            "masks": self.matrix.mask_words > 0,
+            "undecided": undecided,
+        }
+        known = (level, level.search, lists, self.matrix, options, found)
+        self._by_warps("decide_splits", frontier, *known, out=splits, **own)
 
     def _walk_on(
         self, level: Searched, rows: DeviceRows, undecided: Array
@@ -346,34 +335,27 @@ class SplitSearch:
         frontier, n_channels = level.frontier, self.task.target.n_channels
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
-        lists = xp.empty((len(slots), 1), dtype=xp.int32)
+        looked = xp.empty((len(slots), 1), dtype=xp.int32)
         found = _FeatureSplits.room(xp, len(slots), 1, matrix.mask_words)
-        nodes = (frontier.size, level.search.slot, undecided, frontier.start)
-        these = (np.int32(slots.start), np.int32(len(slots)))
-        sizes = (np.int64(len(rows)), np.int64(matrix.n_samples), np.int32(matrix.n_features))
-        args = (
-            *(matrix.codes, rows.row, rows.weight, rows.target, *nodes, *self._facts(frontier)),
-            *(level.lists.last, *these, *sizes, *self._options(), histogram, lists),
-            *vars(found).values(),
-        )
-        kernel = self._kernel("level/next_feature.cu", "try_next_features")
+        own = {"undecided": undecided, "last": level.lists.last}
+        own |= {"histogram": histogram, "looked": looked}
         n_blocks = striding_blocks(self.runtime, frontier.capacity)
-        kernel((n_blocks,), (constant("level/candidates.cuh", "SPLIT_THREADS"),), args)
-        lists = FeatureLists(lists, 1, 1, level.lists.last)
+        given = self._of_candidates(frontier, "level/next_feature.cu")
+        records = (self, level, frontier, level.search, rows, matrix, self.task.options, found)
+        launch(self.runtime, "try_next_features", n_blocks, *records, **own, **given)
+        lists = FeatureLists(looked, 1, 1, level.lists.last)
         return replace(level, lists=lists, histogram=histogram), found
 
-    def _by_warps(self, name: str, frontier: DeviceFrontier, args: tuple[Any, ...]) -> None:
+    def _by_warps(self, name: str, frontier: DeviceFrontier, *records: Any, **values: Any) -> None:
         """Launch a kernel of select_split.cu, whose warps take node after node."""
-        kernel, n_warps = (
-            self._kernel("level/select_split.cu", name),
-            constant("level/select_split.cu", "PICK_WARPS"),
-        )
+        n_warps = constant("level/select_split.cu", "PICK_WARPS")
         n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
-        kernel((n_blocks,), (constant("common/common.cuh", "WARP"), n_warps), args)
-
-    def _kernel(self, file_name: str, name: str) -> Launchable:
-        constants = CompileFlags.of(self.task).constants(file_name)
-        return self.runtime.kernel(file_name, name, constants)
+        launch(
+            *(self.runtime, name, n_blocks, self, frontier, *records),
+            constants=self.flags.constants("level/select_split.cu"),
+            block=(constant("common/common.cuh", "WARP"), n_warps),
+            **values,
+        )
 
 
 @dataclass(frozen=True)
@@ -387,7 +369,7 @@ class Searched:
     slots : range
         The slots of these nodes.
     lists : Looked
-    histogram : int64 (len(slots), looked.count, width, 2 + K)
+    histogram : int64 (len(slots), lists.n_looked, width, 2 + K)
     previous : int64
         All histograms of the level before.
     """
@@ -400,6 +382,11 @@ class Searched:
     previous: Array
 
     @property
-    def first(self) -> bool:
-        """Whether these are the first slots."""
-        return self.slots.start == 0
+    def first_slot(self) -> int:
+        """The first of the slots."""
+        return self.slots.start
+
+    @property
+    def n_slots(self) -> int:
+        """How many slots there are."""
+        return len(self.slots)

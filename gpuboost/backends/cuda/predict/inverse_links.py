@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX, Link
 
@@ -24,15 +25,14 @@ def inverse(runtime: Runtime, link: Link, raw: Array) -> Array:
     raw = xp.ascontiguousarray(raw)
     if link == LOG:
         mean = xp.empty(raw.shape, dtype=np.float64)
-        _launch(runtime, "means_of_logs", raw.size, (raw, np.int64(raw.size), mean))
+        _launch(runtime, "means_of_logs", raw.size, raw=raw, mean=mean)
         return mean
     if link == SOFTMAX:
         share = xp.empty(raw.shape, dtype=np.float64)
-        _launch(runtime, "shares_of_logs", n, (raw, np.int64(n), np.int32(n_columns), share))
+        _launch(runtime, "shares_of_logs", n, raw=raw, n_columns=n_columns, share=share)
         return share
     share = xp.empty((n, 2), dtype=np.float64)
-    args = (raw, np.int64(n), np.float64(_FACTORS[link]), share)
-    _launch(runtime, "shares_of_odds", n, args)
+    _launch(runtime, "shares_of_odds", n, raw=raw, factor=_FACTORS[link], share=share)
     return share
 
 
@@ -40,10 +40,10 @@ def log_shares(runtime: Runtime, share: Array) -> Array:
     """`engine.losses.links.log_shares` of the device: float64 of the same shape, there."""
     share = runtime.xp.ascontiguousarray(share)
     logs = runtime.xp.empty(share.shape, dtype=np.float64)
-    _launch(runtime, "logs_of_shares", share.size, (share, np.int64(share.size), logs))
+    _launch(runtime, "logs_of_shares", share.size, share=share, logs=logs)
     return logs
 
 
-def _launch(runtime: Runtime, name: str, n: int, args: tuple[Any, ...]) -> None:
+def _launch(runtime: Runtime, name: str, n: int, **values: Any) -> None:
     threads = constant("predict/links.cu", "LINK_THREADS")
-    runtime.kernel("predict/links.cu", name, {})((-(-n // threads),), (threads,), args)
+    launch(runtime, name, -(-n // threads), n=n, **values)

@@ -11,6 +11,7 @@ import numpy as np
 from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.predict.packed_forest import device_forest
 from gpuboost.backends.cuda.predict.predict import find_leaves
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.draw import DrawCounts
 from gpuboost.backends.host.binned import code_blocks
@@ -80,10 +81,8 @@ def _add(
 ) -> None:
     """Add the values of some rows' leaves in trees that did not draw them."""
     n_trees, n = found.shape
-    stride = drawn.shape[1] if len(drawn) == n_trees else 0  # or all trees draw the same
-    kernel = runtime.kernel("predict/predict.cu", "add_out_of_bag", {"NODE": forest.node})
+    own = {"found": found, "drawn": drawn, "start": start, "n": n, "total": total, "count": count}
+    own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # or all trees draw the same
     threads = constant("predict/predict.cu", "PREDICT_THREADS")
-    sizes = (np.int64(n), np.int32(n_trees), np.int32(forest.n_values))
-    where = (drawn, np.int64(stride), np.int64(start))
-    args = (found, forest.offset, forest.value, *where, *sizes, total, count)
-    kernel((-(-n * forest.n_values // threads),), (threads,), args)
+    n_blocks, constants = -(-n * forest.n_values // threads), {"NODE": forest.node}
+    launch(runtime, "add_out_of_bag", n_blocks, forest, constants=constants, **own)

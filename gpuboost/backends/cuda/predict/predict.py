@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.data.features import parts_on_device
 from gpuboost.backends.cuda.predict.packed_forest import device_forest
+from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ class _Block:
                 break
         return cls(threads, False, sum_bytes * threads)
 
+    def given(self, forest: DeviceForest) -> dict[str, Any]:
+        """What launches with such blocks have in common."""
+        return {
+            "block": (self.threads,),
+            "shared_mem": self.shared,
+            "staged": self.staged,
+            "constants": {"NODE": forest.node},
+        }
+
 
 def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> Array:
     """Sums of leaf values, float64 (n, V)."""
@@ -106,18 +116,12 @@ def sum_values(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) -> 
         return _add_values(runtime, forest, find_leaves(runtime, forest, rows))
     n_values = forest.n_values
     n_parts = -(-n_values // MAX_VALUES)
-    own = -(-n_values // n_parts)
-    block = _Block.choose(runtime, rows, 8 * own if own > 1 else 0)
+    own_values = -(-n_values // n_parts)
+    block = _Block.choose(runtime, rows, 8 * own_values if own_values > 1 else 0)
     total = runtime.xp.empty((rows.n, n_values), dtype=runtime.xp.float64)
-    kernel = runtime.kernel("predict/predict.cu", "predict", {"NODE": forest.node})
-    sizes = (forest.has_masks, forest.n_trees, n_values, own, block.staged)
-    trees = (forest.nodes, forest.offset, forest.masks, forest.value)
-    kernel(
-        (-(-rows.n // block.threads), n_parts),
-        (block.threads,),
-        (*trees, *rows.arguments, *map(np.int32, sizes), total),
-        shared_mem=block.shared,
-    )
+    grid = (-(-rows.n // block.threads), n_parts)
+    own = {"X": rows.values, "values_per_block": own_values, "total": total}
+    launch(runtime, "predict", grid, forest, rows, **block.given(forest), **own)
     return total
 
 
@@ -131,21 +135,17 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
     own = -(-forest.n_trees // (n_parts * walks)) * walks
     n_parts = -(-forest.n_trees // own)
     found = runtime.xp.empty((forest.n_trees, rows.n), dtype=runtime.xp.int32)
-    kernel = runtime.kernel("predict/predict.cu", "find_leaves", {"NODE": forest.node})
-    trees = (forest.nodes, forest.offset, forest.masks)
-    sizes = (forest.has_masks, forest.n_trees, own, block.staged)
-    args = (*trees, *rows.arguments, *map(np.int32, sizes), found)
-    kernel((n_blocks, n_parts), (block.threads,), args, shared_mem=block.shared)
+    given = {"X": rows.values, "trees_per_block": own, "found": found, **block.given(forest)}
+    launch(runtime, "find_leaves", (n_blocks, n_parts), forest, rows, **given)
     return found
 
 
 def _add_values(runtime: Runtime, forest: DeviceForest, found: Array) -> Array:
     """Sums of the values of leaves that are found, float64 (n, V)."""
-    n_trees, n = found.shape
+    n = found.shape[1]
     total = runtime.xp.empty((n, forest.n_values), dtype=runtime.xp.float64)
-    kernel = runtime.kernel("predict/predict.cu", "add_values", {"NODE": forest.node})
     threads = 64 if total.size <= 64 * runtime.n_multiprocessors else 256
-    sizes = (np.int64(n), np.int32(n_trees), np.int32(forest.n_values))
-    args = (found, forest.offset, forest.value, *sizes, total)
-    kernel((-(-total.size // threads),), (threads,), args)
+    own: dict[str, Any] = {"block": (threads,), "constants": {"NODE": forest.node}}
+    own |= {"found": found, "n": n, "total": total}
+    launch(runtime, "add_values", -(-total.size // threads), forest, **own)
     return total

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuboost.engine.criteria import NEWTON, POISSON
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuboost.engine.task import GrowTask
 
 CRITERIA = ("NEWTON_CRITERION", "POISSON_CRITERION")
@@ -81,20 +84,25 @@ class CompileFlags:
             rare_categories=options.min_category_fraction > 0.0,
         )
 
-    def constants(self, file_name: str) -> dict[str, int]:
+    def constants(self, file_name: str) -> Mapping[str, int]:
         """What is put in front of a file: what differs from the values that common.cuh gives."""
-        chosen = {
-            "GRADIENTS": 1 if self.gradients else None,
-            "NEWTON_CRITERION": 1 if self.newton else None,
-            "POISSON_CRITERION": 1 if self.poisson else None,
-            "MONOTONIC": 1 if self.monotonic else None,
-            "RARE_CATEGORIES": 1 if self.rare_categories else None,
-            "ALLOWED_BY_NODE": 1 if self.by_node else None,
-            "ALLOWED_BY_LEVEL": 1 if self.by_level else None,
-            "HASHED_ORDER": 0 if self.by_number else None,
-        }
-        looked_at = {name: chosen[name] for name in CONSTANTS_OF[file_name]}
-        return {name: value for name, value in looked_at.items() if value is not None}
+        return _constants(self, file_name)
+
+
+@cache  # every launch asks
+def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
+    chosen = {
+        "GRADIENTS": 1 if flags.gradients else None,
+        "NEWTON_CRITERION": 1 if flags.newton else None,
+        "POISSON_CRITERION": 1 if flags.poisson else None,
+        "MONOTONIC": 1 if flags.monotonic else None,
+        "RARE_CATEGORIES": 1 if flags.rare_categories else None,
+        "ALLOWED_BY_NODE": 1 if flags.by_node else None,
+        "ALLOWED_BY_LEVEL": 1 if flags.by_level else None,
+        "HASHED_ORDER": 0 if flags.by_number else None,
+    }
+    looked_at = {name: chosen[name] for name in CONSTANTS_OF[file_name]}
+    return {name: value for name, value in looked_at.items() if value is not None}
 
 
 FORESTS = CompileFlags()

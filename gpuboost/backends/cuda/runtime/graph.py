@@ -129,15 +129,16 @@ class RecordingRuntime:
         return self._runtime.memory_budget()
 
     def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Launchable:
-        """A kernel whose launches are recorded."""
-        kernel = self._runtime.kernel(file_name, name, constants)
+        """A kernel to be launched now: if a recording is open, its launches are recorded."""
+        kernel, recording = self._runtime.kernel(file_name, name, constants), self._recording
+        if recording is None:
+            return kernel
 
         def launch(
             grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0
         ) -> None:
             kernel(grid, block, args, shared_mem=shared_mem)
-            if self._recording is not None:
-                self._recording.add(Launch(kernel, grid, block, args, shared_mem))
+            recording.add(Launch(kernel, grid, block, args, shared_mem))
 
         return launch
 

@@ -1,19 +1,183 @@
-"""What NumPy would do in a line, done by kernels, so that a recorded batch does it again."""
+"""Launches of kernels by name, and what NumPy would do in a line, done by kernels."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.signatures import kernel_signatures
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
 
-_KERNELS = {1: "fill_bytes", 4: "fill_words", 8: "fill_longs"}  # by the size of an item
+_SCALARS: dict[str, type[np.generic]] = {
+    "uint8": np.uint8,
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "int64": np.int64,
+    "uint64": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+}
+_FILLS = {  # by the size of an item
+    1: ("fill_bytes", np.uint8),
+    4: ("fill_words", np.uint32),
+    8: ("fill_longs", np.uint64),
+}
 _MAX_BLOCKS = 1 << 12  # of a launch: more items than threads are taken in turn
+_NO_CONSTANTS: dict[str, int] = {}
+
+
+def launch(
+    runtime: Runtime,
+    name: str,
+    grid: int | tuple[int, ...],
+    /,
+    *records: Any,
+    out: Any = None,
+    constants: Any = _NO_CONSTANTS,
+    block: Any = None,
+    shared_mem: Any = 0,
+    **values: Any,
+) -> None:
+    """Launch a kernel.
+
+    Its parameters are bound by name: to the keywords, or else to the fields and properties of the
+    records. Numbers are converted to the type that the kernel declares.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    name : str
+        Of the kernel, in whichever file it is.
+    grid : int or tuple of int
+        Blocks; none at all is no launch.
+    *records : dataclass instances
+        Each offers at least one parameter.
+    out : dataclass instance, optional
+        Its field ``count`` is bound to the parameter ``count_out``.
+    constants : mapping of str to int
+        What the kernel's file is compiled with.
+    block : tuple of int, optional
+        Threads of a block; those of ``__launch_bounds__`` if it is not given.
+    shared_mem : int
+        Bytes of dynamic shared memory.
+    **values
+        Arrays and numbers.
+
+    Raises
+    ------
+    LookupError
+        There is no such kernel.
+    TypeError
+        A parameter is offered by nothing, or by two records and no keyword; or a keyword or a
+        record offers nothing that the kernel takes.
+    """
+    owners = (out, *records)
+    key = (name, *map(type, owners), *values)
+    binding = _bindings.get(key) or _bindings.setdefault(key, _bind(name, owners, tuple(values)))
+    kernel = runtime.kernel(binding.file_name, name, constants)
+    blocks = grid if isinstance(grid, tuple) else (grid,)
+    args = binding.arguments(values, *owners)
+    kernel(blocks, block or binding.block, args, shared_mem=shared_mem)
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """How a kernel is launched.
+
+    Attributes
+    ----------
+    file_name : str
+        Of the kernel.
+    block : tuple of int
+    arguments : callable
+        Takes the keywords and the records, and returns the arguments of the kernel.
+    """
+
+    file_name: str
+    block: tuple[int, ...]
+    arguments: Callable[..., tuple[Any, ...]]
+
+
+# By the name of a kernel, the types of records and the names of keywords.
+_bindings: dict[tuple[Any, ...], _Binding] = {}
+
+
+def _bind(name: str, owners: tuple[Any, ...], keywords: tuple[str, ...]) -> _Binding:
+    """The binding of a kernel to ``out`` and records, and to keywords of some names."""
+    signature = kernel_signatures().get(name)
+    if signature is None:
+        raise LookupError(f"no kernel file has a kernel {name}")
+    made, *given = map(_fields, owners)
+    offers = [{f"{field}_out": field for field in made}]
+    offers += [{field: field for field in record} for record in given]
+    parameters = signature.declaration.parameters
+    sources = [_source(name, each.name, keywords, offers) for each in parameters]
+    _check_all_used(name, sources, keywords, owners)
+    # Python compiles what takes the arguments; to look them up one by one takes twice as long:
+    # lambda values, r0, r1: (r1.size, int32(values['n_slots']), r0.count)
+    taken = []
+    for parameter, (number, own) in zip(parameters, sources, strict=True):
+        value = f"values[{own!r}]" if number < 0 else f"r{number}.{offers[number][own]}"
+        taken.append(value if parameter.is_pointer else f"{parameter.type_name}({value})")
+    names = ", ".join(["values", *(f"r{number}" for number in range(len(owners)))])
+    arguments = eval(f"lambda {names}: ({', '.join(taken)},)", dict(_SCALARS))
+    return _Binding(signature.file_name, (signature.n_threads,), arguments)
+
+
+def _fields(record: Any) -> list[str]:
+    """The fields and properties of a record."""
+    if not is_dataclass(record):
+        return []
+    kind = type(record)
+    computed = (name for name in dir(kind) if isinstance(getattr(kind, name), _COMPUTED))
+    return [*(field.name for field in fields(record)), *computed]
+
+
+_COMPUTED = (property, cached_property)
+
+
+def _source(
+    kernel: str, name: str, keywords: tuple[str, ...], offers: list[dict[str, str]]
+) -> tuple[int, str]:
+    """Number of the record that offers a parameter, -1 for a keyword, and its name."""
+    if name in keywords:
+        return -1, name
+    found = [number for number, offered in enumerate(offers) if name in offered]
+    if len(found) == 1:
+        return found[0], name
+    if found:
+        raise TypeError(f"{kernel}: {len(found)} records offer {name}; give it as a keyword")
+    raise TypeError(f"{kernel}: nothing offers {name}; give a keyword or a record that has it")
+
+
+def _check_all_used(
+    kernel: str,
+    sources: list[tuple[int, str]],
+    keywords: tuple[str, ...],
+    owners: tuple[Any, ...],
+) -> None:
+    """Raise TypeError where a keyword or a record offers nothing that a kernel takes."""
+    left_over = [name for name in keywords if (-1, name) not in sources]
+    used = {number for number, _ in sources}
+    left_over += [
+        type(owner).__name__
+        for number, owner in enumerate(owners)
+        if number not in used and owner is not None
+    ]
+    if left_over:
+        raise TypeError(f"{kernel} takes nothing of {', '.join(left_over)}")
+
+
+# ---- arrays of one value -------------------------------------------------------------------------
 
 
 def zeros(runtime: Runtime, shape: int | tuple[int, ...], dtype: Any) -> Array:
@@ -30,23 +194,16 @@ def full(runtime: Runtime, shape: int | tuple[int, ...], value: float, dtype: An
 
 def fill(runtime: Runtime, array: Array, value: float) -> None:
     """Write one value to all of a contiguous array."""
-    size = array.dtype.itemsize
-    word = np.array([value], dtype=array.dtype).view(f"u{size}")
-    threads = constant("common/fill.cu", "FILL_THREADS")
-    n_blocks = min(-(-array.size // threads), _MAX_BLOCKS)
-    args = (array.reshape(-1).view(word.dtype), np.int64(array.size), word[0])
-    runtime.kernel("common/fill.cu", _KERNELS[size], {})((n_blocks,), (threads,), args)
+    name, kind = _FILLS[array.dtype.itemsize]
+    word = np.array([value], dtype=array.dtype).view(kind)[0]
+    to, n = array.reshape(-1).view(kind), array.size
+    launch(runtime, name, _fill_blocks(n), to=to, n=n, value=word)
 
 
 def count_up(runtime: Runtime, array: Array, step: int) -> None:
     """Write 0, step, 2 step, ... to an array of int32."""
-    threads = constant("common/fill.cu", "FILL_THREADS")
-    n_blocks = min(-(-len(array) // threads), _MAX_BLOCKS)
-    args = (array, np.int64(len(array)), np.int32(step))
-    runtime.kernel("common/fill.cu", "count_up", {})((n_blocks,), (threads,), args)
+    launch(runtime, "count_up", _fill_blocks(len(array)), to=array, n=len(array), step=step)
 
 
-def launch_for_roots(runtime: Runtime, name: str, args: tuple[Any, ...]) -> None:
-    """Launch a kernel of roots.cu: one block, for some numbers of each tree."""
-    threads = constant("sampling/roots.cu", "ROOTS_THREADS")
-    runtime.kernel("sampling/roots.cu", name, {})((1,), (threads,), args)
+def _fill_blocks(n: int) -> int:
+    return min(-(-n // constant("common/fill.cu", "FILL_THREADS")), _MAX_BLOCKS)

@@ -79,7 +79,12 @@ def constant(file_name: str, name: str) -> int:
 
     Launches take block sizes from here, so that they are written in one place.
     """
-    match = re.search(_CONSTANT.format(re.escape(name)), file_text(file_name))
+    return constant_of(file_text(file_name), name, file_name)
+
+
+def constant_of(text: str, name: str, file_name: str) -> int:
+    """The same, of the text of a file or of what the compiler gets of it."""
+    match = re.search(_CONSTANT.format(re.escape(name)), text)
     if match is None:
         raise LookupError(f"{file_name} has no integer constant {name}")
     return int(match[1])

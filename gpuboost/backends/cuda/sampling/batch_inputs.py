@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import Columns, bytes_of, cut, one_piece, places_of
-from gpuboost.backends.cuda.sampling.launch import TreeKeys
+from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
 from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_keys
 

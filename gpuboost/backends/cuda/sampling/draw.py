@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.launch import count_up, full, zeros
+from gpuboost.backends.cuda.runtime.launch import count_up, full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.launch import DrawLauncher, TreeKeys, parts_of
+from gpuboost.backends.cuda.sampling.device_sampler import (
+    DeviceSampler,
+    ListingOrder,
+    TreeKeys,
+    parts_of,
+)
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import (
     DeviceRows,
@@ -54,20 +59,20 @@ class DeviceDrawing:
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
         assert task.sampler is not None
-        self._task, self._launch = task, DrawLauncher(runtime, task.sampler)
+        self._task, self._device = task, DeviceSampler(runtime, task.sampler)
         self._counts = DrawCounts(runtime, task.sampler)
         self._columns = target_columns(runtime, task)
         wide = task.target.wide
         self._wide = None if wide is None else runtime.asarray(wide[None])
         self._order = listing_order(runtime, task, self._columns)
         real = task.sampler.has_real_weights
-        self._weights = RealWeights(self._launch, self._order) if real else None
+        self._weights = RealWeights(self._device, self._order) if real else None
         self.max_weight = ceil(task.sampler.bounds[1])
         self.rows_per_tree = task.sampler.max_rows
 
     def keys(self, trees: Sequence[int]) -> TreeKeys:
         """Those of some trees, copied to the device."""
-        return self._launch.keys(trees)
+        return self._device.keys(trees)
 
     def rows(self, keys: TreeKeys) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
         """The rows of some trees.
@@ -85,29 +90,29 @@ class DeviceDrawing:
         """
         drawn, wide = self._counts.of(keys), self._wide
         room = len(keys) * self.rows_per_tree
-        rows = DeviceRows.room(self._launch.xp, room, len(self._columns))
+        rows = DeviceRows.room(self._device.xp, room, len(self._columns))
         if self._weights is None:
-            count = self._launch.list_drawn(drawn, len(keys), self._order, self._columns, rows)
+            count = self._device.list_drawn(drawn, len(keys), self._order, self._columns, rows)
         else:
             count, own = self._weights.list_rows(keys, drawn, self._columns, rows)
             wide = wide if own is None else own
         return rows, count, self._leaf_columns(wide, len(keys)), self.max_weight
 
     def _leaf_columns(self, wide: Array | None, n_trees: int) -> LeafColumns | None:
-        runtime, target = self._launch.runtime, self._task.target
+        runtime, target = self._device.runtime, self._task.target
         if wide is None:
             return None
         wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
         count_up(runtime, wide_of, len(wide) == n_trees)
         n_classes = 1 if target.classes is None else target.n_classes
-        return LeafColumns(wide, wide_of, n_classes, self._launch.sampler.brief.draws)
+        return LeafColumns(wide, wide_of, n_classes, self._device.sampler.brief.draws)
 
 
-def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> tuple[Array, np.int32]:
-    """The order in which rows are listed, and whether it is not their own."""
+def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOrder:
+    """The order in which the rows of trees are listed."""
     if in_class_order(task.target):
-        return class_order(runtime.xp, columns), np.int32(1)
-    return runtime.xp.empty(1, dtype=runtime.xp.uint32), np.int32(0)
+        return ListingOrder(class_order(runtime.xp, columns), True)
+    return ListingOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
 
 
 # ---- How often rows are drawn ------------------------------------------------------------------
@@ -120,35 +125,35 @@ class DrawCounts:
     """
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
-        self._launch = DrawLauncher(runtime, sampler)
-        self._draw = _draw_of(self._launch)
+        self._device = DeviceSampler(runtime, sampler)
+        self._draw = _draw_of(self._device)
 
     def __call__(self, trees: Sequence[int]) -> Array:
         """uint32 (trees, n), or (1, n) where it is the same for all."""
-        return self.of(self._launch.keys(trees))
+        return self.of(self._device.keys(trees))
 
     def of(self, keys: TreeKeys) -> Array:
         """The same for trees whose keys are on the device."""
         return self._draw(keys)
 
 
-def _draw_of(launch: DrawLauncher) -> Callable[[TreeKeys], Array]:
-    sampler = launch.sampler
+def _draw_of(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
+    sampler = device.sampler
     if sampler.method == ALL_ROWS:
-        return _EveryRow(launch)
+        return _EveryRow(device)
     if sampler.method != WITH_REPLACEMENT:
-        return _WithoutReplacement(launch)
-    return _Bootstrap(launch) if sampler.cumulative is None else _WeightedBootstrap(launch)
+        return _WithoutReplacement(device)
+    return _Bootstrap(device) if sampler.cumulative is None else _WeightedBootstrap(device)
 
 
 class _EveryRow:
     """All rows, as often as their whole weight says."""
 
-    def __init__(self, launch: DrawLauncher) -> None:
-        whole, xp = launch.sampler.whole, launch.xp
-        self._drawn = xp.ones((1, launch.sampler.n_samples), dtype=xp.uint32)
+    def __init__(self, device: DeviceSampler) -> None:
+        whole, xp = device.sampler.whole, device.xp
+        self._drawn = xp.ones((1, device.sampler.n_samples), dtype=xp.uint32)
         if whole is not None:
-            self._drawn = launch.runtime.asarray(whole).view(np.uint32)[None]
+            self._drawn = device.runtime.asarray(whole).view(np.uint32)[None]
 
     def __call__(self, keys: TreeKeys) -> Array:
         return self._drawn
@@ -159,18 +164,19 @@ class _Bootstrap:
 
     _name = "draw_uniform"
 
-    def __init__(self, launch: DrawLauncher) -> None:
-        self._launch = launch
+    def __init__(self, device: DeviceSampler) -> None:
+        self._device = device
 
     def __call__(self, keys: TreeKeys) -> Array:
-        launch, sampler = self._launch, self._launch.sampler
-        drawn = zeros(launch.runtime, (len(keys), sampler.n_samples), np.uint32)
-        sizes = (np.int64(sampler.n_samples), np.int64(sampler.n_draws))
+        device, sampler = self._device, self._device.sampler
+        drawn = zeros(device.runtime, (len(keys), sampler.n_samples), np.uint32)
+        sizes = {"n_samples": sampler.n_samples, "n_draws": sampler.n_draws}
         blocks = len(keys) * parts_of(sampler.n_draws, "PART")
-        launch(self._name, blocks, (*keys.arguments, *self._by(), *sizes, drawn))
+        launch(device.runtime, self._name, blocks, keys, *self._by(), drawn=drawn, **sizes)
         return drawn
 
     def _by(self) -> tuple[Any, ...]:
+        """What else the kernel reads."""
         return ()
 
 
@@ -179,13 +185,13 @@ class _WeightedBootstrap(_Bootstrap):
 
     _name = "draw_weighted"
 
-    def __init__(self, launch: DrawLauncher) -> None:
-        super().__init__(launch)
-        assert launch.sampler.cumulative is not None
-        self._guided = Guided.of(launch, launch.runtime.asarray(launch.sampler.cumulative))
+    def __init__(self, device: DeviceSampler) -> None:
+        super().__init__(device)
+        assert device.sampler.cumulative is not None
+        self._guided = Guided.of(device, device.runtime.asarray(device.sampler.cumulative))
 
     def _by(self) -> tuple[Any, ...]:
-        return self._guided.arguments
+        return (self._guided,)
 
 
 @dataclass(frozen=True)
@@ -194,50 +200,44 @@ class Guided:
 
     cumulative: Array
     guide: Array
-    shift: np.int32
+    shift: int
 
     @classmethod
-    def of(cls, launch: DrawLauncher, cumulative: Array) -> Guided:
+    def of(cls, device: DeviceSampler, cumulative: Array) -> Guided:
         """The guide of a running sum."""
-        n = launch.sampler.n_samples
+        n = device.sampler.n_samples
         bits = max(1, n.bit_length() - 1)
-        guide = launch.xp.empty(2**bits + 1, dtype=launch.xp.uint32)
-        shift = np.int32(64 - bits)
+        guide = device.xp.empty(2**bits + 1, dtype=device.xp.uint32)
+        found = cls(cumulative, guide, 64 - bits)
         threads = constant("sampling/draw.cu", "DRAW_THREADS")
-        sizes = (np.int64(n), shift, np.int64(2**bits))
-        launch("make_guide", 2**bits // threads + 1, (cumulative, *sizes, guide))
-        return cls(cumulative, guide, shift)
-
-    @property
-    def arguments(self) -> tuple[Array, Array, np.int32]:
-        """As kernels take it."""
-        return self.cumulative, self.guide, self.shift
+        sizes = {"n_samples": n, "last": 2**bits}
+        launch(device.runtime, "make_guide", 2**bits // threads + 1, found, **sizes)
+        return found
 
 
 class _WithoutReplacement:
     """The rows of the smallest keys."""
 
-    def __init__(self, launch: DrawLauncher) -> None:
-        weights = launch.sampler.weights
-        self._launch = launch
-        self._weighted = np.int32(weights is not None)
-        self._weights = launch.runtime.asarray(np.ones(1) if weights is None else weights)
+    def __init__(self, device: DeviceSampler) -> None:
+        weights = device.sampler.weights
+        self._device = device
+        own = device.runtime.asarray(np.ones(1) if weights is None else weights)
+        self._weights = {"weights": own, "weighted": weights is not None}
 
     def __call__(self, keys: TreeKeys) -> Array:
-        launch, xp, sampler = self._launch, self._launch.xp, self._launch.sampler
-        runtime, n_trees, n_samples = launch.runtime, len(keys), np.int64(sampler.n_samples)
+        device, xp, sampler = self._device, self._device.xp, self._device.sampler
+        runtime, n_trees = device.runtime, len(keys)
         last = zeros(runtime, (n_trees, 2), np.uint64)
         wanted = full(runtime, n_trees, sampler.n_draws, np.int64)
         digits = zeros(runtime, (n_trees, constant("sampling/draw.cu", "DIGITS")), np.uint32)
-        order = (*keys.arguments, self._weights, self._weighted, n_samples)
+        given = {**self._weights, "n_samples": sampler.n_samples, "last": last}
         blocks = n_trees * parts_of(sampler.n_samples, "DIGIT_PART")
         for settled, shift, of_row in _digit_passes():
-            at = (np.uint64(settled), np.int32(shift), np.int32(of_row))
-            launch("count_digits", blocks, (*order, last, wanted, *at, digits))
-            choice = (digits, last, wanted, *at[1:])
-            launch.launch("choose_digit", (n_trees,), constant("common/common.cuh", "WARP"), choice)
+            own = {"wanted": wanted, "shift": shift, "of_row": of_row, "digits": digits}
+            launch(runtime, "count_digits", blocks, keys, **given, **own, settled=settled)
+            launch(runtime, "choose_digit", n_trees, **own, last=last)
         drawn = xp.empty((n_trees, sampler.n_samples), dtype=xp.uint32)
-        launch("mark_smallest", n_trees * launch.parts, (*order, last, drawn))
+        launch(runtime, "mark_smallest", n_trees * device.parts, keys, **given, drawn=drawn)
         return drawn
 
 

@@ -33,6 +33,11 @@ class DeviceRows:
     def __len__(self) -> int:
         return len(self.row)
 
+    @property
+    def n_rows(self) -> int:
+        """Rows there is room for."""
+        return len(self.row)
+
     @classmethod
     def room(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
         """Room for n rows."""
@@ -71,6 +76,11 @@ class LeafColumns:
     draws: bool
 
     @property
+    def n_columns(self) -> int:
+        """Columns of ``wide``."""
+        return self.wide.shape[2]
+
+    @property
     def n_sums(self) -> int:
         """Sums of a leaf."""
-        return self.n_classes * self.wide.shape[2]
+        return self.n_classes * self.n_columns

@@ -1,13 +1,13 @@
-"""Launches of kernels of draw.cu: how rows are listed, and what random numbers are keyed with."""
+"""A sampler on the device: how rows are listed, and what random numbers are keyed with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.launch import launch_for_roots, zeros
+from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 
 if TYPE_CHECKING:
@@ -26,28 +26,32 @@ class TreeKeys:
     Attributes
     ----------
     seed : uint64 (1,)
-    number : uint64 (trees,)
+    trees : uint64 (trees,)
+        Their numbers.
     """
 
     seed: Array
-    number: Array
+    trees: Array
 
     def __len__(self) -> int:
-        return len(self.number)
-
-    @property
-    def arguments(self) -> tuple[Array, Array]:
-        """As kernels take it."""
-        return self.number, self.seed
+        return len(self.trees)
 
 
-def stride_of(drawn: Array, n_trees: int) -> np.int64:
+@dataclass(frozen=True)
+class ListingOrder:
+    """The order in which rows are listed, uint32 (n,); it is only read if they are ordered."""
+
+    order: Array
+    ordered: bool
+
+
+def stride_of(drawn: Array, n_trees: int) -> int:
     """From one tree's draw counts to the next's; 0 where all trees share them."""
-    return np.int64(drawn.shape[1] if len(drawn) == n_trees else 0)
+    return drawn.shape[1] if len(drawn) == n_trees else 0
 
 
-class DrawLauncher:
-    """Launches kernels of draw.cu for one sampler."""
+class DeviceSampler:
+    """A sampler on the device: what all ways to draw its rows have in common."""
 
     def __init__(self, runtime: Runtime, sampler: RowSampler) -> None:
         self.runtime, self.sampler, self.xp = runtime, sampler, runtime.xp
@@ -63,34 +67,28 @@ class DrawLauncher:
         """Where rows of parts begin, and how many trees have: ``kept`` is (trees, parts)."""
         first = self.xp.empty(kept.shape, dtype=np.int64)
         count = self.xp.empty(len(kept), dtype=np.int64)
-        sizes = (np.int64(len(kept)), np.int64(kept.shape[1]))
-        launch_for_roots(self.runtime, "place_parts", (kept, *sizes, first, count))
+        sizes = {"n_trees": len(kept), "n_parts": kept.shape[1]}
+        launch(self.runtime, "place_parts", 1, kept=kept, first=first, count=count, **sizes)
         return first, count
 
     def list_drawn(
         self,
         drawn: Array,
         n_trees: int,
-        order: tuple[Array, np.int32],
+        order: ListingOrder,
         columns: Array,
         rows: DeviceRows,
     ) -> Array:
         """List the rows that are drawn; how many of each tree."""
-        stride, n_samples = stride_of(drawn, n_trees), np.int64(self.sampler.n_samples)
-        kept = zeros(self.runtime, (n_trees, self.parts), np.int64)
-        self("count_drawn", kept.size, (drawn, stride, *order, n_samples, kept))
+        runtime, kept = self.runtime, zeros(self.runtime, (n_trees, self.parts), np.int64)
+        n_samples = self.sampler.n_samples
+        given = {"drawn": drawn, "stride": stride_of(drawn, n_trees), "n_samples": n_samples}
+        launch(runtime, "count_drawn", kept.size, order, kept=kept, **given)
         first, count = self.place(kept)
-        given = (drawn, stride, first, *order, columns, n_samples)
-        sizes = (np.int32(len(columns)), np.int64(len(rows)))
-        self("list_drawn", kept.size, (*given, *sizes, rows.row, rows.weight, rows.target))
+        sizes = {"n_columns": len(columns), "room": len(rows)}
+        given |= {"first": first, "target": columns, **sizes}
+        launch(runtime, "list_drawn", kept.size, order, out=rows, **given)
         return count
-
-    def __call__(self, name: str, blocks: int | tuple[int, int], args: tuple[Any, ...]) -> None:
-        grid = blocks if isinstance(blocks, tuple) else (blocks,)
-        self.launch(name, grid, constant("sampling/draw.cu", "DRAW_THREADS"), args)
-
-    def launch(self, name: str, grid: tuple[int, ...], threads: int, args: tuple[Any, ...]) -> None:
-        self.runtime.kernel("sampling/draw.cu", name, {})(grid, (threads,), args)
 
 
 def parts_of(n_items: int, size: str) -> int:

@@ -1,0 +1,137 @@
+"""What the kernel files declare of each kernel: its name, block size and parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from gpuboost.backends.cuda.runtime.source import (
+    PRELUDE,
+    constant_of,
+    file_text,
+    kernel_folder,
+    spliced,
+)
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NESTED = r"[^()]*(?:\([^()]*\)[^()]*)*"
+_BOUND = r"(?:__launch_bounds__\s*\((?P<{}>" + _NESTED + r")\)\s*)?"
+_KERNEL = re.compile(
+    r'extern\s+"C"\s+__global__\s+'
+    + _BOUND.format("early_bound")
+    + r"void\s+"
+    + _BOUND.format("bound")
+    + r"(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)"
+)
+_GLOBAL = re.compile(r"\b__global__\b")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: ``const int64* __restrict__ count`` or ``int32 n_trees``."""
+
+    name: str
+    type_name: str
+    is_pointer: bool
+    is_restricted: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Parameter:
+        """Read a declaration."""
+        words = re.sub(r"[*&]", " ", text).split()
+        types = [word for word in words[:-1] if word not in ("const", "__restrict__")]
+        return cls(words[-1], " ".join(types), "*" in text, "__restrict__" in words)
+
+
+@dataclass(frozen=True)
+class KernelDeclaration:
+    """What the source says of a kernel.
+
+    Attributes
+    ----------
+    name : str
+    bound : str
+        The text between the brackets of ``__launch_bounds__``, 1024 without.
+    parameters : tuple of Parameter
+    """
+
+    name: str
+    bound: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """A kernel and the file that it is written in, such as ``"level/policy.cu"``."""
+
+    file_name: str
+    declaration: KernelDeclaration
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block, which ``__launch_bounds__`` states as a product of constants."""
+        return _product(self.file_name, self.declaration.bound.split(",")[0])
+
+
+@cache
+def _product(file_name: str, text: str) -> int:
+    """The product of numbers, and of constants that a file knows."""
+    known = spliced(file_name) + spliced(PRELUDE)
+    factors = (factor.strip() for factor in text.split("*"))
+    return prod(int(n) if n.isdigit() else constant_of(known, n, file_name) for n in factors)
+
+
+def without_comments(source_text: str) -> str:
+    """The source with comments blanked out; every other character keeps its place."""
+    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source_text)
+
+
+def find_kernels(source_text: str) -> list[KernelDeclaration]:
+    """The ``extern "C" __global__`` functions of a source, in order.
+
+    Raises
+    ------
+    ValueError
+        There is none, or something ``__global__`` is written in another way.
+    """
+    code = without_comments(source_text)
+    kernels = [_declaration(match) for match in _KERNEL.finditer(code)]
+    n_globals = len(_GLOBAL.findall(code))
+    if not kernels or n_globals != len(kernels):
+        raise ValueError(
+            f"{len(kernels)} kernels found and {n_globals} times __global__: declare every kernel "
+            'as extern "C" __global__ void name('
+        )
+    return kernels
+
+
+def _declaration(match: re.Match[str]) -> KernelDeclaration:
+    """What `_KERNEL` has found."""
+    declared = (part for part in match["parameters"].split(",") if part.strip())
+    bound = (match["bound"] or match["early_bound"] or "1024").strip()
+    return KernelDeclaration(match["name"], bound, tuple(map(Parameter.parse, declared)))
+
+
+@cache
+def kernel_signatures() -> dict[str, KernelSignature]:
+    """All kernels by name.
+
+    Raises
+    ------
+    ValueError
+        Two kernels have one name.
+    """
+    found: dict[str, KernelSignature] = {}
+    for path in sorted(kernel_folder().rglob("*.cu")):
+        file_name = path.relative_to(kernel_folder()).as_posix()
+        for declaration in find_kernels(file_text(file_name)):
+            own = KernelSignature(file_name, declaration)
+            other = found.setdefault(declaration.name, own)
+            if other is not own:
+                raise ValueError(
+                    f"{file_name} and {other.file_name} both have a kernel {declaration.name}; "
+                    "kernels are launched by name, rename one"
+                )
+    return found

@@ -1,0 +1,184 @@
+"""Kernels are launched by name, and their parameters are bound by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuboost.backends.cuda.runtime import launch as launches
+from gpuboost.backends.cuda.runtime import signatures
+from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.signatures import Parameter, find_kernels, kernel_signatures
+from gpuboost.backends.cuda.runtime.source import constant
+from tests.sizes import SOURCES, module_of
+
+
+class Keeper:
+    """A runtime that keeps what it is given to launch."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def kernel(self, file_name: str, name: str, constants: Mapping[str, int]) -> Any:
+        def kept(grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
+            self.kept.append((file_name, name, dict(constants), grid, block, args, shared_mem))
+
+        return kept
+
+
+@dataclass
+class Places:
+    """Offers parameters of ``mark_splits``, one of them computed."""
+
+    length: str = "lengths"
+    capacity: int = 5
+    unused: int = 0
+
+    @property
+    def node(self) -> str:
+        return f"nodes of {self.capacity}"
+
+
+@dataclass
+class Other:
+    """Offers one of them, too."""
+
+    capacity: int = 7
+
+
+@dataclass
+class Made:
+    """What `is_split_out` would be bound to."""
+
+    row: str = "rows"
+    weight: str = "weights"
+    target: str = "targets"
+
+
+def launched(name: str, grid: Any, *records: Any, **values: Any) -> Any:
+    runtime: Any = Keeper()
+    launch(runtime, name, grid, *records, **values)
+    (kept,) = runtime.kept
+    return kept
+
+
+def test_arguments_come_from_keywords_fields_and_properties() -> None:
+    found = launched("mark_splits", 3, Places(), is_split="marks")
+    threads = constant("growth/best_first.cu", "QUEUE_THREADS")
+    args = ("lengths", "nodes of 5", np.int32(5), "marks")
+    assert found == ("growth/best_first.cu", "mark_splits", {}, (3,), (threads,), args, 0)
+    assert type(found[5][2]) is np.int32
+
+
+def test_a_keyword_stands_before_records() -> None:
+    records = (Places(), Other())
+    given = {"capacity": 9, "length": "others", "is_split": "marks"}
+    with pytest.raises(TypeError, match="takes nothing of Other"):
+        launched("mark_splits", 3, *records, **given)
+    assert launched("mark_splits", 3, Places(), **given)[5][::2] == ("others", 9)
+
+
+def test_how_it_is_launched() -> None:
+    given = {"to": "array", "n": 2, "value": -1.5}
+    with pytest.raises(OverflowError):  # no number is cut to fit
+        launched("fill_bytes", (1, 2), **{**given, "value": 300})
+    given |= {"value": 200, "block": (8, 4), "shared_mem": 64, "constants": {"A": 1}}
+    *what, args, shared = launched("fill_bytes", (1, 2), **given)
+    assert what == ["common/fill.cu", "fill_bytes", {"A": 1}, (1, 2), (8, 4)] and shared == 64
+    assert [type(arg) for arg in args] == [str, np.int64, np.uint8]
+
+
+def test_fields_of_out_are_bound_to_what_ends_so() -> None:
+    given = {"drawn": "d", "stride": 1, "first": "f", "order": "o", "ordered": True, "target": "t"}
+    given |= {"n_samples": 1, "n_columns": 2, "room": 3}
+    args = launched("list_drawn", 1, out=Made(), **given)[5]
+    assert args == ("d", 1, "f", "o", 1, "t", 1, 2, 3, "rows", "weights", "targets")
+    with pytest.raises(TypeError, match="fill_bytes takes nothing of Made"):
+        launched("fill_bytes", 1, out=Made(), to="a", n=1, value=0)
+
+
+@pytest.mark.parametrize(
+    ("records", "values", "reason"),
+    [
+        ((Places(), Other()), {"is_split": 0}, "mark_splits: 2 records offer capacity"),
+        ((Places(),), {}, "mark_splits: nothing offers is_split"),
+        ((Other(),), {"is_split": 0}, "mark_splits: nothing offers length"),
+        ((Places(),), {"is_split": 0, "n": 1}, "mark_splits takes nothing of n"),
+        ((Places(), Made()), {"is_split": 0}, "mark_splits takes nothing of Made"),
+        ((Places(), {"x": 1}), {"is_split": 0}, "mark_splits takes nothing of dict"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(records: Any, values: Any, reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        launched("mark_splits", 1, *records, **values)
+
+
+def test_names_are_known_to_the_files() -> None:
+    with pytest.raises(LookupError, match="no kernel file has a kernel mark_spits"):
+        launched("mark_spits", 1)
+
+
+def test_a_binding_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bindings: dict[Any, Any] = {}
+    monkeypatch.setattr(launches, "_bindings", bindings)
+    for capacity in (1, 2, 3):
+        launched("mark_splits", 3, Places(capacity=capacity), is_split="marks")
+    assert len(bindings) == 1
+
+
+# ---- the kernel files ----------------------------------------------------------------------------
+
+
+def test_all_kernels_can_be_launched() -> None:
+    """Their blocks are known, and the types of their numbers."""
+    for name, kernel in kernel_signatures().items():
+        assert 1 <= kernel.n_threads <= 1024, name
+        numbers = [each for each in kernel.declaration.parameters if not each.is_pointer]
+        assert {each.type_name for each in numbers} <= set(launches._SCALARS), name
+
+
+def test_two_kernels_do_not_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kernel_signatures` finds none in the files above; here all files have the same text."""
+    text = 'extern "C" __global__ void same(int32 n) {}'
+    monkeypatch.setattr(signatures, "file_text", lambda name: text)
+    with pytest.raises(ValueError, match="both have a kernel same"):
+        kernel_signatures.__wrapped__()
+
+
+def test_declarations_are_read() -> None:
+    text = """
+    // a kernel (of many)
+    extern "C" __global__ void __launch_bounds__(WARP * 4, 2) add(
+        const int64* __restrict__ a,  // an array (int64)
+        unsigned int* b, double x)
+    {}
+    """
+    (found,) = find_kernels(text)
+    assert (found.name, found.bound) == ("add", "WARP * 4, 2")
+    assert found.parameters == (
+        Parameter("a", "int64", True, True),
+        Parameter("b", "unsigned int", True, False),
+        Parameter("x", "double", False, False),
+    )
+
+
+# ---- the callers ---------------------------------------------------------------------------------
+
+RUNTIMES = ("cupy", "graph", "shape_arrays", "protocol")  # which make kernels, and hand them on
+LAUNCHER = "gpuboost.backends.cuda.runtime.launch"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_no_kernel_is_called_by_position(path: Path) -> None:
+    own = module_of(path)
+    if own == LAUNCHER or own in [f"gpuboost.backends.cuda.runtime.{name}" for name in RUNTIMES]:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_kernel = isinstance(node, ast.Attribute) and node.attr == "kernel"
+        assert not is_kernel, f"{own}, line {node.lineno}: launch kernels by `launch`"
