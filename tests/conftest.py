@@ -12,6 +12,7 @@ import pytest
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends import devices
 from gpuboost.backends import select as choice
+from gpuboost.backends.cuda import runtime
 from gpuboost.backends.cuda.growth import grow as cuda
 from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
@@ -184,8 +185,8 @@ def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list
 def _forget_runtime() -> None:
     """Have the module that imports CuPy imported anew."""
     sys.modules.pop("gpuboost.backends.cuda.runtime.cupy", None)
-    if hasattr(cuda, "cupy_runtime"):
-        del cuda.cupy_runtime
+    if hasattr(runtime, "cupy"):
+        del runtime.cupy
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -70,7 +70,7 @@ INNER = """
 import os
 import pytest
 from types import SimpleNamespace
-from tests import finished
+from tests.runs import finished
 from tests.runs.gpu_runs import give_back
 
 def pytest_addoption(parser):
