@@ -55,15 +55,9 @@ class ArrayTable:
     """A 2-d array, of NumPy or of CuPy. Categories are read on the host in either case."""
 
     array: Array
+    n_samples: int
+    n_features: int
     names = None
-
-    @property
-    def n_samples(self) -> int:
-        return self.array.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.array.shape[1]
 
     def is_category_type(self, feature: int) -> bool:
         return False
@@ -138,7 +132,7 @@ def read_table(X: Any) -> Table:
             return convert(X)
     array = X if is_cupy_array(X) else as_host_array(X, "X")
     check_shape(array)
-    return ArrayTable(array)
+    return ArrayTable(array, *array.shape)
 
 
 def _read_frame(frame: Any) -> FrameTable:

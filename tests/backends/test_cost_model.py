@@ -45,7 +45,6 @@ from gpuboost.cli.calibration import (
 )
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.task import NO_LIMIT
-from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
@@ -174,8 +173,7 @@ def works_of_fits(monkeypatch, *estimators):
         seen.append(growth)
         return growth_work(growth)
 
-    for module in (boosting_reading, template):
-        monkeypatch.setattr(module, "growth_work", told)
+    monkeypatch.setattr(template, "growth_work", told)
     for estimator in estimators:
         estimator.set_params(device="numpy").fit(X, X[:, 0] > 0)
     return seen

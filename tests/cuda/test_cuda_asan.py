@@ -58,7 +58,6 @@ import numpy as np
 import pytest
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
 from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
 from tests import test_cuda_best_first, test_cuda_links, test_cuda_quantiles
@@ -74,8 +73,7 @@ def noted(runtime, file_name, name, constants):
     return kernel(runtime, file_name, name, constants)
 
 def fit_on(backend, model, *data, **words):
-    for module in (boosting_reading, template):
-        patch.setattr(module, "choose_backend", lambda device, work: backend)
+    patch.setattr(template, "choose_backend", lambda device, work: backend)
     return model.fit(*data, **words)
 
 with pytest.MonkeyPatch.context() as patch:

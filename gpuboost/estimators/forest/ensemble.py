@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from gpuboost.data.parameters import boolean, integer_at_least, thread_count
+from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.estimators.fitting.pipeline import FitTemplate, Prepared
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
+if TYPE_CHECKING:
+    from gpuboost.backends.select import Growth
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeEnsemble(ManyTrees, FitTemplate):
+class TreeEnsemble(ManyTrees):
     """Many trees, each over rows of its own."""
 
     bootstrap: bool = True
@@ -40,12 +44,20 @@ class TreeEnsemble(ManyTrees, FitTemplate):
         """How features are drawn for a tree; None: it sees all."""
         return None
 
+    def _balance(self, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree is to balance the classes of the rows it draws."""
+        return None
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """What multiplies the draws of a row in every tree that draws it."""
+        return None
+
     # ---- the steps of a fit --------------------------------------------------------------------
 
-    def _batch(
-        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
-    ) -> Batch:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
         boolean("bootstrap", self.bootstrap)
+        labels, before = inputs.labels, inputs.before
+        weights = self._weights(labels, inputs.weights)
         n, n_trees = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
         method, n_draws = self._row_draw(n, weights)
         self._check_votes()
@@ -59,7 +71,8 @@ class TreeEnsemble(ManyTrees, FitTemplate):
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
-        return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))
+        features = self._feature_draw(inputs.schema.n_features)
+        return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
 
     def _seed(self, before: FittedTrees | None) -> int:
         """The seed; a warm start with no integer to go by keeps the one there was."""
@@ -77,15 +90,15 @@ class TreeEnsemble(ManyTrees, FitTemplate):
                 f"{self.bootstrap!r} and oob_score={self.oob_score!r}; change one of them"
             )
 
-    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
-        facts: dict[str, Any] = {"estimator_": self._empty_tree()}
+    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+        model, facts = grow_trees(prepared), {"estimator_": self._empty_tree()}
         if not self.oob_score:
-            return facts
+            return model, facts
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
-        threads = thread_count(self.n_jobs)
+        threads = prepared.execution.n_threads
         means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
         score = self.oob_score if callable(self.oob_score) else None
-        return facts | self._out_of_bag_facts(prepared.labels, means, score)
+        return model, facts | self._out_of_bag_facts(prepared.labels, means, score)
 
     # ---- a fitted model ------------------------------------------------------------------------
 

@@ -20,15 +20,24 @@ from gpuboost.estimators.trees.tree import (
     ExtraTreeClassifier,
     ExtraTreeRegressor,
     SingleTree,
-    TreeParameters,
 )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Forest(TreeEnsemble, TreeParameters):
+class Forest(TreeEnsemble):
     """What forests share."""
 
     n_estimators: int = field(default=100, kw_only=False)
+    criterion: str = "squared_error"
+    max_depth: int | None = None
+    min_samples_split: float = 2
+    min_samples_leaf: float = 1
+    min_weight_fraction_leaf: float = 0.0
+    max_features: float | str | None = 1.0
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    ccp_alpha: float = 0.0
+    monotonic_cst: Any = None
 
     _tree_class: ClassVar[type[SingleTree]]
 
@@ -54,35 +63,24 @@ class Forest(TreeEnsemble, TreeParameters):
         return self._tree_class(**{name: own[name] for name in names})
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ForestClassifier(Classifier, Forest):
-    """What forests for classification share."""
+BALANCES = ("balanced", "balanced_subsample")  # values of class_weight
 
+
+@documented("A random forest for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestClassifier(Classifier, Forest):
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
     class_weight: Any = None
     voting: str = "soft"
 
-    _class_weights: ClassVar[tuple[str, ...]] = ("balanced", "balanced_subsample")
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ForestRegressor(Regressor, Forest):
-    """What forests for regression share."""
-
-    criterion: str = "squared_error"
-    max_features: float | str | None = 1.0
-
-
-@documented("A random forest for classification.")
-@dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestClassifier(ForestClassifier):
+    _class_weights = BALANCES
     _tree_class = DecisionTreeClassifier
 
 
 @documented("A random forest for regression.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestRegressor(ForestRegressor):
+class RandomForestRegressor(Regressor, Forest):
     _tree_class = DecisionTreeRegressor
 
     def _compute_partial_dependence_recursion(
@@ -97,15 +95,20 @@ class RandomForestRegressor(ForestRegressor):
 
 @documented("Extremely randomised trees for classification: thresholds are drawn at random.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesClassifier(ForestClassifier):
+class ExtraTreesClassifier(Classifier, Forest):
+    criterion: str = "gini"
+    max_features: float | str | None = "sqrt"
+    class_weight: Any = None
+    voting: str = "soft"
     bootstrap: bool = False
 
+    _class_weights = BALANCES
     _tree_class = ExtraTreeClassifier
 
 
 @documented("Extremely randomised trees for regression: thresholds are drawn at random.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesRegressor(ForestRegressor):
+class ExtraTreesRegressor(Regressor, Forest):
     bootstrap: bool = False
 
     _tree_class = ExtraTreeRegressor
