@@ -44,7 +44,8 @@ class Table(Protocol):
     def n_samples(self) -> int: ...
     @property
     def n_features(self) -> int: ...
-    def is_category_type(self, feature: int) -> bool: ...
+    @property
+    def category_types(self) -> bool | list[bool]: ...
     def fits_float32(self, feature: int) -> bool: ...
     def numbers(self, feature: int) -> Array: ...
     def categories(self, feature: int) -> tuple[Codes, list[Any]]: ...
@@ -58,9 +59,7 @@ class ArrayTable:
     n_samples: int
     n_features: int
     names = None
-
-    def is_category_type(self, feature: int) -> bool:
-        return False
+    category_types = False  # of all features
 
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
@@ -87,15 +86,16 @@ class FrameTable:
     def n_features(self) -> int:
         return len(self.columns)
 
-    def is_category_type(self, feature: int) -> bool:
-        return isinstance(self.columns[feature].dtype, _CATEGORIES)
+    @property
+    def category_types(self) -> list[bool]:
+        return [isinstance(column.dtype, _CATEGORIES) for column in self.columns]
 
     def fits_float32(self, feature: int) -> bool:
         return isinstance(self.columns[feature].dtype, _EXACT_IN_FLOAT32)
 
     def numbers(self, feature: int) -> Array:
         series, label = self.columns[feature], feature_label(feature, self.names)
-        if self.is_category_type(feature):
+        if isinstance(series.dtype, _CATEGORIES):
             codes, values = self.categories(feature)
             return np.append(to_floats(np.array(values, dtype=object), label), np.nan)[codes]
         dtype = series.dtype
