@@ -12,17 +12,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.compiled_programs import compiled_programs
+from gpuboost.backends.cache import cache_folder, compiled_programs
 from gpuboost.backends.cost_model import (
+    CUDA_START_SECONDS,
     Growth,
     Work,
     growth_work,
-    measured_speed,
     prediction_work,
-    rounds_are_replayed,
 )
 from gpuboost.backends.devices import device_number, why_no_cuda
-from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
@@ -37,7 +35,6 @@ __all__ = [
     "choose_backend",
     "growth_work",
     "prediction_work",
-    "rounds_are_replayed",
 ]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
@@ -127,7 +124,7 @@ def _cuda_start_seconds() -> float:
     if os.getpid() in _started_cuda:
         return 0.0
     compiled = any((cache_folder() / "kernels").glob("*.cubin"))
-    return measured_speed().cuda_start + (0.0 if compiled else CUDA_COMPILE_SECONDS)
+    return CUDA_START_SECONDS + (0.0 if compiled else CUDA_COMPILE_SECONDS)
 
 
 def _numba_start_seconds(program: str) -> float:

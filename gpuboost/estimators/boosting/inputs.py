@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gpuboost.backends.device_arrays import adopt_targets
-from gpuboost.backends.select import Growth, rounds_are_replayed
+from gpuboost.backends.select import Growth
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.bins import BinnedMatrix
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
 ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
 
 
@@ -63,19 +64,15 @@ def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
         (1, loss.columns) if options.sums_outputs(estimator, loss) else (loss.columns, 1)
     )
     limits = tree_limits(estimator, n, counts.level)
-    of_replay = (limits[name] for name in ("max_depth", "max_leaf_nodes", "ccp_alpha"))
     return Growth(
         n,
         n_features,
         n_looked_at=counts.node,
         n_trees=trees,
-        max_depth=limits["max_depth"],
         n_channels=columns,
         value_bytes=inputs.value_bytes,
         n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
-        replayed=rounds_are_replayed(*of_replay),
-        max_leaf_nodes=limits["max_leaf_nodes"],
-        min_samples_leaf=limits["min_samples_leaf"],
+        **{name: limits[name] for name in LIMITS},
     )
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.host.finish import check_weight, in_threads
-from gpuboost.backends.select import Growth, rounds_are_replayed
+from gpuboost.backends.select import Growth
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.medians import median_options
 from gpuboost.engine.growth.pruning import cut_back, pruned
@@ -57,7 +57,7 @@ def tree_plan(
     options = with_monotonic(options, tree.monotonic_cst, schema, labels)
     target = labels.target(batch.sampler, options.criterion)
     options = median_options(options)
-    n_trees, limits = len(batch.trees), (options.max_depth, options.max_leaf_nodes)
+    n_trees = len(batch.trees)
     growth = Growth(
         len(labels),
         schema.n_features,
@@ -67,9 +67,9 @@ def tree_plan(
         n_channels=target.n_channels,
         value_bytes=inputs.value_bytes,
         n_rounds=n_trees if in_turn else 1,
-        replayed=in_turn and rounds_are_replayed(*limits, options.ccp_alpha),
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=options.min_samples_leaf,
+        ccp_alpha=options.ccp_alpha,
     )
     return GrowPlan(options, batch, target), growth
 
