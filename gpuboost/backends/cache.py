@@ -72,7 +72,7 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def recall(path: Path) -> bytes | None:
-    """What `keep` wrote, None if it is not there or damaged."""
+    """The content that `keep` wrote, None if the file is missing or damaged."""
     try:
         found = path.read_bytes()
     except OSError:

@@ -83,7 +83,7 @@ def backend_of(array: Any) -> CudaBackend:
 
 
 def check_device(device: Any) -> None:
-    """Refuse what is no device, or cannot be used here, as `choose_backend` does."""
+    """Check that a device exists and can be used here; raises as `choose_backend` does."""
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
         raise ValueError(f"device must be {DEVICES}, got {device!r}")
     if device in ("auto", "cpu", "numpy"):
@@ -101,7 +101,7 @@ def available_backends() -> list[tuple[str, bool, str]]:
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
 
-_loaded_programs: set[str] = set()  # what Numba has run in this process
+_loaded_programs: set[str] = set()  # programs that Numba has run in this process
 _spent: dict[str, float] = {}  # seconds of NumPy in this process, for want of each program
 _started_cuda: set[int] = set()  # processes that have; a forked child is another one
 
@@ -120,7 +120,7 @@ def _cuda_pays(work: Work) -> bool:
 
 
 def _cuda_start_seconds() -> float:
-    """What is lost before CUDA has started in this process."""
+    """Time until CUDA has started in this process."""
     if os.getpid() in _started_cuda:
         return 0.0
     compiled = any((cache_folder() / "kernels").glob("*.cubin"))
@@ -128,7 +128,7 @@ def _cuda_start_seconds() -> float:
 
 
 def _numba_start_seconds(program: str) -> float:
-    """What is lost before Numba has loaded or compiled a program."""
+    """Time until Numba has loaded or compiled a program."""
     if program in _loaded_programs:
         return 0.0
     return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS

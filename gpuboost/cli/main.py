@@ -100,7 +100,7 @@ def version() -> str:
 
 
 def info_text() -> str:
-    """Devices, what will be used and why not the others, speeds, cores, compile cache, versions."""
+    """The output of ``gpuboost info``: backends, devices, speeds, threads, caches and versions."""
     from gpuboost.backends.select import available_backends
     from gpuboost.data.parameters import thread_count
 

@@ -11,6 +11,7 @@ import numpy as np
 import sklearn.tree
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.arrays import array_module, working_on
@@ -52,7 +53,7 @@ LEAVES_AT_A_TIME = 2**22  # values of which medians are taken together
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AdaBoost(ManyTrees):
-    """What AdaBoost for classification and for regression shares."""
+    """Base of AdaBoost for classification and for regression."""
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = 50
@@ -92,7 +93,7 @@ class AdaBoost(ManyTrees):
 
     @abstractmethod
     def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective | ValueObjective:
-        """What the rounds are judged by."""
+        """The errors and votes of the rounds."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         """Class weights of the trees, at most 1: float64 (K,), None for ones."""
@@ -144,7 +145,7 @@ class AdaBoost(ManyTrees):
     @property
     def feature_importances_(self) -> np.ndarray:
         """Importances in the trees, by their weights: ndarray of shape (n_features,)."""
-        assert self._ensemble is not None  # or it raises that there is no model
+        check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:

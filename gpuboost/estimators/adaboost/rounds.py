@@ -72,7 +72,7 @@ class Rounds:
                 return
 
     def _check_first(self, found: Round) -> None:
-        """One tree may be all there is of a regression, as in scikit-learn; classes need better."""
+        """A classification needs a first tree better than chance; a regression may keep any."""
         if isinstance(self.objective, ValueObjective):
             return
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Gradient boosting: trees one after the other, each on what those before it left."""
+"""Gradient boosting: each tree is fitted to the gradients of the loss after those before it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OF_A_TREE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GradientBoosting(ManyTrees):
-    """What gradient boosting for classification and for regression shares."""
+    """Base of gradient boosting for classification and for regression."""
 
     loss: Any = "squared_error"
     learning_rate: Any = 0.1
@@ -194,7 +194,7 @@ class GradientBoosting(ManyTrees):
             yield raw
 
     def _start(self, X: Any, trees: np.ndarray, offset: Any) -> np.ndarray:
-        """Raw predictions before the first round: (n or 1, columns), where those of trees are."""
+        """Raw predictions before the first round: (n or 1, columns), on the device of ``trees``."""
         model: BoostedRounds = self._model
         start = array_module(trees).asarray(model.baseline[None])
         offsets = read_offset(offset, len(trees), model.loss.columns, near=trees)
@@ -343,7 +343,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
             return self._labels_at(shares.argmax(axis=1))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Of each class; a loss of the user's own that says nothing of them has logistic ones."""
+        """Probability of each class, logistic if a user's loss does not define ``predict``."""
         loss: Loss = self._model.loss
         if loss.formula != USER or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)

@@ -1,4 +1,4 @@
-"""What gradient boosting reads beside X, y and weights: its loss, offsets and evaluation sets."""
+"""Inputs of gradient boosting other than X, y and weights: loss, offsets and evaluation sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
 
 @dataclass(frozen=True, eq=False)
 class BoostPlan:
-    """What the rounds learn from; targets and weights are on the host.
+    """The loss, targets and weights of a fit; arrays are on the host.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
 
 
 def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
-    """What the fit costs, round after round, for the choice of a device."""
+    """The work of the rounds, by which a device is chosen."""
     n, n_features = len(inputs.labels), inputs.schema.n_features
     counts = options.FeatureCounts.of(estimator, n_features)
     trees, columns = (
@@ -77,7 +77,7 @@ def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
-    """What raw predictions start from beside a constant: float64 (n, columns)."""
+    """Offsets plus predictions of ``init``: float64 (n, columns), None if there are neither."""
     offsets = read_offset(offset, n, loss.columns)
     if init is None:
         return offsets
@@ -94,7 +94,7 @@ class EvaluationReader:
     init: Any
 
     def read(self, eval_set: Any) -> list[RowSet]:
-        """The row sets; their raw predictions are those beside the constant."""
+        """The row sets; their raw predictions do not include the baseline yet."""
         if eval_set is None:
             return []
         if isinstance(eval_set, tuple) or not isinstance(eval_set, list):

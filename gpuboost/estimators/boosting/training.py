@@ -1,4 +1,4 @@
-"""How a model of gradient boosting is fitted: the steps between checked data and the model."""
+"""The rounds of gradient boosting: what they start from, and how they run."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class RoundSetup:
-    """Everything that the rounds of a fit go by.
+    """What the rounds of a fit start from.
 
     Attributes
     ----------
     prepared : Prepared
         Its plan is a `BoostPlan`.
     offsets : float64 (n, columns) or None
-        What raw predictions start from beside a constant: offsets, and what ``init`` predicts.
+        Offsets plus predictions of ``init``.
     init : estimator or None
     evaluated : list of RowSet
-        Rows of ``eval_set``; their ``raw`` is what they start from beside the constant.
+        Rows of ``eval_set``; their ``raw`` does not include the baseline.
     """
 
     estimator: Any
@@ -69,7 +69,7 @@ class RoundSetup:
 
     @property
     def loss(self) -> Loss:
-        """What the rounds lower."""
+        """The loss that is minimised."""
         return self.plan.loss
 
     @property
@@ -103,7 +103,7 @@ class RoundSetup:
         return mask
 
     def _check_parts(self, held_out: np.ndarray) -> None:
-        """Both the rows to grow trees on and those held out have weight."""
+        """Check that both parts, for training and for early stopping, have rows with weight."""
         for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
             if not (self._given_weights[part] > 0.0).any():
                 raise ValueError(
@@ -115,19 +115,19 @@ class RoundSetup:
 
     @cached_property
     def weights(self) -> np.ndarray | None:
-        """Of the rows that trees are grown on: those held out have weight 0."""
+        """Weights for growing trees: rows held out have weight 0."""
         if self.held_out is None:
             return self.plan.weights
         return np.where(self.held_out, 0.0, self._given_weights)
 
     @property
     def _given_weights(self) -> np.ndarray:
-        """The user's, held out or not; ones where there are none."""
+        """Weights of all rows, held out or not; ones if the user gave none."""
         return np.ones(len(self.plan.y)) if self.plan.weights is None else self.plan.weights
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """What boosting starts from beside offsets and ``init``: float64 (columns,)."""
+        """The baseline, to which offsets and ``init`` are added: float64 (columns,)."""
         if self.before is not None:
             return self.before.baseline
         if self.estimator.init is not None:
@@ -142,7 +142,7 @@ class RoundSetup:
         return RowSet(matrix, y, self.weights, self._so_far(matrix, start))
 
     def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Raw predictions with the rounds that a warm start goes on from."""
+        """Raw predictions, including the rounds before a warm start."""
         if self.before is None:
             return start
         backend, execution = self.prepared.backend, self.prepared.execution
@@ -150,7 +150,7 @@ class RoundSetup:
 
     @cached_property
     def monitored(self) -> list[MonitoredSet]:
-        """Rows that metrics are taken of, and which metrics."""
+        """Row sets that are evaluated after each round, and their metrics."""
         metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
         sets = []
         if self.held_out is not None:
@@ -177,7 +177,7 @@ class RoundSetup:
         return None if count == n else FeatureDraw(n, count, replace=False)
 
     def task(self) -> BoostTask:
-        """What the backend is asked for."""
+        """The task for the backend."""
         draw, seed = self.feature_draw, self.seed
         estimator, n = self.estimator, len(self.plan.y)
         minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
@@ -208,7 +208,7 @@ class RoundSetup:
 
 @dataclass(eq=False)
 class BoostingFit:
-    """The rounds of a fit, and what they score."""
+    """The rounds of a fit, and their scores."""
 
     setup: RoundSetup
     trees: list[Tree] = field(default_factory=list)
@@ -226,7 +226,7 @@ class BoostingFit:
         return self._model(task)
 
     def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
-        """Boost until early stopping, a callback or the monitor says so."""
+        """Boost until early stopping, a callback or the monitor ends the fit."""
         estimator, before = self.setup.estimator, self.setup.before
         rates = options.learning_rates(estimator.learning_rate)
         callbacks, stopping = read_callbacks(estimator.callbacks), self._early_stopping()

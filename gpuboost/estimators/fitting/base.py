@@ -1,4 +1,4 @@
-"""What all estimators share: parameters of the machine, `fit`, and what a fitted model can do."""
+"""Base of all estimators: parameters of the machine, `fit`, and the methods of a fitted model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TreeModel(BaseEstimator, ABC):
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
 
-    # ---- fit, and what a kind of estimator says to it ------------------------------------------
+    # ---- fit, and the steps that kinds of estimators define ------------------------------------
 
     @takes("X", "y", "sample_weight", told=OF_A_FIT)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -64,7 +64,7 @@ class TreeModel(BaseEstimator, ABC):
 
     @abstractmethod
     def _plan(self, inputs: FitInputs) -> tuple[Any, Growth]:
-        """What will be grown or boosted, and how much work that is."""
+        """A plan of the trees or rounds, and how much work they are."""
 
     @abstractmethod
     def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
@@ -76,13 +76,13 @@ class TreeModel(BaseEstimator, ABC):
         return self
 
     def _voting_rule(self) -> str:
-        """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
+        """How the trees of a classifier vote. Those of a regressor are always averaged."""
         return check_option("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, with which they are also drawn where they are drawn.
+        """Weights of the rows, by which they are also drawn if they are drawn.
 
-        The user's; in a classifier times those of their classes, but for bagging.
+        In classifiers other than bagging they are multiplied by the weights of classes.
         """
         return weights
 

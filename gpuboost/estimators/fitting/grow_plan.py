@@ -116,6 +116,6 @@ def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[An
     """The steps, with a progress bar on standard error if ``verbose``."""
     if not verbose:
         return steps
-    from tqdm import tqdm  # met only by those who ask for it
+    from tqdm import tqdm  # imported only if it is used
 
     return tqdm(steps, total=total, desc="growing trees", unit="tree")

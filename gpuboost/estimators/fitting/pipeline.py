@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """What an estimator makes its plan from: all that was read, without the columns themselves.
+    """The input of an estimator's ``_plan``: all that was read, except the columns themselves.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
 
 
 def check_same_labels(estimator: Any, labels: Labels) -> None:
-    """Trees that a warm start adds must have leaves like those there are."""
+    """Check that the trees a warm start adds will have leaves of the same kind."""
     for name, value in labels.attributes().items():
         if not np.array_equal(getattr(estimator, name), value):
             raise ValueError(
@@ -111,7 +111,7 @@ def check_same_labels(estimator: Any, labels: Labels) -> None:
 
 
 def keep(estimator: Any, prepared: Prepared, model: FittedTrees, facts: dict[str, Any]) -> None:
-    """Replace the fitted attributes; ``facts`` are those that not all estimators have."""
+    """Replace the fitted attributes; ``facts`` are those that only some estimators have."""
     found = {
         "_model": model,
         "_binning": (estimator.max_bins, estimator.categorical_features),
@@ -127,7 +127,7 @@ def keep(estimator: Any, prepared: Prepared, model: FittedTrees, facts: dict[str
 
 @contextmanager
 def memory_advice() -> Iterator[None]:
-    """Say what to change when memory runs out."""
+    """Add advice to a MemoryError."""
     try:
         yield
     except MemoryError as error:

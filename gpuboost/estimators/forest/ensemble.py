@@ -1,4 +1,4 @@
-"""What forests and bagging share: many trees, over rows drawn for each."""
+"""Base of forests and bagging: many trees, each grown on rows drawn for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeEnsemble(ManyTrees):
-    """Many trees, each over rows of its own."""
+    """Many trees, each grown on rows drawn for it."""
 
     bootstrap: bool = True
     oob_score: Any = False
@@ -34,14 +34,14 @@ class TreeEnsemble(ManyTrees):
     if TYPE_CHECKING:
         _out_of_bag_facts: ClassVar[Any]
 
-    # ---- what forests and bagging say ----------------------------------------------------------
+    # ---- how forests and bagging differ --------------------------------------------------------
 
     @abstractmethod
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
         """How rows are drawn for a tree, and how many."""
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
-        """How features are drawn for a tree; None: it sees all."""
+        """How features are drawn for a tree; None if each tree sees all."""
         return None
 
     def _balance(self, labels: Any) -> np.ndarray | None:
@@ -49,7 +49,7 @@ class TreeEnsemble(ManyTrees):
         return None
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """What multiplies the draws of a row in every tree that draws it."""
+        """Factor of each row's number of draws, the same in every tree."""
         return None
 
     # ---- the steps of a fit --------------------------------------------------------------------
@@ -75,13 +75,13 @@ class TreeEnsemble(ManyTrees):
         return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
 
     def _seed(self, before: FittedTrees | None) -> int:
-        """The seed; a warm start with no integer to go by keeps the one there was."""
+        """The seed; without an integer ``random_state`` a warm start keeps the earlier seed."""
         if before is None or isinstance(self.random_state, (int, np.integer)):
             return draw_seed(self.random_state)
         return before.batches[-1].sampler.seed
 
     def _check_votes(self) -> None:
-        """Judge ``voting`` and ``oob_score``."""
+        """Check ``voting`` and ``oob_score``."""
         self._voting_rule()
         wanted = callable(self.oob_score) or boolean("oob_score", self.oob_score)
         if wanted and not self.bootstrap:
@@ -117,7 +117,7 @@ def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
 
 
 def check_enough_rows(n_draws: int, n_rows: int) -> None:
-    """Without replacement only so many rows can be drawn."""
+    """Check that enough rows have a weight to draw without replacement."""
     if n_draws > n_rows:
         raise ValueError(
             f"max_samples asks for {n_draws} rows without replacement, but only {n_rows} have a "

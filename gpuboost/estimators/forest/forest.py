@@ -25,7 +25,7 @@ from gpuboost.estimators.trees.tree import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Forest(TreeEnsemble):
-    """What forests share."""
+    """Base of the forests."""
 
     n_estimators: int = field(default=100, kw_only=False)
     criterion: str = "squared_error"
@@ -43,7 +43,7 @@ class Forest(TreeEnsemble):
 
     @property
     def splitter(self) -> str:
-        """Best or random thresholds, as the trees have it."""
+        """Best or random thresholds, the default of the trees."""
         return self._tree_class.splitter
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
@@ -57,7 +57,7 @@ class Forest(TreeEnsemble):
         return ALL_ROWS, n_samples
 
     def _empty_tree(self) -> SingleTree:
-        """Its class_weight is None: the weights of the forest's rows have it in them."""
+        """A tree without class_weight, which is part of the forest's row weights already."""
         own = self.get_params(deep=False)
         names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
         return self._tree_class(**{name: own[name] for name in names})
@@ -86,7 +86,7 @@ class RandomForestRegressor(Regressor, Forest):
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
-        """What scikit-learn's `partial_dependence` asks of a forest."""
+        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
         out = np.zeros(len(grid))
         for tree in self.estimators_:
             tree.tree_.compute_partial_dependence(grid, target_features, out)
@@ -114,5 +114,5 @@ class ExtraTreesRegressor(Regressor, Forest):
     _tree_class = ExtraTreeRegressor
 
 
-# scikit-learn's partial_dependence takes its fast way for instances of its own class.
+# scikit-learn's partial_dependence uses recursion only for instances of its own class.
 sklearn_ensemble.RandomForestRegressor.register(RandomForestRegressor)

@@ -1,4 +1,4 @@
-"""What a user brings as X -> checked columns, and those -> bins."""
+"""Reads X: as checked columns, and these as bins."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
 
 
 class KnowsColumns(Protocol):
-    """A model, or training data: what says which columns X must have."""
+    """A model, or training data: it defines which columns X must have."""
 
     @property
     def schema(self) -> FeatureSchema:
@@ -96,7 +96,7 @@ def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | Bin
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
-    """The device of the arrays of CuPy is the current one, while they are read; all are on one."""
+    """A context in which the device of the given arrays, if they are on one, is the current one."""
     for values in given:
         if is_cupy_array(values):
             return working_on(values)
@@ -122,7 +122,7 @@ def read_targets(
 
 
 def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:
-    """A `Dataset` must have the names, bins and categories of the model's columns."""
+    """Check that a `Dataset` has the names, bins and categories of the model's columns."""
     check_names(data.schema.names, model.schema.names, owner)
     if data.n_features != model.schema.n_features:
         raise ValueError(
@@ -150,7 +150,7 @@ def same_bins(one: BinMapper, other: BinMapper) -> bool:
 def _check_dataset(
     data: Dataset, estimator: Any, before: FittedTrees | None, max_bins: int
 ) -> None:
-    """A Dataset brings its own bins; nothing may contradict them."""
+    """Check that no parameter contradicts the bins of a Dataset."""
     choice = estimator.categorical_features
     if not (isinstance(choice, str) and choice == "from_dtype"):
         raise ValueError(

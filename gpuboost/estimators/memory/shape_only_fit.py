@@ -41,7 +41,7 @@ _FEW = 8  # rows from which the columns of a target are learnt
 
 @dataclass(frozen=True)
 class ShapeOnlyTable:
-    """What is known of the data."""
+    """The shape of the data, which is all that is known."""
 
     n_samples: int
     n_features: int
@@ -126,7 +126,7 @@ def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
 
 
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
-    """What `fitting.pipeline.prepare` would make of the data."""
+    """The result of `fitting.pipeline.prepare` for data of these shapes."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
     none, names = (None,) * n_features, _names_of_features(estimator, n_features)
     schema = FeatureSchema(names, n_features, np.zeros(n_features, dtype=bool), none, none)
@@ -145,7 +145,7 @@ class ShapeOnlyTrees:
     table: ShapeOnlyTable
 
     def grow_task(self) -> GrowTask:
-        """What a backend would be asked for by trees that grow together."""
+        """The task of trees that grow together."""
         prepared = prepare(self.estimator, self.table)
         plan: GrowPlan = prepared.plan
         sampler = plan.batch.sampler
@@ -160,7 +160,7 @@ class ShapeOnlyTrees:
         )
 
     def reweight_task(self) -> ReweightTask:
-        """What it would be asked for by AdaBoost."""
+        """The task of AdaBoost."""
         prepared, estimator = prepare(self.estimator, self.table), self.estimator
         plan: GrowPlan = prepared.plan
         labels: Any = prepared.labels
@@ -197,17 +197,17 @@ class ShapeOnlyRounds(RoundSetup):
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """Nothing is learnt of rows that are not there."""
+        """Zeros, since there are no targets to learn a baseline from."""
         return np.zeros(self.loss.columns)
 
 
 def boost_task(estimator: Any, table: ShapeOnlyTable) -> BoostTask:
-    """What a backend would be asked for by a fit of boosting."""
+    """The task of a fit of boosting."""
     return ShapeOnlyRounds(estimator, prepare(estimator, table)).task()
 
 
 def _names_of_features(estimator: Any, n_features: int) -> np.ndarray:
-    """Names that constraints go by, and others for the rest: which is which does not matter."""
+    """Names that the constraints use, and made-up names for the other features, in any order."""
     monotonic = estimator._tree.monotonic_cst
     named = list(monotonic) if isinstance(monotonic, Mapping) else []
     groups = getattr(estimator, "interaction_cst", None)

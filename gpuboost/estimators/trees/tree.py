@@ -37,7 +37,7 @@ NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass o
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SingleTree(TreeModel):
-    """What single trees share."""
+    """Base of the single trees."""
 
     criterion: str = "squared_error"
     max_depth: int | None = None
@@ -167,7 +167,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
-        """What scikit-learn's `partial_dependence` asks of a tree."""
+        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
         out = np.zeros(len(grid))
         self.tree_.compute_partial_dependence(grid, target_features, out)
         return out
@@ -187,6 +187,6 @@ class ExtraTreeRegressor(DecisionTreeRegressor):
     max_features: float | str | None = 1.0
 
 
-# scikit-learn's export_text and plot_tree take what is an instance of its own classes.
+# scikit-learn's export_text and plot_tree accept only instances of its own classes.
 sklearn_tree.DecisionTreeClassifier.register(DecisionTreeClassifier)
 sklearn_tree.DecisionTreeRegressor.register(DecisionTreeRegressor)
