@@ -47,10 +47,9 @@ CUDA_START_SECONDS = 1.5  # the first use of CUDA in a process, kernels read fro
 # costs its launches. So a deeper limit is taken for none, of which the host asks.
 SYNC_FREE_DEPTH, SYNC_FREE_LEAVES = 32, 64
 
-# Launches: while the host waits for an answer of the device; to bin a feature, most of them to sort
-# its values; to predict; a round that is replayed as one launch, and each of its kernels, for which
-# the device waits and not the host.
-WAIT_LAUNCHES, BINNING_LAUNCHES, PREDICTION_LAUNCHES = 3, 20, 4
+# Launches: to bin a feature, most of them to sort its values; to predict; a round that is replayed
+# as one launch, and each of its kernels, for which the device waits and not the host.
+BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A row on a level: one sector of codes and its word where
@@ -59,7 +58,6 @@ REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 # searched. A row on a level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
-NODE_BYTES = 60  # of a node that is copied to the host
 
 
 @dataclass(frozen=True)
@@ -91,24 +89,12 @@ class Amount:
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of each unit of work on this machine.
+    """Seconds of each unit of work on this machine."""
 
-    Attributes
-    ----------
-    numba_visit : float
-        A row looked at for one feature on one level of one tree, of many that grow together.
-    cuda_traffic : float
-        A byte of device memory that kernels read or write: 2 TB in a second.
-    cuda_launch : float
-        A launch: the time of the host, Python's included.
-    cuda_byte : float
-        A byte copied between host and device, from memory that is not pinned.
-    """
-
-    numba_visit: float = 4e-10
-    cuda_traffic: float = 5e-13
-    cuda_launch: float = 2e-5
-    cuda_byte: float = 2e-10
+    numba_visit: float = 4e-10  # a row, feature and level of one tree of many that grow together
+    cuda_traffic: float = 5e-13  # a byte that kernels read or write: 2 TB in a second
+    cuda_launch: float = 2e-5  # on the host, Python's time included
+    cuda_byte: float = 2e-10  # copied from or to memory that is not pinned
 
     def on_cuda(self, amount: Amount) -> float:
         """Seconds that a GPU needs."""
@@ -118,19 +104,9 @@ class Speed:
 
 @dataclass(frozen=True)
 class Work:
-    """How long a piece of work takes in each backend, in seconds.
+    """Seconds of a piece of work in each backend, without its start."""
 
-    Attributes
-    ----------
-    program : str
-        What Numba needs for it.
-    numpy, numba : float
-        Once ``program`` is loaded.
-    cuda : float
-        Once CUDA has started.
-    """
-
-    program: str
+    program: str  # of Numba, which is compiled once
     numpy: float
     numba: float
     cuda: float = math.inf
@@ -219,7 +195,7 @@ def growth_amount(growth: Growth) -> Amount:
         visits=numba,
         traffic=traffic + NODE_TRAFFIC * searched,
         launches=_launches(growth),
-        bytes=float(n) * row_bytes + NODE_BYTES * n_nodes,
+        bytes=float(n) * row_bytes,
     )
 
 
@@ -234,8 +210,6 @@ def _launches(growth: Growth) -> float:
     if growth.is_replayed:  # after one round that is recorded and one that is captured
         replay = REPLAY_LAUNCHES + KERNEL_LAUNCHES * of_batch
         return 2 * of_batch + (n_rounds - 2) * replay + binning
-    if n_rounds > 1:
-        of_batch += WAIT_LAUNCHES * (1 + levels)
     batches = n_rounds * math.ceil(growth.n_trees * growth.n_samples / CUDA_BATCH_ROWS)
     return batches * of_batch + binning
 
