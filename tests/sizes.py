@@ -33,6 +33,13 @@ def functions_of(path: Path) -> Iterator[tuple[int, str]]:
             yield length - (doc.count("\n") + 1 if doc else 0), f"{module_of(path)}.{node.name}"
 
 
+def methods_of_classes(path: Path) -> Iterator[tuple[str, int]]:
+    """Every class and the number of functions in its body."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, sum(isinstance(each, ast.FunctionDef) for each in node.body)
+
+
 def largest_files() -> list[tuple[int, str]]:
     """Lines and names of all modules, the largest first."""
     return sorted(((len(p.read_text().splitlines()), module_of(p)) for p in SOURCES), reverse=True)

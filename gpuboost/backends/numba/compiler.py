@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-from gpuboost.backends.compiled_programs import (
+from gpuboost.backends.cache import (
     GROW_MANY,
     GROW_ONE,
     PREDICT,
