@@ -12,8 +12,9 @@ Every loss is a pair of functions of ``(y, raw, parameter)``, all float64:
 Multiclass log loss takes the probability in place of the raw prediction; probabilities are made
 row by row, over the classes in order, by `softmax_weight` and a division.
 
-NumPy passes arrays, the Numba backend compiles this module, ``kernels/boosting/losses.cuh`` has
-a copy. No function divides by zero or overflows for raw predictions that are finite.
+`engine.losses.table` lists the losses. NumPy passes arrays, the Numba backend compiles this module,
+``kernels/boosting/losses.cuh`` has a copy. No function divides by zero or overflows for raw
+predictions that are finite.
 
 References
 ----------
@@ -26,11 +27,6 @@ Jorgensen: The theory of dispersion models (1997), unit deviances of the Tweedie
 """
 
 from gpuboost.engine.numerics import exp, log, select
-
-# Numbers of the formulas, the same in ``kernels/boosting/losses.cuh``.
-SQUARED_ERROR, ABSOLUTE_ERROR, HUBER, QUANTILE = 0, 1, 2, 3
-POISSON, GAMMA, TWEEDIE = 4, 5, 6
-LOG_LOSS, SOFTMAX, EXPONENTIAL = 7, 8, 9
 
 MAX_RAW = 300.0  # raw predictions beyond count as this where exp would make them infinite
 # Bound of the Newton step of one row; of 2, 4, 8, 16 and none. On synthetic tables of 18 and 40

@@ -14,6 +14,7 @@ from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, CompileFl
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.losses.table import TABLE
 from gpuboost.engine.task import Regularisation
 from tests import cuda_shim
 from tests.cuda import nvrtc
@@ -189,7 +190,7 @@ def test_variants_compile_for_every_architecture(name: str, flags: str, architec
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
-@pytest.mark.parametrize("formula", range(10))
+@pytest.mark.parametrize("formula", range(len(TABLE)))
 def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
     text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
     assert not complaints(
