@@ -154,6 +154,40 @@ def select(condition, yes, no):
     return yes if condition else no
 
 
+def by_number(functions: dict[int, Any]) -> Any:
+    """Compiled functions as one that is told first the number of the one it calls.
+
+    The last one is called for every number that no other one has.
+    """
+    (_, last), *others = reversed(functions.items())
+    chosen = _only(last)
+    for number, function in others:
+        chosen = _this_or(number, function, chosen)
+    return chosen
+
+
+def _only(function: Any) -> Any:
+    """A function whatever the number is."""
+
+    @helper
+    def run(number, *arguments):
+        return function(*arguments)
+
+    return run
+
+
+def _this_or(own: int, function: Any, others: Any) -> Any:
+    """A function if the number is its own, else one of others."""
+
+    @helper
+    def run(number, *arguments):
+        if number == own:
+            return function(*arguments)
+        return others(number, *arguments)
+
+    return run
+
+
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
 
 

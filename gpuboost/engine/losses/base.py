@@ -137,6 +137,11 @@ class Loss:
         return self.facts.hessian == WEIGHT
 
     @property
+    def moves_with_target(self) -> bool:
+        """Whether adding to the target adds the same to the best raw predictions."""
+        return self.constant_hessian
+
+    @property
     def hessian_is_information(self) -> bool:
         """Whether hessians are Fisher's information."""
         return self.facts.hessian == INFORMATION

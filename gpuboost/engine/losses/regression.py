@@ -29,6 +29,11 @@ class QuantileBaseline(Loss):
     """A loss that starts at a quantile of the target, as the best constant is one or near one."""
 
     @property
+    def moves_with_target(self) -> bool:
+        """Whether adding to the target adds the same to the best raw predictions."""
+        return True
+
+    @property
     def leaf_quantile_level(self) -> np.ndarray:
         """The median."""
         return np.full(self.columns, 0.5)

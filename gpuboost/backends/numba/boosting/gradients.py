@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import (
     bits_of,
+    by_number,
     entry,
     float_of,
     formulas,
@@ -96,39 +97,14 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-def _only(loop: Any) -> Any:
-    """A loop whatever the number is."""
-
-    @helper
-    def run(formula, *arrays):
-        loop(*arrays)
-
-    return run
-
-
-def _this_or(number: int, loop: Any, others: Any) -> Any:
-    """A loop if the number is its own, else one of others."""
-
-    @helper
-    def run(formula, *arrays):
-        if formula == number:
-            loop(*arrays)
-        else:
-            others(formula, *arrays)
-
-    return run
-
-
 def loops_by_number(make: Callable[[Any], Any], functions: dict[int, Any]) -> Any:
     """Loops of formulas, functions by their numbers, as one that is told the number first."""
-    *some, last = [
-        (number, make(getattr(formulas, function.__name__)))
-        for number, function in functions.items()
-    ]
-    chosen = _only(last[1])
-    for number, loop in reversed(some):
-        chosen = _this_or(number, loop, chosen)
-    return chosen
+    return by_number(
+        {
+            number: make(getattr(formulas, function.__name__))
+            for number, function in functions.items()
+        }
+    )
 
 
 OF_COLUMNS = [row for row in TABLE if row.target != CLASSES]
