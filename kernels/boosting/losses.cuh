@@ -14,12 +14,14 @@
     ROW(5, gamma)          \
     ROW(6, tweedie)        \
     ROW(7, log_loss)       \
-    ROW(9, exponential)
+    ROW(9, exponential)    \
+    ROW(10, log_cosh)
 
 constexpr int32 SOFTMAX = 8;  // whose functions take what is made of the whole row
 
 constexpr double MAX_RAW = 300.0;
 constexpr double MAX_STEP = 8.0;
+constexpr double SMALL_RESIDUAL = 0.03125;
 
 struct Derivatives {
     double gradient;
@@ -82,6 +84,26 @@ __device__ __forceinline__ Derivatives quantile(double y, double raw, double lev
 __device__ __forceinline__ double quantile_loss(double y, double raw, double level)
 {
     return raw > y ? (1.0 - level) * (raw - y) : level * (y - raw);
+}
+
+__device__ __forceinline__ Derivatives log_cosh(double y, double raw, double)
+{
+    const double difference = raw - y, size = difference < 0.0 ? -difference : difference;
+    const double small = natural_exp(-2.0 * inside(size)), scale = 1.0 / (1.0 + small);
+    const double x = size < SMALL_RESIDUAL ? size : 0.0, z = x * x;
+    const double series = x * (1.0 - z * (1.0 / 3.0 - z * (2.0 / 15.0 - z * (17.0 / 315.0))));
+    const double slope = size < SMALL_RESIDUAL ? series : (1.0 - small) * scale;
+    const double gradient = difference < 0.0 ? -slope : slope;
+    return {gradient, raised(gradient, 4.0 * small * scale * scale)};
+}
+
+__device__ __forceinline__ double log_cosh_loss(double y, double raw, double)
+{
+    const double size = raw > y ? raw - y : y - raw;
+    const double x = size < SMALL_RESIDUAL ? size : 0.0, z = x * x;
+    const double series = z * (0.5 - z * (1.0 / 12.0 - z * (1.0 / 45.0 - z * (17.0 / 2520.0))));
+    const double exact = size + natural_log(0.5 * (1.0 + natural_exp(-2.0 * inside(size))));
+    return size < SMALL_RESIDUAL ? series : exact;
 }
 
 __device__ __forceinline__ Derivatives poisson(double y, double raw, double)

@@ -15,7 +15,7 @@ from sklearn._loss import loss as oracles
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted, formulas, make_loss
 from gpuboost.engine.losses.base import as_columns
-from gpuboost.engine.losses.regression import Quantile
+from gpuboost.engine.losses.regression import Quantile, QuantileBaseline
 from tests.engine.loss_cases import (
     LEVELS,
     MAKERS,
@@ -72,7 +72,7 @@ def test_hessians_are_differences_of_gradients_or_what_bounds_the_step(kind: str
     if loss.constant_hessian:
         np.testing.assert_array_equal(h, 1.0)
         return
-    factor = loss.columns / (loss.columns - 1.0) if loss.columns > 1 else 1.0
+    factor = loss.columns / (loss.columns - 1.0) if loss.takes_rows else 1.0
     raised = 0
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
@@ -116,7 +116,7 @@ def test_scikit_learn_finds_the_same(kind: str) -> None:
     their_g, their_h = (part.reshape(len(y), -1) for part in (their_g, their_h))
     np.testing.assert_allclose(g, their_g, rtol=1e-11, atol=1e-13)
     if not loss.constant_hessian:
-        factor = loss.columns / (loss.columns - 1.0) if loss.columns > 1 else 1.0
+        factor = loss.columns / (loss.columns - 1.0) if loss.takes_rows else 1.0
         their_h = np.maximum(their_h, np.abs(their_g) / formulas.MAX_STEP)
         np.testing.assert_allclose(h, their_h * factor, rtol=1e-10, atol=1e-13)
     theirs = oracle.predict_proba(their_raw) if loss.is_classifier else oracle.link.inverse(raw)
@@ -138,6 +138,23 @@ def test_huber_is_scikit_learn_s_where_both_turn_linear_alike() -> None:
     assert weights[beyond].sum() <= 0.2 * weights.sum() <= weights[beyond].sum() + weights.max()
 
 
+def test_log_cosh_is_numpy_s_for_residuals_of_every_size() -> None:
+    loss, sizes = make_loss("log_cosh"), np.exp2(np.linspace(-60, 9, 5000))
+    x = np.concatenate([sizes, -sizes, [0.0, -0.0, 1e15, -1e300]])
+    g, h = gradients(loss, np.zeros(len(x)), x[:, None])
+    np.testing.assert_allclose(g[:, 0], np.tanh(x), rtol=1e-13)
+    with np.errstate(over="ignore"):
+        curve = 1.0 / np.cosh(x) ** 2
+        expected = np.logaddexp(x, -x) - np.log(2.0)
+    np.testing.assert_allclose(h[:, 0], np.maximum(curve, np.abs(g[:, 0]) / 8.0), rtol=1e-13)
+    found = row_losses(loss, np.zeros(len(x)), x[:, None])
+    small = np.abs(x) < 0.01
+    np.testing.assert_allclose(found[~small], expected[~small], rtol=2e-11)
+    near = x[small]
+    np.testing.assert_allclose(found[small], near**2 / 2 - near**4 / 12, rtol=1e-9)
+    assert (np.diff(found[: len(sizes)]) > 0).all() and (found[-4:-2] == 0).all()
+
+
 # ---- constants and links -----------------------------------------------------------------------
 
 
@@ -149,8 +166,9 @@ def test_baseline_is_the_best_constant(kind: str, weighted: bool) -> None:
     w = weights if weighted else None
     best = loss.baseline(y, w)
     assert best.shape == (loss.columns,) and best.dtype == np.float64
-    if loss.name == "huber":  # Friedman's start, the median
-        assert best == make_loss("absolute_error").baseline(y, w)
+    if loss.name in ("huber", "log_cosh"):  # Friedman's start, the median
+        medians = make_loss("absolute_error", n_outputs=loss.columns).baseline(y, w)
+        np.testing.assert_array_equal(best, medians)
         return
     for k in range(loss.columns):
 
@@ -171,7 +189,7 @@ def test_baseline_predicts_the_mean_or_the_shares(kind: str) -> None:
     if loss.is_classifier:
         shares = np.bincount(y, weights=weights) / weights.sum()
         np.testing.assert_allclose(predicted, shares, rtol=1e-12)
-    elif not loss.has_leaf_quantiles:
+    elif not isinstance(loss, QuantileBaseline):
         means = np.average(as_columns(y), axis=0, weights=weights)
         np.testing.assert_allclose(predicted, means, rtol=1e-12)
 

@@ -27,6 +27,7 @@ from gpuboost.engine.losses.regression import (
     OrderStatisticLoss,
     PositiveLoss,
     Quantile,
+    QuantileBaseline,
     Tweedie,
 )
 
@@ -126,6 +127,14 @@ TABLE: tuple[LossFacts, ...] = (
         kind=Loss,
         link=HALF_LOGIT,
         target=TWO_CLASSES,
+    ),
+    LossFacts(
+        number=10,
+        name="log_cosh",
+        pair=formulas.log_cosh,
+        value=formulas.log_cosh_loss,
+        kind=QuantileBaseline,
+        link=IDENTITY,
     ),
 )
 
