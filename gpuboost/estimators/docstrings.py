@@ -6,13 +6,26 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import cleandoc, getmembers, isfunction, signature
-from textwrap import indent
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpuboost.engine.criteria import CRITERIA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _criteria(names_of: str) -> str:
+    """The criteria of classifiers or of regressors: names of one criterion with "or"."""
+    told = []
+    for row in CRITERIA.values():
+        if names := getattr(row, names_of):
+            note = f" ({row.note})" if row.note else ""
+            told.append(" or ".join(map(repr, names)) + note)
+    return ", ".join(told)
+
 
 # name -> (type, text), in the order in which they are told
 PARAMETERS = {
@@ -34,10 +47,11 @@ PARAMETERS = {
     ),
     "criterion": (
         "str",
-        "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
-        "'misclassification'. Regressors: 'squared_error', 'absolute_error' (leaves are medians,\n"
-        "and splits part the targets above the median of a node from those below) or 'poisson'\n"
-        "(half the Poisson deviance, for counts and amounts: y >= 0).",
+        fill(
+            f"What a split improves. Classifiers: {_criteria('class_names')}. "
+            f"Regressors: {_criteria('value_names')}.",
+            90,
+        ),
     ),
     "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
     "max_depth": ("int", "Largest depth of a leaf; None: no limit."),

@@ -33,7 +33,7 @@ def baseline(
     """
     if offsets is None:
         return loss.baseline(y, weights)
-    if loss.has_leaf_quantiles or loss.constant_hessian:  # raw predictions are in the units of y
+    if loss.moves_with_target:
         left = y.reshape(len(y), -1) - offsets
         if y.ndim > 1:
             return loss.baseline(left, weights)

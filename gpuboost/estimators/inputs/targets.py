@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
 from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
-from gpuboost.engine.criteria import POISSON, VARIANCE
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.targets import class_target
@@ -112,7 +112,7 @@ class ValueLabels:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
-        if criterion == POISSON:
+        if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
             target = regression_target(columns, facts, criterion)
