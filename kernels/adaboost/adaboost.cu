@@ -14,6 +14,7 @@
 // Launch unless said otherwise: blocks of BOOST_THREADS threads, as many as are wanted, which take
 // the rows in turn; no dynamic shared memory.
 
+#include "common/goes_left.cuh"
 #include "common/rounds.cuh"
 #include "common/running_sum.cuh"
 #include "growth/node_buffer.cuh"
@@ -32,16 +33,6 @@ __device__ __forceinline__ int64 fixed_point(double weight)
 constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;  // of the table of one tree
 
 __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * BOOST_THREADS; }
-
-// Add what the threads of a warp have to two sums.
-__device__ __forceinline__ void add_to(int64* sums, int64 first, int64 second)
-{
-    first = warp_sum(first);
-    second = warp_sum(second);
-    if (threadIdx.x % WARP != 0) return;
-    if (first != 0) atomicAdd((uint64*)sums, (uint64)first);
-    if (second != 0) atomicAdd((uint64*)sums + 1, (uint64)second);
-}
 
 // ---- What a tree says --------------------------------------------------------------------------
 
@@ -78,6 +69,28 @@ pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int3
     }
 }
 
+// The split of a packed node by codes, for `goes_left`.
+struct PackedSplit {
+    const uint4& node;
+    uint32 missing_code;
+    const uint32* __restrict__ masks;
+
+    __device__ __forceinline__ bool is_missing(uint32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const
+    {
+        return (node.z & MISSING_GOES_LEFT) != 0;
+    }
+    __device__ __forceinline__ bool is_categorical() const { return (node.z & BY_MASK) != 0; }
+    __device__ __forceinline__ bool in_set(uint32 code) const
+    {
+        return has_code(__ldg(masks + (int64)node.w * CODE_WORDS + code / WARP), code);
+    }
+    __device__ __forceinline__ bool at_most(uint32 code) const
+    {
+        return code <= (node.z & CODE_OF_SPLIT);
+    }
+};
+
 // Rows as codes uint8 (F, n), and what they are told.
 struct PackedTree {
     const uint8* __restrict__ codes;
@@ -90,19 +103,14 @@ struct PackedTree {
     {
         return __ldg(reinterpret_cast<const uint4*>(packed) + at);
     }
-    __device__ __forceinline__ bool goes_left(const uint4& node, uint32 own) const
-    {
-        if (own == missing_code) return (node.z & MISSING_GOES_LEFT) != 0;
-        if ((node.z & BY_MASK) == 0) return own <= (node.z & CODE_OF_SPLIT);
-        return (__ldg(masks + (int64)node.w * CODE_WORDS + own / WARP) >> (own % WARP) & 1) != 0;
-    }
     // The leaf of a row, and the class that it says.
     __device__ __forceinline__ int64 leaf_of(int64 row, int32& says) const
     {
         int64 at = 0;
         uint4 own = node(at);
         while (own.x != 0) {
-            at = own.x + (goes_left(own, __ldg(codes + own.y * n + row)) ? 0 : 1);
+            const PackedSplit split = {own, missing_code, masks};
+            at = own.x + (goes_left(split, __ldg(codes + own.y * n + row)) ? 0 : 1);
             own = node(at);
         }
         says = (int32)own.w;
@@ -130,7 +138,8 @@ evaluate_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
         missed += misses ? fixed : 0;
         all += fixed;
     }
-    add_to(sums, missed, all);
+    add_warp(sums, missed);
+    add_warp(sums + 1, all);
 }
 
 // value float64 (m,): of each node. miss float64 (n,): absolute errors of rows that have weight, -1
@@ -179,7 +188,8 @@ evaluate_values(int32 kind, int64 n, const uint64* __restrict__ largest,
         lost += fixed_point(weights[row] * own);
         all += fixed_point(weights[row]);
     }
-    add_to(sums, lost, all);
+    add_warp(sums, lost);
+    add_warp(sums + 1, all);
 }
 
 // ---- What a round comes to ---------------------------------------------------------------------
@@ -270,7 +280,7 @@ reweigh_values(const double* __restrict__ loss, const double* __restrict__ facto
         weights[row] = weight;
         all += fixed_point(weight);
     }
-    add_to(sums, 0, all);
+    add_warp(sums + 1, all);
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -323,8 +333,7 @@ sum_parts(const double* __restrict__ weights, const double* __restrict__ of_clas
         const double weight = weight_for_tree(weights, of_class, label, weighted, row);
         own += (int64)rint(scaled(weight, exponent));
     }
-    own = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && own != 0) atomicAdd((uint64*)kept + blockIdx.x, (uint64)own);
+    add_warp(kept + blockIdx.x, own);
 }
 
 // cumulative uint64 (n,): running sum of these weights; first int64 (parts,): that of the parts

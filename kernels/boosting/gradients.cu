@@ -14,6 +14,7 @@
 // dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
 
 #include "boosting/losses.cuh"
+#include "common/block_rank.cuh"
 #include "common/rounds.cuh"
 
 #ifndef FORMULA
@@ -171,10 +172,7 @@ count_inside(const uint32* __restrict__ drawn, int32 subset, const double* __res
     const int64 first = (int64)blockIdx.x * LIST_PART, end = min(n, first + LIST_PART);
     int32 own = 0;
     for (int64 row = first + threadIdx.x; row < end; row += BOOST_THREADS) own += inside.has(row);
-    const int64 of_warp = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && of_warp != 0) {
-        atomicAdd((uint64*)kept + blockIdx.x, (uint64)of_warp);
-    }
+    add_warp(kept + blockIdx.x, own);
 }
 
 // The columns that a tree fits, and the integers they become.
@@ -254,8 +252,7 @@ list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
            uint32* __restrict__ weight_out, int32* __restrict__ target_out,
            int64* __restrict__ wide, int64* __restrict__ count_out)
 {
-    __shared__ int32 kept_of_warp[BOOST_WARPS];
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    __shared__ int32 listed_of_warp[BOOST_WARPS];
     const Inside inside = {drawn, weights, subset != 0, weighted != 0};
     const Quantising made = {gradient,  hessian,    whole,          exponents,    n,
                              n_outputs, n_hessians, is_shared != 0, is_whole != 0};
@@ -268,19 +265,11 @@ list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
     for (int64 start = begin; start < end; start += BOOST_THREADS) {
         const int64 row = start + threadIdx.x;
         const bool listed = row < end && inside.has(row);
-        const uint32 votes = __ballot_sync(FULL_MASK, listed);
-        if (lane == 0) kept_of_warp[warp] = __popc(votes);
-        __syncthreads();
-        int32 before = __popc(votes & ((1u << lane) - 1u)), all = 0;
-        for (int32 w = 0; w < BOOST_WARPS; ++w) {
-            before += w < warp ? kept_of_warp[w] : 0;
-            all += kept_of_warp[w];
-        }
-        __syncthreads();
+        const BlockRank rank = block_rank(listed_of_warp, listed);
         if (listed) {
-            put_row(rows, made, to + before, tree, column, row, hash_index(key, (uint64)row));
+            put_row(rows, made, to + rank.before, tree, column, row, hash_index(key, (uint64)row));
         }
-        to += all;
+        to += rank.all;
     }
 }
 
@@ -357,9 +346,6 @@ sum_planes(const double* __restrict__ loss, const double* __restrict__ weights, 
         high += (int64)leading;
         low += (int64)rint((scaled - leading) * power_of_two(bits));
     }
-    high = warp_sum(high);
-    low = warp_sum(low);
-    if (threadIdx.x % WARP != 0) return;
-    atomicAdd((uint64*)sums + 2 * which, (uint64)high);
-    atomicAdd((uint64*)sums + 2 * which + 1, (uint64)low);
+    add_warp(sums + 2 * which, high);
+    add_warp(sums + 2 * which + 1, low);
 }

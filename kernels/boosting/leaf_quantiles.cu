@@ -235,11 +235,8 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
             leading += (int64)whole;
             rest += (int64)rint(ldexp(scaled - whole, bits));
         }
-        leading = warp_sum(leading);
-        rest = warp_sum(rest);
-        if (threadIdx.x % WARP != 0) continue;
-        atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
-        atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
+        add_warp(sums + 2 * (int64)group, leading);
+        add_warp(sums + 2 * (int64)group + 1, rest);
     }
 }
 

@@ -10,12 +10,7 @@ template <int32 WARPS>
 __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int64 own)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64 value = own;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
+    const int64 value = warp_running_sum(own);
     if (lane == WARP - 1) warp_sums[warp] = value;
     __syncthreads();
     RunningSum sum = {value - own, 0};

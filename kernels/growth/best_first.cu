@@ -228,8 +228,7 @@ __device__ __forceinline__ int32 leaf_above(int32 place, const int32* __restrict
 __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 place, int32 leaf)
 {
     for (int64 k = 0; k < n_sums; ++k) {
-        const int64 sum = sums[(int64)place * n_sums + k];
-        if (sum != 0) atomicAdd((uint64*)sums + (int64)leaf * n_sums + k, (uint64)sum);
+        add_to(sums + (int64)leaf * n_sums + k, sums[(int64)place * n_sums + k]);
     }
 }
 

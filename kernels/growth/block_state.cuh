@@ -11,6 +11,8 @@
 #ifndef GPUBOOST_BLOCK_STATE_CUH
 #define GPUBOOST_BLOCK_STATE_CUH
 
+#include "level/accept.cuh"
+
 // Most rows of a node that a block begins with: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
 constexpr int32 MAX_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
@@ -78,9 +80,7 @@ struct Limits {
     Options options;
     int64 smallest;  // rows of a node that may be split
     int32 max_features;
-    double unit;     // see select_split.cu
-    double min_decrease;
-    bool needs_gain;
+    AcceptRule accept;
 };
 
 // What leaf values are made of; without columns, the weights of classes.

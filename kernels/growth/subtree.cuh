@@ -14,6 +14,8 @@
 #ifndef GPUBOOST_SUBTREE_CUH
 #define GPUBOOST_SUBTREE_CUH
 
+#include "common/goes_left.cuh"
+
 // ---- The search --------------------------------------------------------------------------------
 
 // The codes of one feature.
@@ -219,26 +221,23 @@ __device__ __forceinline__ Found search(BlockState& state, const Layout& shared,
     return found;
 }
 
-// What the score rises by, -1 if that is not enough.
-__device__ __forceinline__ double gain_of(const BlockState& state, const Found& found,
-                                          int64 hessian, const Limits& limits)
-{
-    if (found.score < 0.0) return -1.0;
-    const double score = found.score;
-    const double gain = limits.options.criterion == VARIANCE ? score / (double)hessian : score;
-    const double decrease = gain * limits.unit / (double)state.tree.root_hessian + EPSILON;
-    if (limits.needs_gain && gain == 0.0) return -1.0;
-    return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : gain;
-}
-
 // ---- Partition ---------------------------------------------------------------------------------
 
-__device__ __forceinline__ bool goes_left(const Kept& kept, bool categorical, int32 code,
-                                          int32 missing_code)
-{
-    if (code == missing_code) return kept.missing == MISSING_LEFT;
-    return categorical ? (kept.mask[code / WARP] >> (code % WARP) & 1) != 0 : code <= kept.bin;
-}
+// The split of a node by codes, for `goes_left`.
+struct BlockSplit {
+    const Kept& kept;
+    bool categorical;
+    int32 missing_code;
+
+    __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const { return kept.missing == MISSING_LEFT; }
+    __device__ __forceinline__ bool is_categorical() const { return categorical; }
+    __device__ __forceinline__ bool in_set(int32 code) const
+    {
+        return has_code(kept.mask[code / WARP], code);
+    }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= kept.bin; }
+};
 
 // Reorder the rows of a node, those that go left first, each side in its order; returns how many go
 // left. Every thread of the block takes part, and meets another barrier before rows are read.
@@ -249,7 +248,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 {
     const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
     const Column column = column_of(matrix, feature);
-    const bool categorical = matrix.is_categorical[feature] != 0;
+    const BlockSplit split = {state.kept, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
     uint16* moved = state.moved + node.start;
     const int32 count = node.count;
@@ -259,8 +258,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
         const int32 i = first + t;
         const bool inside = i < count;
         const uint16 own = inside ? order[i] : 0;
-        const bool left = inside && goes_left(state.kept, categorical,
-                                              column.code(state.row[own]), matrix.width - 1);
+        const bool left = inside && goes_left(split, column.code(state.row[own]));
         const uint32 votes = __ballot_sync(FULL_MASK, left);
         if (lane == 0) state.left_of_warp[warp] = __popc(votes);
         __syncthreads();
@@ -357,7 +355,7 @@ __device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, c
         found = search(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
-    const double gain = gain_of(state, found, hessian, task.limits);
+    const double gain = task.limits.accept.gain(found.score, hessian, state.tree.root_hessian);
     if (gain < 0.0) {
         const int64 n_sums = task.wide.n_classes * max(task.wide.n_columns, 1);
         write_sums(state, shared, sums, node, options, task.wide,

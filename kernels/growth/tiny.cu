@@ -44,7 +44,8 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
     const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
-                       {options, smallest, max_features, *unit, min_decrease, needs_gain != 0},
+                       {options, smallest, max_features,
+                        {criterion, *unit, min_decrease, needs_gain != 0}},
                        {n_columns, n_classes, draws != 0},
                        {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
                         draw, missing, mask, sums, masks != 0}};

@@ -14,6 +14,8 @@
 // Launch unless said otherwise: any grid of MEDIAN_THREADS threads, no shared memory; a block takes
 // a piece, then the next one of its.
 
+#include "common/radix_select.cuh"
+
 constexpr int32 MEDIAN_THREADS = 256;
 constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 constexpr int32 SIGNS_BLOCKS = 8;   // of put_signs
@@ -52,25 +54,21 @@ count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
         for (int32 k = 0; k < n_outputs; ++k) {
             const int64 cell = node * n_outputs + k;
             const int32* ranks = rank + k * n_rows + begin;
-            const int32 leading = lower[cell] >> shift >> DIGIT_BITS;
+            const uint32 found = lower[cell], settled = bits_above<uint32>(shift, DIGIT_BITS);
             int64 sums[DIGITS];
             #pragma unroll
             for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
             for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
-                const int32 digits = ranks[at] >> shift;
-                if (digits >> DIGIT_BITS != leading) continue;
+                const uint32 number = ranks[at];
+                if (!is_candidate(number, found, settled)) continue;
                 const int64 own = weights.at(begin + at);
+                const int32 digit = number >> shift & (DIGITS - 1);
                 #pragma unroll
-                for (int32 d = 0; d < DIGITS; ++d) {
-                    sums[d] += (digits & (DIGITS - 1)) == d ? own : 0;
-                }
+                for (int32 d = 0; d < DIGITS; ++d) sums[d] += digit == d ? own : 0;
             }
             #pragma unroll
             for (int32 d = 0; d < DIGITS; ++d) {
-                const int64 total = warp_sum(sums[d]);
-                if (threadIdx.x % WARP == 0 && total != 0) {
-                    atomicAdd((uint64*)(counts + cell * DIGITS + d), (uint64)total);
-                }
+                add_warp(counts + cell * DIGITS + d, sums[d]);
             }
         }
     }
@@ -91,28 +89,17 @@ choose_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int3
     const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
     if (cell >= (int64)*size * n_outputs) return;
     int64* own = counts + cell * DIGITS;
-    if (is_first) {
-        int64 sum = 0;
-        for (int32 d = 0; d < DIGITS; ++d) sum += own[d];
-        total[cell] = sum;
-        below[cell] = 0;
-    }
-    const int64 all = total[cell];
-    int64 before = below[cell], reached = before;
-    int32 digit = -1;
-    for (int32 d = 0; d < DIGITS; ++d) {
-        if (digit < 0) {
-            before = reached;
-            reached += own[d];
-            if (reached >= all - reached) digit = d;
-        }
-        own[d] = 0;
-    }
-    const int32 found = lower[cell] | max(digit, 0) << shift;
-    const bool is_half = shift == 0 && reached == all - reached;
+    const DigitWeights weights = digit_weights<1, DIGITS>(own);
+    const int64 all = is_first ? weights.all : total[cell];
+    const ChosenDigit chosen = next_digit<1, DIGITS>(
+        own, weights, is_first ? 0 : below[cell], [&](int64 sum) { return sum >= all - sum; });
+    const int64 until = chosen.below + chosen.weight;
+    const int32 found = lower[cell] | chosen.digit << shift;
+    const bool is_half = shift == 0 && until == all - until;
+    if (is_first) total[cell] = all;
     lower[cell] = found;
     upper[cell] = is_half ? NO_RANK : found;
-    below[cell] = is_half ? NOT_FOUND : before;
+    below[cell] = is_half ? NOT_FOUND : chosen.below;
 }
 
 // `upper` where half of the weight lies up to `lower`: the next rank above it.
@@ -179,8 +166,7 @@ __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, i
         const int64 value = side * wide[row[at] * (int64)n_columns + column];
         own += draws ? value * weight[at] : value;
     }
-    const int64 total = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && total != 0) atomicAdd((uint64*)sum, (uint64)total);
+    add_warp(sum, own);
 }
 
 // sums int64 (nodes, 6 K + 2), zero before the launch: see gpuboost/backends/protocol.py. wide

@@ -24,11 +24,6 @@ struct Rows {
     int64 count;
 };
 
-__device__ __forceinline__ void add(int64* to, int64 value)
-{
-    if (value != 0) atomicAdd((uint64*)to, (uint64)value);
-}
-
 // Every thread of the block takes part.
 __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ codes,
                                       const Rows& rows, int32 width, const Options& options)
@@ -39,14 +34,14 @@ __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ co
     for (int64 i = threadIdx.x; i < rows.count; i += SPLIT_THREADS) {
         const int64 at = rows.start + i, weight = rows.weight[at];
         int64* cell = cells + codes[rows.row[at]] * planes;
-        add(cell, weight);
-        add(cell + 1, 1);
+        add_to(cell, weight);
+        add_to(cell + 1, 1);
         if (options.by_class && options.n_channels > 1) {
-            add(cell + 2 + rows.target[at], weight);
+            add_to(cell + 2 + rows.target[at], weight);
         } else {
             for (int32 k = 0; k < options.n_channels; ++k) {
                 const int64 value = rows.target[k * rows.n_rows + at];
-                add(cell + 2 + k, GRADIENTS ? value : weight * value);
+                add_to(cell + 2 + k, GRADIENTS ? value : weight * value);
             }
         }
     }

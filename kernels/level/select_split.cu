@@ -10,6 +10,8 @@
 // Launch: any grid of (WARP, PICK_WARPS) threads; a warp takes a node, then the next one of its; no
 // shared memory. Nodes whose slots are not among the `n_slots` from `first_slot` on are left out.
 
+#include "common/goes_left.cuh"
+#include "level/accept.cuh"
 #include "level/allowed_features.cuh"
 
 constexpr int32 PICK_WARPS = 4;
@@ -80,11 +82,7 @@ __device__ __forceinline__ uint64 first_that_could(const AllowedFeatures& choice
     for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
         if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.looked[j]));
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
-    return rank;
+    return warp_min(rank);
 }
 
 struct Picked {
@@ -165,17 +163,35 @@ __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes,
     return warp_sum(sum);
 }
 
+// The split of an entry of a list, for `goes_left`.
+struct EntrySplit {
+    const Found& found;
+    int64 at;
+    bool categorical;
+    int32 missing_code;
+
+    __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const
+    {
+        return found.missing[at] == MISSING_LEFT;
+    }
+    __device__ __forceinline__ bool is_categorical() const { return categorical; }
+    __device__ __forceinline__ bool in_set(int32 code) const
+    {
+        return has_code(found.mask[at * MASK_WORDS + code / WARP], code);
+    }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= found.bin[at]; }
+};
+
 // The codes that go left, for `sum_left`. Every lane takes part.
 __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
                                              int32 width)
 {
     const int32 lane = threadIdx.x;
+    const EntrySplit split = {found, at, categorical, width - 1};
     uint32 left_codes = 0;
     for (int32 code = lane; code < width; code += WARP) {
-        const bool left =
-            code == width - 1 ? found.missing[at] == MISSING_LEFT
-            : categorical     ? (found.mask[at * MASK_WORDS + code / WARP] >> lane & 1) != 0
-                              : code <= found.bin[at];
+        const bool left = goes_left(split, code);
         left_codes |= (left ? 1u : 0u) << (code / WARP);
     }
     return left_codes;
@@ -235,11 +251,8 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {
-            const double score = found.score[at];
-            gain = criterion == VARIANCE ? score / (double)hessian[node] : score;
-            const double decrease = gain * *unit / (double)root_hessian[tree[node]] + EPSILON;
-            if (min_decrease > 0.0 && decrease < min_decrease) gain = -1.0;
-            if (needs_gain != 0 && gain == 0.0) gain = -1.0;
+            const AcceptRule accept = {criterion, *unit, min_decrease, needs_gain != 0};
+            gain = accept.gain(found.score[at], hessian[node], root_hessian[tree[node]]);
         }
         if (gain < 0.0) {
             if (lane == 0) write_none(splits, node, n_channels);

@@ -63,9 +63,4 @@ __device__ __forceinline__ uint32 take(uint32* cell)
     return sum;
 }
 
-__device__ __forceinline__ void flush(int64* to, int64 sum)
-{
-    if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
-}
-
 #endif  // GPUBOOST_SHARED_HISTOGRAM_CUH

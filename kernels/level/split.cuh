@@ -20,10 +20,7 @@ __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __rest
         const uint64 own = order_rank(key, (uint64)f);
         if (own >= minimum) rank = min(rank, own);
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
+    rank = warp_min(rank);
     if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
     __syncthreads();
     for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
@@ -41,11 +38,7 @@ struct Sum {
 __device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
+    value = warp_running_sum(value);
     if (SPLIT_WARPS == 1) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
     if (lane == WARP - 1) space.warp_sums[warp] = value;
     __syncthreads();

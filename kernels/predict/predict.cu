@@ -25,6 +25,8 @@
 //   predict       8 * values_per_block * threads, if values_per_block > 1, and the staged rows
 //   find_leaves   the staged rows: sizeof(value) * F * (threads + 1)
 
+#include "common/goes_left.cuh"
+
 constexpr int32 PREDICT_THREADS = 256;
 constexpr int32 WALKS = 4;  // trees that a thread walks at once
 
@@ -55,7 +57,10 @@ struct NarrowNode {
     }
     __device__ __forceinline__ uint32 left() const { return word >> (FEATURE_BITS + FLAG_BITS); }
     __device__ __forceinline__ uint32 mask() const { return threshold; }
-    __device__ __forceinline__ bool below(float x) const { return x > __uint_as_float(threshold); }
+    __device__ __forceinline__ bool exceeds_threshold(float x) const
+    {
+        return x > __uint_as_float(threshold);
+    }
 };
 
 struct FloatNode {
@@ -70,7 +75,10 @@ struct FloatNode {
     }
     __device__ __forceinline__ uint32 left() const { return child; }
     __device__ __forceinline__ uint32 mask() const { return threshold; }
-    __device__ __forceinline__ bool below(float x) const { return x > __uint_as_float(threshold); }
+    __device__ __forceinline__ bool exceeds_threshold(float x) const
+    {
+        return x > __uint_as_float(threshold);
+    }
 };
 
 struct DoubleNode {
@@ -85,7 +93,7 @@ struct DoubleNode {
     }
     __device__ __forceinline__ uint32 left() const { return child; }
     __device__ __forceinline__ uint32 mask() const { return low; }
-    __device__ __forceinline__ bool below(double x) const
+    __device__ __forceinline__ bool exceeds_threshold(double x) const
     {
         return x > __longlong_as_double((int64)((uint64)high << 32 | low));
     }
@@ -118,19 +126,30 @@ __device__ __forceinline__ bool has_flag(const Node& node, uint32 flag)
     return (node.word & flag << Node::FEATURE_BITS) != 0;
 }
 
+// The split of a node, for `goes_left`.
+struct NodeSplit {
+    const Node& node;
+    const uint32* masks;
+
+    __device__ __forceinline__ bool is_missing(Value x) const { return x != x; }
+    __device__ __forceinline__ bool missing_left() const
+    {
+        return !has_flag(node, MISSING_GOES_RIGHT);
+    }
+    __device__ __forceinline__ bool is_categorical() const { return has_flag(node, CATEGORICAL); }
+    __device__ __forceinline__ bool in_set(Value x) const
+    {
+        const int32 code = (int32)min(x, (Value)LAST_CODE);
+        return has_code(__ldg(masks + (int64)node.mask() * CODE_WORDS + code / WARP), code);
+    }
+    __device__ __forceinline__ bool at_most(Value x) const { return !node.exceeds_threshold(x); }
+};
+
 // Whether a value goes right. Plain: it is neither missing nor a category.
 template <bool PLAIN>
 __device__ __forceinline__ bool goes_right(const Node& node, Value x, const uint32* masks)
 {
-    if (PLAIN) return node.below(x);
-    const bool missing = x != x;
-    if (has_flag(node, CATEGORICAL) && !missing) {
-        const Value last = LAST_CODE;
-        const int32 code = (int32)min(x, last);
-        const uint32 word = __ldg(masks + (int64)node.mask() * CODE_WORDS + (code >> 5));
-        return (word >> (code & 31) & 1) == 0;
-    }
-    return node.below(x) | (missing & has_flag(node, MISSING_GOES_RIGHT));
+    return PLAIN ? node.exceeds_threshold(x) : !goes_left(NodeSplit{node, masks}, x);
 }
 
 // Where a row goes from a node; ~k if that is the leaf k.

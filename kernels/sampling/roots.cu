@@ -107,10 +107,7 @@ balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_class
         const int64* draws = in_class + (int64)tree * n_classes;
         int64 present = 0;
         for (int32 c = lane; c < n_classes; c += WARP) present += draws[c] > 0;
-        #pragma unroll
-        for (int32 step = WARP / 2; step > 0; step /= 2) {
-            present += __shfl_xor_sync(FULL_MASK, present, step);
-        }
+        present = warp_sum(present);
         for (int32 c = lane; c < n_classes; c += WARP) {
             class_weight[(int64)tree * n_classes + c] =
                 (double)n_draws / (double)(present * max(draws[c], (int64)1));

@@ -23,7 +23,7 @@ from tests.engine.exact import assert_same, assert_same_fields
 def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) -> None:
     """The device's nodes and the reference's: the same, in the same order."""
     size = int(found.size[0])
-    assert size == len(expected) <= found.most, where
+    assert size == len(expected) <= found.capacity, where
     for f in fields(expected):
         if f.name not in ("lower", "upper", "groups"):
             own = getattr(found, f.name)[:size]
@@ -158,7 +158,7 @@ class LockStep:
         theirs = (rows[1], frontier[1], splits[1], accepted[1])
         pairs = zip(self.reference.partition(*ours), self.device.partition(*theirs), strict=True)
         rows, frontier = pairs
-        if frontier[1].most:
+        if frontier[1].capacity:
             assert_same_frontier(frontier[1], frontier[0], "partition")
             self._assert_same_rows(rows, frontier[0])
         return rows, frontier

@@ -128,7 +128,7 @@ def random_level(
     splits.accepted[:n_nodes] = (rng.random(n_nodes) < 0.6) & (count > 1)
     splits.left_hessian[:n_nodes] = rng.integers(0, hessian + 1)
     splits.left_gradient[:n_nodes, 0] = rng.integers(0, hessian + 1)
-    of_piece = np.full(pieces.most, 10**12)  # of leaves nothing is written
+    of_piece = np.full(pieces.capacity, 10**12)  # of leaves nothing is written
     moved = splits.accepted[owner] != 0
     of_piece[: len(owner)][moved] = rng.integers(0, rows[moved] + 1)
     of_node = np.zeros(most, np.int64)
@@ -201,8 +201,8 @@ def check_places(level: Level) -> Places:
 def check_children(level: Level, places: Places) -> None:
     """Rows of children and their pieces, by NumPy."""
     splits, n_left = level.splits, level.left.of_node
-    slot = np.arange(level.frontier.most, dtype=np.int32)
-    most = 2 * level.frontier.most
+    slot = np.arange(level.frontier.capacity, dtype=np.int32)
+    most = 2 * level.frontier.capacity
     made = level.policy.children(level.frontier, splits, n_left, places, slot, most)
     parents = np.flatnonzero(splits.accepted[: level.n_nodes])
     left, rows = n_left[parents], of_nodes(level, "count")[parents]
