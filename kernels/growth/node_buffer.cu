@@ -36,7 +36,7 @@ struct LeafSums {
 
 // Put the nodes of a level into the store: node i at place *first + i, the children of those that
 // are split, by their rank, behind all that are stored. What has at most `small_rows` rows is there
-// already, by small.cu, unless that is 0: then roots without rows come here. `all_sums`: of nodes
+// already, by subtrees.cu, unless that is 0: then roots without rows come here. `all_sums`: of nodes
 // that are split, too.
 //
 //   size, count, hessian, accepted, rise, ..., mask, rank, next_size: of the level, select_split.cu

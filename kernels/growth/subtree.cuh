@@ -1,8 +1,8 @@
-// Subtrees of nodes of few rows, each grown by one block without histograms in global memory: for
-// small.cu and tiny.cu, which say how many threads a block has.
+// Growing the subtree of a node with few rows in one block of THREADS threads (a warp is a block,
+// too), without histograms in global memory: for subtrees.cu.
 //
-// Nodes made are appended to a store in global memory, children side by side, in whatever order
-// blocks come:
+// New nodes are appended to a store in global memory, children side by side, in the order in which
+// blocks come to it:
 //
 //   size     int32 (1,)     nodes of the store, those of the levels so far among them
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
@@ -36,8 +36,9 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 // The feature whose rank follows that of `last` among those that the tree may look at, the first
 // one where that is -1; -1 if there is none. Every thread of the block takes part, and meets
 // another barrier before the next call.
-__device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_features, uint64 key,
-                                              int32 last)
+template <int32 THREADS>
+__device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 n_features,
+                                              uint64 key, int32 last)
 {
     const uint64 minimum = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
     const uint64 rank = next_rank(state.warp_rank, state.tree.allowed, n_features, key, minimum);
@@ -45,6 +46,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
 }
 
 // Add one row to the histogram.
+template <int32 THREADS>
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
@@ -57,7 +59,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     }
     #pragma unroll 1
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int32 value = shared.target[k * MAX_ROWS + own], at = k * cells.width + cell;
+        const int32 value = shared.target[k * MAX_ROWS<THREADS> + own], at = k * cells.width + cell;
         if (cells.high != nullptr) {
             add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
         } else if (value != 0) {
@@ -78,7 +80,8 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 
 // Add the rows of a node to the histogram of a feature: a row for each lane, and the codes that the
 // node has as cells, the missing one last. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
+template <int32 THREADS>
+__device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, const Layout& shared,
                                                  const Open& node, const Options& options,
                                                  const Column& column, int32 missing_code)
 {
@@ -93,33 +96,34 @@ __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout
     if (!inside) return;
     const int32 cell = code == missing_code ? WARP : codes_below(state.present, code);
     if ((before & bit) == 0) state.codes[cell] = (uint8)code;  // the first row of the code
-    add_row(shared, options, cell, own, state.weight[own]);
+    add_row<THREADS>(shared, options, cell, own, state.weight[own]);
 }
 
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
-                                             const Open& node,
-                                             const Options& options, const Column& column,
-                                             int32 missing_code)
+template <int32 THREADS>
+__device__ __forceinline__ void add_to_cells(BlockState<THREADS>& state, const Layout& shared,
+                                             const Open& node, const Options& options,
+                                             const Column& column, int32 missing_code)
 {
-    if (SPLIT_THREADS == WARP) {
+    if (THREADS == WARP) {
         add_to_few_cells(state, shared, node, options, column, missing_code);
         return;
     }
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
+    for (int32 i = threadIdx.x; i < node.count; i += THREADS) {
         const int32 own = state.order[node.start + i];
-        add_row(shared, options, column.code(state.row[own]), own, state.weight[own]);
+        add_row<THREADS>(shared, options, column.code(state.row[own]), own, state.weight[own]);
     }
 }
 
 // Make the histogram zero again.
-__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
+template <int32 THREADS>
+__device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const HistogramView& cells,
                                             int32 n_channels)
 {
-    if (SPLIT_THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
+    if (THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
     #pragma unroll 1
-    for (int32 cell = threadIdx.x; cell < cells.width; cell += SPLIT_THREADS) {
+    for (int32 cell = threadIdx.x; cell < cells.width; cell += THREADS) {
         if (cells.counts != nullptr) cells.counts[cell] = 0;
         if (cells.weights[cell] == 0) continue;
         cells.weights[cell] = 0;
@@ -132,10 +136,11 @@ __device__ __forceinline__ void clear_cells(BlockState& state, const HistogramVi
 }
 
 // The largest gain of the block, as `best_position` left it.
-__device__ __forceinline__ double largest_score(const Workspace& space)
+template <int32 THREADS>
+__device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
 {
     double score = space.warp_score[0];
-    for (int32 w = 1; w < SPLIT_WARPS; ++w) score = max(score, space.warp_score[w]);
+    for (int32 w = 1; w < THREADS / WARP; ++w) score = max(score, space.warp_score[w]);
     return score;
 }
 
@@ -155,9 +160,10 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
 
 // Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
 // the block takes part; the histogram is zero before, and after the next barrier.
-__device__ __forceinline__ void look(BlockState& state, const Layout& shared, const Matrix& matrix,
-                                     const Open& node, const Options& options, int32 f,
-                                     Found& found)
+template <int32 THREADS>
+__device__ __forceinline__ void look(BlockState<THREADS>& state, const Layout& shared,
+                                     const Matrix& matrix, const Open& node, const Options& options,
+                                     int32 f, Found& found)
 {
     const HistogramView& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
@@ -170,7 +176,7 @@ __device__ __forceinline__ void look(BlockState& state, const Layout& shared, co
         found.could = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
-                                 SPLIT_THREADS == WARP ? state.codes : nullptr};
+                                 THREADS == WARP ? state.codes : nullptr};
         const Best best = best_split(state.space, cells, state.searched, options, feature);
         const double score = largest_score(state.space);
         if (is_better(score, f, found, node.key)) {
@@ -188,13 +194,14 @@ __device__ __forceinline__ void look(BlockState& state, const Layout& shared, co
 
 // The best split of a node. Where all features are looked at, their order decides ties only. Every
 // thread of the block takes part.
-__device__ __forceinline__ Found search(BlockState& state, const Layout& shared, const Sums& sums,
-                                        const Task& task, const Open& node)
+template <int32 THREADS>
+__device__ __forceinline__ Found search(BlockState<THREADS>& state, const Layout& shared,
+                                        const Sums& sums, const Task& task, const Open& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
     #pragma unroll 1
-    for (int32 k = threadIdx.x; k < options.n_channels; k += SPLIT_THREADS) {
+    for (int32 k = threadIdx.x; k < options.n_channels; k += THREADS) {
         shared.gradient[k] = sums.of(k);
     }
     if (threadIdx.x == 0) {
@@ -243,7 +250,8 @@ struct BlockSplit {
 // left. Every thread of the block takes part, and meets another barrier before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
-__device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matrix,
+template <int32 THREADS>
+__device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Matrix& matrix,
                                            const Open& node, int32 feature)
 {
     const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
@@ -254,7 +262,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
     const int32 count = node.count;
     int32 n_left = 0;
     #pragma unroll 1
-    for (int32 first = 0; first < count; first += SPLIT_THREADS) {
+    for (int32 first = 0; first < count; first += THREADS) {
         const int32 i = first + t;
         const bool inside = i < count;
         const uint16 own = inside ? order[i] : 0;
@@ -263,7 +271,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
         if (lane == 0) state.left_of_warp[warp] = __popc(votes);
         __syncthreads();
         int32 before = n_left + __popc(votes & ((1u << lane) - 1u));
-        for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+        for (int32 w = 0; w < THREADS / WARP; ++w) {
             before += w < warp ? state.left_of_warp[w] : 0;
             n_left += state.left_of_warp[w];
         }
@@ -271,7 +279,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
         __syncthreads();
     }
     #pragma unroll 1
-    for (int32 i = t; i < count; i += SPLIT_THREADS) {
+    for (int32 i = t; i < count; i += THREADS) {
         order[i] = moved[i < n_left ? i : count - 1 - (i - n_left)];
     }
     return n_left;
@@ -280,21 +288,22 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 // ---- Results -----------------------------------------------------------------------------------
 
 // Leaf sums: a warp takes a sum, its lanes take rows.
-__device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
+template <int32 THREADS>
+__device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, const Layout& shared,
                                            const Sums& sums, const Open& node,
                                            const Options& options, const Wide& wide, int64* to)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (wide.n_columns == 0) {
         #pragma unroll 1
-        for (int32 c = t; c < wide.n_classes; c += SPLIT_THREADS) {
+        for (int32 c = t; c < wide.n_classes; c += THREADS) {
             to[c] = n_channels > 1 ? sums.of(c) : c == 1 ? sums.of(0) : sums.of(1) - sums.of(0);
         }
         return;
     }
     const int32 n_sums = wide.n_classes * wide.n_columns;
     #pragma unroll 1
-    for (int32 j = t / WARP; j < n_sums; j += SPLIT_WARPS) {
+    for (int32 j = t / WARP; j < n_sums; j += THREADS / WARP) {
         const int32 c = j / wide.n_columns, p = j % wide.n_columns;
         int64 sum = 0;
         #pragma unroll 1
@@ -310,10 +319,10 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
 }
 
 // What became of a node, by one thread; masks by several.
-__device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
-                                           const Open& node,
-                                           int64 hessian, double gain, int32 feature, int32 left,
-                                           const Options& options)
+template <int32 THREADS>
+__device__ __forceinline__ void write_node(const BlockState<THREADS>& state, const Store& store,
+                                           const Open& node, int64 hessian, double gain,
+                                           int32 feature, int32 left, const Options& options)
 {
     const int32 at = node.place;
     store.left[at] = left;
@@ -342,8 +351,9 @@ __device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, 
 // Grow the node that lies at place `at` of the stack; returns how many nodes are there then, from
 // that place on. `sums` are zero before. Every thread of the block takes part, and meets another
 // barrier before the next node.
-__device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, const Sums& sums,
-                                      const Task& task, int32 at)
+template <int32 THREADS>
+__device__ __forceinline__ int32 grow(BlockState<THREADS>& state, const Layout& shared,
+                                      const Sums& sums, const Task& task, int32 at)
 {
     const Open& node = state.stack[at];
     const Options& options = task.limits.options;
@@ -364,7 +374,7 @@ __device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, c
         return 0;
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
-        for (int32 w = threadIdx.x; w < MASK_WORDS; w += SPLIT_THREADS) {
+        for (int32 w = threadIdx.x; w < MASK_WORDS; w += THREADS) {
             store.mask[(int64)node.place * MASK_WORDS + w] = state.kept.mask[w];
         }
     }

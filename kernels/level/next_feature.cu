@@ -70,8 +70,8 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         int16* __restrict__ bin, int16* __restrict__ next_bin, double* __restrict__ draw,
         int8* __restrict__ missing, uint32* __restrict__ mask)
 {
-    __shared__ Workspace space;
-    __shared__ uint64 of_warp[SPLIT_WARPS];
+    __shared__ Workspace<SPLIT_THREADS> space;
+    __shared__ uint64 of_warp[SPLIT_THREADS / WARP];
     const int32 t = threadIdx.x;
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};

@@ -84,7 +84,7 @@ cut_roots(const int32* __restrict__ size, const int64* __restrict__ start,
 struct Limits {
     const int64* __restrict__ min_hessian;  // (trees,)
     int64 smallest;                         // rows of a node that may be split
-    int64 small_rows;                       // nodes of so many rows are left to small.cu
+    int64 small_rows;                       // nodes of so many rows are left to subtrees.cu
     int32 n_channels;
     int32 purity;                           // how it is known
     bool deeper;                            // whether the depth allows children
@@ -144,7 +144,7 @@ struct Role {
     bool opens;       // is searched here
     bool needs;       // has a histogram
     bool subtracted;  // which is the parent's, less that of the sibling
-    bool left_over;   // to small.cu
+    bool left_over;   // to subtrees.cu
 };
 
 // Every lane of the warp takes part: siblings are side by side.
@@ -201,7 +201,7 @@ count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
 //   source   int32 (nodes,)    FROM_ROWS, or the parent's slot in the level before, from which
 //                              that of the sibling is subtracted
 //   open     uint8 (nodes,)    whether the node is searched here
-//   small    int32 (nodes,)    the nodes left to small.cu, one after the other
+//   small    int32 (nodes,)    the nodes left to subtrees.cu, one after the other
 //   sizes    int32 (3,)        slots, pieces of work, small nodes
 //   work                       the rows that are summed, by slot
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)

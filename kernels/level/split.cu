@@ -47,7 +47,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
                uint32* __restrict__ mask)
 {
-    __shared__ Workspace space;
+    __shared__ Workspace<SPLIT_THREADS> space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
     const int32 end = min(n_slots, sizes[0] - first_slot);
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {

@@ -10,12 +10,14 @@
 // The smallest rank, `minimum` or more, of a feature that may be looked at, else EVERY_RANK.
 // `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
 // another barrier before the next call.
-__device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
-                                            int32 n_features, uint64 key, uint64 minimum)
+template <int32 WARPS>
+__device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
+                                            const uint8* __restrict__ allowed, int32 n_features,
+                                            uint64 key, uint64 minimum)
 {
     uint64 rank = EVERY_RANK;
     #pragma unroll 1
-    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
+    for (int32 f = threadIdx.x; f < n_features; f += WARPS * WARP) {
         if (allowed[f] == 0) continue;
         const uint64 own = order_rank(key, (uint64)f);
         if (own >= minimum) rank = min(rank, own);
@@ -23,7 +25,7 @@ __device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __rest
     rank = warp_min(rank);
     if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
     __syncthreads();
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
+    for (int32 w = 0; w < WARPS; ++w) rank = min(rank, of_warp[w]);
     return rank;
 }
 
@@ -35,15 +37,16 @@ struct Sum {
 };
 
 // Sums over the threads up to this one, and over all. Every thread of the block takes part.
-__device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
+template <int32 THREADS>
+__device__ __forceinline__ Sum running_sum(Workspace<THREADS>& space, int64 value)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     value = warp_running_sum(value);
-    if (SPLIT_WARPS == 1) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
+    if (THREADS == WARP) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
     if (lane == WARP - 1) space.warp_sums[warp] = value;
     __syncthreads();
     int64 all = 0;
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+    for (int32 w = 0; w < THREADS / WARP; ++w) {
         if (w == warp) value += all;
         all += space.warp_sums[w];
     }
@@ -52,8 +55,8 @@ __device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
 }
 
 // Sum of one plane over the left side of this thread's candidate, without missing values.
-template <class HistogramView>
-__device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& cells,
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Sum left_sum(Workspace<THREADS>& space, const HistogramView& cells,
                                         const Item& item, int32 plane)
 {
     const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
@@ -71,8 +74,8 @@ __device__ __forceinline__ Regular regular_of(const Node& node, const Options& o
 
 // Two classes have one channel, the second class, of which squares need no more.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
-                                          const Regular& regular, int64 left, int64 node,
-                                          double hl, double h)
+                                          const Regular& regular, int64 left, int64 node, double hl,
+                                          double h)
 {
     const double gl = (double)left, g = (double)node;
     if (NEWTON_CRITERION) {
@@ -105,11 +108,11 @@ struct Scores {
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
-template <class HistogramView>
-__device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
-                                          const Item& item,
-                                          const Node& node, const Options& options,
-                                          const Regular& regular, int32 directions)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const HistogramView& cells,
+                                            const Item& item, const Node& node,
+                                            const Options& options, const Regular& regular,
+                                            int32 directions)
 {
     const int32 at_missing = cells.missing_code();
     const bool rest = RARE_CATEGORIES && item.leaves_rare;  // all that is not taken
@@ -143,7 +146,9 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
 
 // Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
 // values go left there. Every thread takes part.
-__device__ __forceinline__ int32 best_position(Workspace& space, double score, bool missing_left)
+template <int32 THREADS>
+__device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double score,
+                                               bool missing_left)
 {
     int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
     #pragma unroll
@@ -161,7 +166,7 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
     }
     __syncthreads();
     int32 best = 0;
-    for (int32 w = 1; w < SPLIT_WARPS; ++w) {
+    for (int32 w = 1; w < THREADS / WARP; ++w) {
         if (space.warp_score[w] > space.warp_score[best]) best = w;
     }
     return space.warp_position[best];
@@ -209,7 +214,8 @@ __device__ __forceinline__ int8 direction(const Best& best)
 }
 
 // Whether this thread's cell goes left in the best split, a categorical one.
-__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace& space)
+template <int32 THREADS>
+__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace<THREADS>& space)
 {
     if (best.rare_left && best.item.place == NOWHERE) {
         return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
@@ -217,10 +223,10 @@ __device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
 
-template <class HistogramView>
-__device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& cells,
-                                        const Node& node,
-                                        const Options& options, const Feature& feature)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Item item_of(Workspace<THREADS>& space, const HistogramView& cells,
+                                        const Node& node, const Options& options,
+                                        const Feature& feature)
 {
     if (feature.categorical) {
         if (options.random_thresholds) return random_category_item(space, node, feature);
@@ -232,10 +238,10 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
 }
 
 // The best split, `space.occupied` being set. Every thread of the block takes part.
-template <class HistogramView>
-__device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
-                                           const Node& node,
-                                           const Options& options, const Feature& feature)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const HistogramView& cells,
+                                           const Node& node, const Options& options,
+                                           const Feature& feature)
 {
     Best best;
     best.item = item_of(space, cells, node, options, feature);
@@ -276,8 +282,8 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
 }
 
 // The thread of the best position tells, if it is valid; the bits of a mask come from all.
-template <class HistogramView>
-__device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ void write_best(const Best& best, const Workspace<THREADS>& space,
                                            const HistogramView& cells, const Feature& feature,
                                            const Written& to, int64 at)
 {

@@ -27,8 +27,7 @@ CONSTANTS_OF = {
         *("GRADIENTS", *CRITERIA, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
         "HASHED_ORDER",
     ),
-    "growth/small.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
-    "growth/tiny.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/subtrees.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 
