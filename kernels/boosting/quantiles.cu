@@ -1,8 +1,7 @@
 // Weighted quantiles of groups of numbers.
 // The same numbers as gpuboost/engine/order_statistics.py.
 //
-// Nothing is sorted: a number is found digit by digit, eight bits at a time, from the weights of
-// the digits that the numbers of its group have there, see count_digits and choose_digits.
+// Numbers are found by radix select, see radix_select.cuh, eight bits at a time.
 //
 //   key       uint64 (r,)           bits of numbers, in the order of the numbers
 //   weight    int64 (r,)            read only if `weighted`; else each number counts once
@@ -11,17 +10,17 @@
 //   size      int32 (1,)            groups; there is room for g
 //   level     float64 (g,)          of the quantile
 //   prefix    uint64 (g,)           digits found so far
-//   below     int64 (g,)            weight of the numbers below all that begin so
+//   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
-//   more      uint8 (g,)            whether numbers up to the one found have just the weight asked
-//                                   for, so that the next one counts as well
-//   above     uint64 (g,)           the next one, if so
+//   more      uint8 (g,)            whether the numbers up to the one found have exactly the weight
+//                                   asked for, so that the next number counts as well
+//   above     uint64 (g,)           the next number, if so
 //   counts    int64 (., DIGITS)     of the GROUPS_AT_ONCE groups from `first_group` on; zero before
 //                                   the first digit, and after the last
 //
-// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn. Of
-// kernels over groups or nodes: one block of BOOST_THREADS threads for so many. No dynamic shared
-// memory.
+// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn.
+// Launch of kernels over groups: a thread is a group, blocks of BOOST_THREADS threads. No dynamic
+// shared memory.
 
 #include "boosting/quantiles.cuh"
 #include "common/radix_select.cuh"
@@ -35,7 +34,7 @@ constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 
 // ---- Digits ------------------------------------------------------------------------------------
 
-// counts: the weight of each digit at `shift`, of the numbers that begin as those found so far.
+// counts: the weights of the candidates, by their digit at `shift`.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
@@ -105,7 +104,7 @@ choose_digits(const int32* __restrict__ size, const double* __restrict__ level, 
     }
 }
 
-// above: of the groups that want it, the next number after the one found.
+// above: for groups with `more`, the next number after the one found.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
@@ -130,7 +129,7 @@ find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int
     }
 }
 
-// quantile float64 (g,): midway between the number found and the next one, if that counts.
+// quantile float64 (g,): the number found, or with `more` midway between it and the next one.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 take_quantiles(const int32* __restrict__ size, const int64* __restrict__ total,

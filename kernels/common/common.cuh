@@ -287,7 +287,7 @@ __device__ __forceinline__ double middle_of(double left, double right)
     return (left + right) * 0.5;
 }
 
-// What the channels of a candidate add up to; squares and POISSON use `left` alone. `ordered`:
+// Sums over the channels of a candidate; squares and POISSON use `left` alone. `ordered`:
 // NEWTON alone.
 struct Terms {
     double left;
@@ -431,10 +431,10 @@ __device__ __forceinline__ void add_warp(int64* sum, int64 own)
     if (threadIdx.x % WARP == 0) add_to(sum, total);
 }
 
-// ---- Halving -----------------------------------------------------------------------------------
+// ---- Bisection ---------------------------------------------------------------------------------
 
-// The first from `low` on that does not come before what is looked for, `high` if all do. Those
-// that do, `before`, are the first ones.
+// The first number in low, ..., high - 1 for which `before` is false, `high` if there is none;
+// `before` is true for the numbers below it.
 template <typename Int, typename Before>
 __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
 {

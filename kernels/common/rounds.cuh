@@ -1,4 +1,4 @@
-// What the kernels of a round of boosting or AdaBoost share.
+// What the kernels of a round of boosting and of AdaBoost have in common.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
@@ -17,9 +17,9 @@ __device__ __forceinline__ int64 row_of_thread()
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
 }
 
-// Keep the largest size that a thread of the grid has. All threads of a block call it; of_warp
-// uint64 (BOOST_WARPS,) is theirs. One atomic a block, for all of them are to the same word.
-__device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, double size)
+// Raise *largest to the largest size of the threads, as bits. Every thread of the block takes part;
+// of_warp uint64 (BOOST_WARPS,) is shared memory. One atomic a block: all go to the same word.
+__device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
@@ -28,8 +28,8 @@ __device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, d
     if (lane == 0) of_warp[warp] = own;
     __syncthreads();
     if (warp != 0) return;
-    const uint64 capacity = warp_max(lane < BOOST_WARPS ? of_warp[lane] : (uint64)0);
-    if (lane == 0 && capacity != 0) atomicMax(largest, capacity);
+    const uint64 of_block = warp_max(lane < BOOST_WARPS ? of_warp[lane] : (uint64)0);
+    if (lane == 0 && of_block != 0) atomicMax(largest, of_block);
 }
 
 #endif  // GPUBOOST_ROUNDS_CUH

@@ -1,30 +1,31 @@
-// What a block that grows subtrees works on: its shared memory, rows and sums, for subtree.cuh.
+// The shared memory of a block that grows subtrees, its rows and sums, for subtree.cuh.
 //
-// The rows of the node that a block begins with lie in shared memory; nodes below it are lists of
-// places of rows, which partitions reorder. A thread takes a row, then the next but THREADS.
+// The rows of the root of the subtree lie in shared memory; nodes below it are ranges of `order`,
+// which lists the places of rows and which partitions reorder. A thread takes a row, then the row
+// THREADS further on.
 //
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
 //
 // Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
-// and the targets; see `layout`. small.py knows its size.
+// and the targets; see `layout`. gpuboost/backends/cuda/growth/subtrees.py computes its size.
 #ifndef GPUBOOST_BLOCK_STATE_CUH
 #define GPUBOOST_BLOCK_STATE_CUH
 
 #include "level/accept.cuh"
 
-// Most rows of a node that a block begins with: two for each thread; in a warp, one for each lane.
+// Most rows of the root of a subtree: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
 template <int32 THREADS>
 constexpr int32 MAX_ROWS = THREADS == WARP ? WARP : SMALL_ROWS;
-// Nodes that wait: the smaller child goes first, so no more than MAX_ROWS can be halved, and one.
+// Depth of the stack: the smaller child goes first, so it is one more than MAX_ROWS can be halved.
 template <int32 THREADS>
 constexpr int32 STACK = THREADS == WARP ? 6 : 10;
 
 // ---- What a block works on ---------------------------------------------------------------------
 
 // A node that is still to be grown.
-struct Open {
+struct OpenNode {
     uint64 key;
     int32 start;  // its first place in `order`
     int32 count;
@@ -32,7 +33,7 @@ struct Open {
     int32 place;   // in the store
 };
 
-struct Kept {
+struct NodeSplit {
     double score;
     double draw;
     int16 bin;
@@ -55,8 +56,8 @@ struct BlockState {
     Workspace<THREADS> space;
     Tree tree;
     Node searched;
-    Open stack[STACK<THREADS>];
-    Kept kept;
+    OpenNode stack[STACK<THREADS>];
+    NodeSplit split;
     uint64 warp_rank[THREADS / WARP];
     int32 left_of_warp[THREADS / WARP];
     uint32 row[MAX_ROWS<THREADS>];
@@ -86,8 +87,8 @@ struct Limits {
     AcceptRule accept;
 };
 
-// What leaf values are made of; without columns, the weights of classes.
-struct Wide {
+// The columns that leaf values are made of; without columns, the weights of classes.
+struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
     bool draws;
@@ -132,7 +133,7 @@ struct Store {
 struct Task {
     Matrix matrix;
     Limits limits;
-    Wide wide;
+    LeafColumns wide;
     Store store;
 };
 
@@ -211,10 +212,11 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 
 // ---- Sums of a node ----------------------------------------------------------------------------
 
-// Add the rows of a node to its sums. Warps that have no rows are done at once.
+// Add the rows of a node to its sums. Warps without rows return at once.
 template <int32 THREADS>
 __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const Layout& shared,
-                                         const Sums& sums, const Open& node, const Options& options)
+                                         const Sums& sums, const OpenNode& node,
+                                         const Options& options)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (t - t % WARP >= node.count) return;
@@ -244,10 +246,10 @@ __device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const
     }
 }
 
-// Whether a thread knows that the node is not pure; or, for several classes, that it is.
+// Whether a thread has found that the node is not pure; for several classes, that it is pure.
 template <int32 THREADS>
 __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, const Layout& shared,
-                                             const Sums& sums, const Open& node,
+                                             const Sums& sums, const OpenNode& node,
                                              const Options& options)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
@@ -276,7 +278,8 @@ __device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, c
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ bool may_split(const BlockState<THREADS>& state, const Layout& shared,
-                                          const Sums& sums, const Open& node, const Limits& limits)
+                                          const Sums& sums, const OpenNode& node,
+                                          const Limits& limits)
 {
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
@@ -298,10 +301,10 @@ struct Rows {
     int32 n_columns;
 };
 
-// The rows of a node into shared memory, and the node onto the stack.
+// Copy the rows of a node to shared memory, and push the node onto the stack.
 template <int32 THREADS>
 __device__ __forceinline__ void load(BlockState<THREADS>& state, const Layout& shared,
-                                     const Rows& rows, const Open& root, const Tree& tree)
+                                     const Rows& rows, const OpenNode& root, const Tree& tree)
 {
     #pragma unroll 1
     for (int32 i = threadIdx.x; i < root.count; i += THREADS) {
@@ -319,7 +322,7 @@ __device__ __forceinline__ void load(BlockState<THREADS>& state, const Layout& s
     state.tree = tree;
 }
 
-// What is zero before the first node. Every thread of the block takes part.
+// Zero the sums, the histogram and the set of codes. Every thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ void clear_all(BlockState<THREADS>& state, const Layout& shared)
 {
@@ -330,7 +333,7 @@ __device__ __forceinline__ void clear_all(BlockState<THREADS>& state, const Layo
     if (t == 0) state.codes[THREADS] = NO_CODE;
 }
 
-// The sums of the next node but one.
+// Zero the sums for the next node but one.
 template <int32 THREADS>
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {

@@ -7,16 +7,16 @@
 //   size     int32 (1,)     nodes of the store, those of the levels so far among them
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
-//   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
-// Cost: a node and a feature that it looks at cost a pass over the node's rows, whose codes are in
-// the cache, a scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
+// Cost: each feature of a node costs a pass over the node's rows, whose codes are in the cache, a
+// scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
 #ifndef GPUBOOST_SUBTREE_CUH
 #define GPUBOOST_SUBTREE_CUH
 
 #include "common/goes_left.cuh"
 
-// ---- The search --------------------------------------------------------------------------------
+// ---- Search for the best split -----------------------------------------------------------------
 
 // The codes of one feature.
 struct Column {
@@ -34,7 +34,7 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 }
 
 // The feature whose rank follows that of `last` among those that the tree may look at, the first
-// one where that is -1; -1 if there is none. Every thread of the block takes part, and meets
+// one if `last` is -1; -1 if there is none. Every thread of the block takes part, and passes
 // another barrier before the next call.
 template <int32 THREADS>
 __device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 n_features,
@@ -82,7 +82,7 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 // node has as cells, the missing one last. Every thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, const Layout& shared,
-                                                 const Open& node, const Options& options,
+                                                 const OpenNode& node, const Options& options,
                                                  const Column& column, int32 missing_code)
 {
     const int32 t = threadIdx.x;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, con
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
 template <int32 THREADS>
 __device__ __forceinline__ void add_to_cells(BlockState<THREADS>& state, const Layout& shared,
-                                             const Open& node, const Options& options,
+                                             const OpenNode& node, const Options& options,
                                              const Column& column, int32 missing_code)
 {
     if (THREADS == WARP) {
@@ -116,7 +116,7 @@ __device__ __forceinline__ void add_to_cells(BlockState<THREADS>& state, const L
     }
 }
 
-// Make the histogram zero again.
+// Zero the histogram.
 template <int32 THREADS>
 __device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const HistogramView& cells,
                                             int32 n_channels)
@@ -158,12 +158,13 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
            || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
 }
 
-// Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
-// the block takes part; the histogram is zero before, and after the next barrier.
+// Find the best split of a node by one feature; if it is better than `found`, it becomes the split
+// of the block. Every thread of the block takes part; the histogram is zero before the call, and
+// again after the next barrier.
 template <int32 THREADS>
-__device__ __forceinline__ void look(BlockState<THREADS>& state, const Layout& shared,
-                                     const Matrix& matrix, const Open& node, const Options& options,
-                                     int32 f, Found& found)
+__device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, const Layout& shared,
+                                                 const Matrix& matrix, const OpenNode& node,
+                                                 const Options& options, int32 f, Found& found)
 {
     const HistogramView& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
@@ -180,23 +181,24 @@ __device__ __forceinline__ void look(BlockState<THREADS>& state, const Layout& s
         const Best best = best_split(state.space, cells, state.searched, options, feature);
         const double score = largest_score(state.space);
         if (is_better(score, f, found, node.key)) {
-            Kept& kept = state.kept;
+            NodeSplit& split = state.split;
             found.score = score;
             found.feature = f;
             write_best(best, state.space, cells, feature,
-                       {&kept.score, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
-                        kept.mask}, 0);
+                       {&split.score, &split.bin, &split.next_bin, &split.draw, &split.missing,
+                        split.mask}, 0);
         }
     }
     __syncthreads();
     clear_cells(state, cells, options.n_channels);
 }
 
-// The best split of a node. Where all features are looked at, their order decides ties only. Every
+// The best split of a node. If the node looks at all features, their order only decides ties. Every
 // thread of the block takes part.
 template <int32 THREADS>
-__device__ __forceinline__ Found search(BlockState<THREADS>& state, const Layout& shared,
-                                        const Sums& sums, const Task& task, const Open& node)
+__device__ __forceinline__ Found find_split(BlockState<THREADS>& state, const Layout& shared,
+                                            const Sums& sums, const Task& task,
+                                            const OpenNode& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
@@ -223,7 +225,7 @@ __device__ __forceinline__ Found search(BlockState<THREADS>& state, const Layout
             f = next_feature(state, n_features, node.key, f);
             if (f < 0) break;
         }
-        look(state, shared, task.matrix, node, options, f, found);
+        evaluate_feature(state, shared, task.matrix, node, options, f, found);
     }
     return found;
 }
@@ -232,31 +234,31 @@ __device__ __forceinline__ Found search(BlockState<THREADS>& state, const Layout
 
 // The split of a node by codes, for `goes_left`.
 struct BlockSplit {
-    const Kept& kept;
+    const NodeSplit& split;
     bool categorical;
     int32 missing_code;
 
     __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
-    __device__ __forceinline__ bool missing_left() const { return kept.missing == MISSING_LEFT; }
+    __device__ __forceinline__ bool missing_left() const { return split.missing == MISSING_LEFT; }
     __device__ __forceinline__ bool is_categorical() const { return categorical; }
     __device__ __forceinline__ bool in_set(int32 code) const
     {
-        return has_code(kept.mask[code / WARP], code);
+        return has_code(split.mask[code / WARP], code);
     }
-    __device__ __forceinline__ bool at_most(int32 code) const { return code <= kept.bin; }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= split.bin; }
 };
 
-// Reorder the rows of a node, those that go left first, each side in its order; returns how many go
-// left. Every thread of the block takes part, and meets another barrier before rows are read.
+// Stable partition of the rows of a node; returns how many go left. Every thread of the block takes
+// part, and passes another barrier before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
 template <int32 THREADS>
 __device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Matrix& matrix,
-                                           const Open& node, int32 feature)
+                                           const OpenNode& node, int32 feature)
 {
     const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
     const Column column = column_of(matrix, feature);
-    const BlockSplit split = {state.kept, matrix.is_categorical[feature] != 0, matrix.width - 1};
+    const BlockSplit split = {state.split, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
     uint16* moved = state.moved + node.start;
     const int32 count = node.count;
@@ -290,8 +292,9 @@ __device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Mat
 // Leaf sums: a warp takes a sum, its lanes take rows.
 template <int32 THREADS>
 __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, const Layout& shared,
-                                           const Sums& sums, const Open& node,
-                                           const Options& options, const Wide& wide, int64* to)
+                                           const Sums& sums, const OpenNode& node,
+                                           const Options& options, const LeafColumns& wide,
+                                           int64* to)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (wide.n_columns == 0) {
@@ -318,10 +321,10 @@ __device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, con
     }
 }
 
-// What became of a node, by one thread; masks by several.
+// Write a node to the store, by one thread; masks are written by several.
 template <int32 THREADS>
 __device__ __forceinline__ void write_node(const BlockState<THREADS>& state, const Store& store,
-                                           const Open& node, int64 hessian, double gain,
+                                           const OpenNode& node, int64 hessian, double gain,
                                            int32 feature, int32 left, const Options& options)
 {
     const int32 at = node.place;
@@ -331,38 +334,39 @@ __device__ __forceinline__ void write_node(const BlockState<THREADS>& state, con
     store.gain[at] = gain;
     store.feature[at] = gain < 0.0 ? LEAF : feature;
     if (gain < 0.0) return;
-    store.bin[at] = state.kept.bin;
-    store.next_bin[at] = state.kept.next_bin;
-    store.missing[at] = state.kept.missing;
-    if (options.random_thresholds) store.draw[at] = state.kept.draw;
+    store.bin[at] = state.split.bin;
+    store.next_bin[at] = state.split.next_bin;
+    store.missing[at] = state.split.missing;
+    if (options.random_thresholds) store.draw[at] = state.split.draw;
 }
 
-// Open the children of a node, by one thread: the larger one below the smaller one.
-__device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, int32 place)
+// Push the children of a node onto the stack, by one thread: the larger one below the smaller one.
+__device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& node, int32 n_left,
+                                              int32 place)
 {
-    const Open left = {left_key(node.key), node.start, n_left, node.levels - 1, place};
-    const Open right = {right_key(node.key), node.start + n_left, node.count - n_left,
+    const OpenNode left = {left_key(node.key), node.start, n_left, node.levels - 1, place};
+    const OpenNode right = {right_key(node.key), node.start + n_left, node.count - n_left,
                         node.levels - 1, place + 1};
     const bool left_first = n_left <= node.count - n_left;
     top[0] = left_first ? right : left;
     top[1] = left_first ? left : right;
 }
 
-// Grow the node that lies at place `at` of the stack; returns how many nodes are there then, from
-// that place on. `sums` are zero before. Every thread of the block takes part, and meets another
-// barrier before the next node.
+// Search and split the node at place `at` of the stack; its children take its place. Returns the
+// number of nodes pushed, 2 or 0. `sums` are zero before. Every thread of the block takes part, and
+// passes another barrier before the next node.
 template <int32 THREADS>
-__device__ __forceinline__ int32 grow(BlockState<THREADS>& state, const Layout& shared,
-                                      const Sums& sums, const Task& task, int32 at)
+__device__ __forceinline__ int32 grow_node(BlockState<THREADS>& state, const Layout& shared,
+                                           const Sums& sums, const Task& task, int32 at)
 {
-    const Open& node = state.stack[at];
+    const OpenNode& node = state.stack[at];
     const Options& options = task.limits.options;
     const Store& store = task.store;
     add_rows(state, shared, sums, node, options);
     __syncthreads();
     Found found = {-1.0, LEAF, false};
     if (may_split(state, shared, sums, node, task.limits)) {
-        found = search(state, shared, sums, task, node);
+        found = find_split(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
     const double gain = task.limits.accept.gain(found.score, hessian, state.tree.root_hessian);
@@ -375,14 +379,14 @@ __device__ __forceinline__ int32 grow(BlockState<THREADS>& state, const Layout& 
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
         for (int32 w = threadIdx.x; w < MASK_WORDS; w += THREADS) {
-            store.mask[(int64)node.place * MASK_WORDS + w] = state.kept.mask[w];
+            store.mask[(int64)node.place * MASK_WORDS + w] = state.split.mask[w];
         }
     }
     const int32 n_left = partition(state, task.matrix, node, found.feature);
     if (threadIdx.x == 0) {
         const int32 place = atomicAdd(store.size, 2);
         write_node(state, store, node, hessian, gain, found.feature, place, options);
-        push(state.stack + at, node, n_left, place);
+        push_children(state.stack + at, node, n_left, place);
     }
     return 2;
 }

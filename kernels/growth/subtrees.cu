@@ -8,7 +8,7 @@
 // Input:
 //
 //   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
-//   small         int32 (nodes,)   nodes to grow from, sizes[2] of them, by policy.cu
+//   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, by policy.cu
 //   tree, key, start, count        of the nodes of the level
 //   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
 //   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
@@ -51,7 +51,7 @@ struct TinyNodes {
 template <int32 THREADS>
 __device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, const Layout& shared,
                                             const Rows& rows, const TinyNodes& tiny,
-                                            const Open& node, int32 tree)
+                                            const OpenNode& node, int32 tree)
 {
     const int64 start = rows.start + node.start;
     #pragma unroll 1
@@ -78,22 +78,22 @@ __device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, co
 // Grow a node to its leaves, or until nodes are tiny. `turn` says which of the two sums is next.
 template <int32 THREADS>
 __device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const Layout& shared,
-                                             const Rows& rows, const Task& task, const Open& root,
-                                             const Tree& tree, int32 tree_number,
-                                             const TinyNodes& tiny, int32& turn)
+                                             const Rows& rows, const Task& task,
+                                             const OpenNode& root, const Tree& tree,
+                                             int32 tree_number, const TinyNodes& tiny, int32& turn)
 {
     const int32 n_channels = task.limits.options.n_channels;
     load(state, shared, rows, root, tree);
     __syncthreads();
     for (int32 height = 1; height > 0;) {
         --height;
-        const Open& node = state.stack[height];
+        const OpenNode& node = state.stack[height];
         if (THREADS > WARP && node.count <= WARP) {
             append_tiny(state, shared, rows, tiny, node, tree_number);
             continue;
         }
         const Sums before = sums_of(shared, n_channels, turn ^ 1);
-        height += grow(state, shared, sums_of(shared, n_channels, turn), task, height);
+        height += grow_node(state, shared, sums_of(shared, n_channels, turn), task, height);
         clear_sums<THREADS>(before, n_channels);
         turn ^= 1;
         __syncthreads();
@@ -149,7 +149,7 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
     int32 turn = 0;
     for (int32 i = blockIdx.x; i < n_nodes; i += gridDim.x) {
         const int32 own = small[i];
-        const Open root = {key[own], 0, (int32)count[own], levels, *first + own};
+        const OpenNode root = {key[own], 0, (int32)count[own], levels, *first + own};
         rows.start = start[own];
         grow_subtree(state, shared, rows, task, root, trees.tree(tree[own]), tree[own], tiny, turn);
     }
@@ -195,7 +195,7 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
     clear_all(state, shared);
     int32 turn = 0;
     for (int32 i = blockIdx.x; i < *n_tiny; i += gridDim.x) {
-        const Open root = {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]};
+        const OpenNode root = {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]};
         rows.start = tiny_start[i];
         grow_subtree(state, shared, rows, task, root, trees.tree(tiny_tree[i]), 0, {}, turn);
     }

@@ -80,10 +80,8 @@ struct FinishedTrees {
 
     // The same of a row of values, (n, F) by their strides; NaN is missing.
     template <typename Value>
-    __device__ __forceinline__ int64 leaf_of(const Value* __restrict__ values,
-                                             int64 column_stride,
-                                             const double* __restrict__ threshold,
-                                             int64 tree) const
+    __device__ __forceinline__ int64 leaf_of(const Value* __restrict__ values, int64 column_stride,
+                                             const double* __restrict__ threshold, int64 tree) const
     {
         const int64 root = table[tree];
         int64 node = root;

@@ -1,8 +1,8 @@
-// The orders in which a block tries the splits of one node by one feature, for split.cuh.
+// The candidate splits of one node by one feature, for split.cuh.
 //
-// A block of SPLIT_THREADS threads. The codes stand in an order, thread t holds the item at
-// position t, and left is the items up to a position (or one item alone). Kinds of features differ
-// in nothing else:
+// A block has THREADS threads. The codes are put in an order, thread t holds the item at position
+// t, and the left child gets the items up to a position (or one item alone). Kinds of features
+// differ only in the order and the candidates:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -11,12 +11,12 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
-// Of more categories those that are rare in the node may be left out of the order, and go where
-// missing values go (RARE_CATEGORIES).
+// Of more than a few categories, those that are rare in the node may be left out of the order; they
+// go where missing values go (RARE_CATEGORIES).
 //
-// Where a node has no more rows than a warp has lanes, a block may be a warp (ONE_WARP): cells are
-// those codes that the node has, in ascending order, and `Feature::codes` says which. Else a cell
-// is a code.
+// In a block of SPLIT_THREADS threads a cell is a code. A block of one warp (THREADS == WARP)
+// serves nodes with at most WARP rows: its cells are the codes that the node has, in ascending
+// order, and `Feature::codes` lists them.
 //
 // Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
 // `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
@@ -115,7 +115,7 @@ struct Feature {
 
 constexpr int32 NO_CODE = 255;  // above all codes of values
 
-// The item at this thread's position, and where this thread's cell stands.
+// The item at this thread's position, and the position of this thread's cell.
 struct Item {
     int32 cell;
     bool taken;

@@ -3,9 +3,10 @@
 //   before   node a: l r l l r      node b (a leaf): x x      node c: r l
 //   after    node a: l l l | r r                              node c: l | r
 //
-// Stable, so that rows that lie by class still do. The rows of the level are cut into pieces, and
-// those into words of WARP rows. The first pass looks up which way each row goes, keeps that as a
-// bit, and counts; children.cu turns counts into places; the second pass moves the rows.
+// The partition is stable, so rows that are sorted by class stay sorted. The rows of the level are
+// cut into pieces, and pieces into words of WARP rows. The first pass finds which way each row
+// goes, stores that as a bit, and counts; children.cu turns counts into places; the second pass
+// moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
 //   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart
@@ -15,8 +16,9 @@
 //   mask       uint32 (nodes, 16)  of categorical splits
 //   turns      uint32 (pieces, WARP)   a bit for each row of a piece: whether it goes left
 //
-// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, and the next one of its
-// after all blocks. A warp takes a word, and the next one of its. No dynamic shared memory.
+// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, then the piece that lies as
+// many blocks further on as the grid has. A warp takes every PARTITION_WARPS-th word of a piece. No
+// dynamic shared memory.
 
 #include "common/goes_left.cuh"
 

@@ -32,8 +32,8 @@ struct Column {
 // The list entry that a lane stands for.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked,
-                                            int32 n_looked, int64 n_samples, int32 tile)
+__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked, int32 n_looked,
+                                            int64 n_samples, int32 tile)
 {
     const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
     const int32 f = entry < n_looked ? looked[entry] : -1;

@@ -8,7 +8,7 @@
 // ---- Features in order -------------------------------------------------------------------------
 
 // The smallest rank, `minimum` or more, of a feature that may be looked at, else EVERY_RANK.
-// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
+// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and passes
 // another barrier before the next call.
 template <int32 WARPS>
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
@@ -65,14 +65,14 @@ __device__ __forceinline__ Sum left_sum(Workspace<THREADS>& space, const Histogr
 
 // ---- Scores ------------------------------------------------------------------------------------
 
-// What NEWTON holds the values of the children of a node to.
+// Regularisation and bounds of the values of the children of a node, for NEWTON.
 __device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
 {
     if (!NEWTON_CRITERION) return {0.0, 0.0, 0.0, 0.0, 0};
     return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
 }
 
-// Two classes have one channel, the second class, of which squares need no more.
+// Two classes have one channel, the weight of the second class; VARIANCE needs no more.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
                                           const Regular& regular, int64 left, int64 node, double hl,
                                           double h)
@@ -190,23 +190,23 @@ struct Bounds {
     }
 };
 
-// What the block found, as one thread knows it.
+// The best split that the block found, and this thread's candidate.
 struct Best {
-    int32 position;      // of the best candidate; the thread there holds its item and gain
-    double score;         // of this thread's candidate
-    bool missing_left;   // which of its directions
+    int32 position;      // of the best candidate; the thread there holds its item and score
+    double score;        // of this thread's candidate
+    bool missing_left;   // whether it sends missing values left
     bool seen;           // whether anything is missing, or rare
     bool rare_left;      // whether rare categories go left, in the best split
     Item item;
 };
 
-// Whether the thread holds the best split, and there is one.
-__device__ __forceinline__ bool tells(const Best& best)
+// Whether this thread holds the best split, and there is one.
+__device__ __forceinline__ bool holds_best(const Best& best)
 {
     return (int32)threadIdx.x == best.position && best.score >= 0.0;
 }
 
-// Where the best split sends missing values, as the thread knows that tells it.
+// Where the best split sends missing values, in the thread that holds it.
 __device__ __forceinline__ int8 direction(const Best& best)
 {
     if (!best.seen) return MISSING_UNSEEN;
@@ -260,8 +260,8 @@ __device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const Hist
     return best;
 }
 
-// Where splits are written; `mask` only for categorical features.
-struct Written {
+// Where the best split is written; `mask` only for categorical features.
+struct SplitOutput {
     double* __restrict__ score;
     int16* __restrict__ bin;
     int16* __restrict__ next_bin;
@@ -281,14 +281,14 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
     return bits;
 }
 
-// The thread of the best position tells, if it is valid; the bits of a mask come from all.
+// Write the best split, by the thread that holds it, and its mask, by all threads.
 template <int32 THREADS, class HistogramView>
 __device__ __forceinline__ void write_best(const Best& best, const Workspace<THREADS>& space,
                                            const HistogramView& cells, const Feature& feature,
-                                           const Written& to, int64 at)
+                                           const SplitOutput& to, int64 at)
 {
     const int32 t = threadIdx.x;
-    if (tells(best)) {
+    if (holds_best(best)) {
         to.score[at] = best.score;
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;

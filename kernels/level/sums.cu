@@ -5,9 +5,9 @@
 //   n_pieces      int32 (1,)       the arrays have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
-// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the next
-// one of its. Every warp sums over its rows and adds one number per column to the node's in global
-// memory, by integer atomics.
+// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the piece
+// that lies as many blocks further on as the grid has. Each warp sums over its rows and adds one
+// number per column to the sums of the node in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers

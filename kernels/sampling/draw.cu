@@ -1,7 +1,7 @@
-// The rows of trees: how often each is drawn, what it weighs, and the list of those in a tree. The
+// The rows of trees: how often each is drawn, its weight, and the list of the rows of a tree. The
 // same numbers as gpuboost/engine/sampling.py, for a batch of trees at once.
 //
-//   seed        uint64 (1,)     with `trees`, what randomness is keyed with
+//   seed        uint64 (1,)     with `trees`, the key of random numbers
 //   trees       uint64 (T,)     numbers of the trees
 //   drawn       uint32 (T, n)   how often each row is drawn; `stride` n, or 0: one for all trees
 //   kept        int64 (T, parts)    rows of each part that are in the tree
@@ -92,12 +92,12 @@ draw_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
 
 // ---- Without replacement: the rows of the smallest keys ----------------------------------------
 //
-// A row's place in the order is its key followed by its number, so no two rows tie. The last row
-// that is drawn is found digit by digit, leading digit first:
+// Rows are ordered by their keys, then by their numbers, so no two rows tie. The last row that is
+// drawn is found by radix select, see radix_select.cuh: first the digits of its key, then those of
+// its number.
 //
-//   last     uint64 (T, 2)    key and number of the last row drawn, as far as they are settled
-//   wanted   int64 (T,)       rows still to be found among those that begin as `last`; 0: `last` is
-//                             settled to the end
+//   last     uint64 (T, 2)    key and number of the last row drawn, as far as digits are found
+//   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
 //   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
 //   digits   uint32 (T, DIGITS)    rows by their next digit; zero before the first launch
 
@@ -256,16 +256,16 @@ count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __r
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int32 own = 0;
-    double capacity = 0.0;
+    double max_weight = 0.0;
     for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
         const double weight = weight_of(weights, part.tree, listed.row(place));
         own += weight > 0.0;
-        capacity = max(capacity, weight);
+        max_weight = max(max_weight, weight);
     }
     add_warp(kept + blockIdx.x, own);
-    capacity = warp_max(capacity);
+    max_weight = warp_max(max_weight);
     if (threadIdx.x % WARP == 0) {
-        atomicMax(largest + part.tree, (uint64)__double_as_longlong(capacity));
+        atomicMax(largest + part.tree, (uint64)__double_as_longlong(max_weight));
     }
 }
 
@@ -286,7 +286,7 @@ list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restri
         const int64 row = place < part.end ? listed.row(place) : 0;
         const uint32 weight = place < part.end ? drawn[part.tree * stride + row] : 0;
         const BlockRank rank = block_rank(listed_of_warp, weight != 0);
-        if (weight != 0) put(rows, to + rank.before, row, weight);
+        if (weight != 0) write_row(rows, to + rank.before, row, weight);
         to += rank.all;
     }
 }
@@ -321,7 +321,7 @@ list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
         if (weight > 0.0) {
             const double lifted =
                 scaled(weight, exponent[part.tree]) + uniform(hash_index(key, row));
-            put(rows, to + rank.before, row, (uint32)floor(lifted));
+            write_row(rows, to + rank.before, row, (uint32)floor(lifted));
             if (own_sums) {
                 const double fixed = scaled(weight, high), leading = rint(fixed);
                 int64* planes = wide + 2 * (part.tree * n_samples + row);

@@ -52,7 +52,7 @@ def small_bytes(task: GrowTask) -> int:
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of grow_tiny: a code and a row for each lane, and missing."""
+    """Dynamic shared memory of a warp of grow_tiny: a code and a row for each lane, and missing."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
