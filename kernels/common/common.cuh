@@ -213,12 +213,20 @@ __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 valu
     if (upper != 0) atomicAdd(high, upper);
 }
 
-// ---- Sums over the lanes of a warp -------------------------------------------------------------
+// ---- Sums in global memory ---------------------------------------------------------------------
+
+__device__ __forceinline__ void add_to(int64* sum, int64 value)
+{
+    if (value != 0) atomicAdd((uint64*)sum, (uint64)value);
+}
+
+// ---- Over the lanes of a warp ------------------------------------------------------------------
 
 constexpr int32 WARP = 32;
 
 // The sum, in every lane.
-__device__ __forceinline__ int64 warp_sum(int64 value)
+template <typename Number>
+__device__ __forceinline__ Number warp_sum(Number value)
 {
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
@@ -227,10 +235,52 @@ __device__ __forceinline__ int64 warp_sum(int64 value)
     return value;
 }
 
-// ---- Halving -----------------------------------------------------------------------------------
+// The smallest value, in every lane.
+template <typename Number>
+__device__ __forceinline__ Number warp_min(Number value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = min(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
 
-// The first from `low` on that does not come before what is looked for, `high` if all do. Those
-// that do, `before`, are the first ones.
+// The largest value, in every lane.
+template <typename Number>
+__device__ __forceinline__ Number warp_max(Number value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = max(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
+
+// The sum over the lanes up to this one.
+template <typename Number>
+__device__ __forceinline__ Number warp_running_sum(Number value)
+{
+    const int32 lane = threadIdx.x % WARP;
+    #pragma unroll
+    for (int32 step = 1; step < WARP; step *= 2) {
+        const Number before = __shfl_up_sync(FULL_MASK, value, step);
+        if (lane >= step) value += before;
+    }
+    return value;
+}
+
+// Add what the lanes have to a sum in global memory, by one atomic.
+__device__ __forceinline__ void add_warp(int64* sum, int64 own)
+{
+    const int64 total = warp_sum(own);
+    if (threadIdx.x % WARP == 0) add_to(sum, total);
+}
+
+// ---- Bisection ---------------------------------------------------------------------------------
+
+// The first number in low, ..., high - 1 for which `before` is false, `high` if there is none;
+// `before` is true for the numbers below it.
 template <typename Int, typename Before>
 __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
 {

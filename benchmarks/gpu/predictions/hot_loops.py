@@ -96,7 +96,7 @@ def _subtree(name: str, path: LoopPath, of: str) -> Hot:
         "small": ("level/candidates.cuh", "SPLIT_THREADS"),
         "tiny": ("common/common.cuh", "WARP"),
     }[name]
-    return Hot(f"{name}.cu grow_{name}", path, of, threads)
+    return Hot(f"growth/subtrees.cu grow_{name}", path, of, threads)
 
 
 def _split(excludes: tuple[str, ...], **constants: int) -> Hot:

@@ -273,7 +273,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert used | {"find_above", "offset_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
 
 
-MUTATED = ("boosting/gradients.cu", "common/rounds.cuh")
+MUTATED = ("common/block_rank.cuh", "common/rounds.cuh")
 MUTANTS = [(name, mutant) for name in MUTATED for mutant in barrier_mutants(file_text(name))]
 
 

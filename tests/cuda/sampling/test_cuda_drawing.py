@@ -357,18 +357,29 @@ def test_kernels_are_sound(flavour: str, short: dict[str, str]) -> None:
     )
 
 
+RANK = "common/block_rank.cuh"
+
+
+def with_rank(rank_text: str) -> str:
+    """The kernels with small parts, and another text of what they include."""
+    return short_parts()["sampling/draw.cu"].replace(f'#include "{RANK}"', rank_text)
+
+
 MUTANTS = [
-    pytest.param(mutant, id=f"draw.cu:{mutant.line}")
-    for mutant in barrier_mutants(short_parts()["sampling/draw.cu"])
+    *barrier_mutants(short_parts()["sampling/draw.cu"]),
+    *(
+        cuda_shim.Mutant(mutant.line, mutant.barrier, with_rank(mutant.source_text))
+        for mutant in barrier_mutants(file_text(RANK))
+    ),
 ]
 
 
 def test_there_is_a_mutant_for_each_barrier() -> None:
-    text = file_text("sampling/draw.cu")
+    text = file_text("sampling/draw.cu") + file_text(RANK)
     assert len(MUTANTS) == text.count("__syncthreads();") + text.count("__syncwarp();") > 6
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
 def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, short: dict[str, str]) -> None:
     runtime = ShimRuntime(flavour="race", sources={"sampling/draw.cu": mutant.source_text})
     with pytest.raises(KernelError):

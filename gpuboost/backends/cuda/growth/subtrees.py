@@ -1,4 +1,4 @@
-"""Nodes of few rows, grown to their leaves outside the level loop: small.cu and tiny.cu."""
+"""Nodes with few rows, grown to their leaves outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.task import GrowTask
 
+KERNELS = "growth/subtrees.cu"
 # Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in
 # global memory; but a block grows a subtree node after node, so there must be a few of them for
 # each multiprocessor. Nodes of at most MIN_ROWS are grown by a warp, of which there are more.
@@ -33,7 +34,7 @@ _THREADS = {
     "small": ("level/candidates.cuh", "SPLIT_THREADS"),
     "tiny": ("common/common.cuh", "WARP"),
 }
-STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
+STATIC_BYTES = 12 << 10  # of a block: no less than what grow_small takes beside its dynamic memory
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
@@ -46,12 +47,12 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of small.cu: all codes, and `MAX_ROWS` as compiled."""
+    """Dynamic shared memory of a block of grow_small: all codes, and `MAX_ROWS` as compiled."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of tiny.cu: a code and a row for each lane, and missing."""
+    """Dynamic shared memory of a warp of grow_tiny: a code and a row for each lane, and missing."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
@@ -86,7 +87,7 @@ def small_rows_for(
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that small.cu leaves to tiny.cu; arrays have room for as many as a level can have.
+    """Nodes that grow_small leaves to grow_tiny; arrays have room for as many as a level can have.
 
     Attributes
     ----------
@@ -155,8 +156,8 @@ class SmallTrees:
         self, name: str, capacity: int, shared: int, rows: DeviceRows, nodes: tuple[Any, ...]
     ) -> None:
         search = self._search
-        constants = CompileFlags.of(search.task).constants(f"growth/{name}.cu")
-        kernel = search.runtime.kernel(f"growth/{name}.cu", f"grow_{name}", constants)
+        constants = CompileFlags.of(search.task).constants(KERNELS)
+        kernel = search.runtime.kernel(KERNELS, f"grow_{name}", constants)
         threads = constant(*_THREADS[name])
         given = (rows.row, rows.weight, rows.target, np.int64(len(rows)))
         minimum = (search.min_hessian, search.min_category)

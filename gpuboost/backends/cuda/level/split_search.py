@@ -366,7 +366,7 @@ class SplitSearch:
         """Launch a kernel of select_split.cu, whose warps take node after node."""
         kernel, n_warps = (
             self._kernel("level/select_split.cu", name),
-            constant("level/select_split.cu", "PICK_WARPS"),
+            constant("level/select_split.cu", "SELECT_WARPS"),
         )
         n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
         kernel((n_blocks,), (constant("common/common.cuh", "WARP"), n_warps), args)

@@ -26,8 +26,7 @@ CONSTANTS_OF = {
         *("GRADIENTS", "CRITERION", "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
         "HASHED_ORDER",
     ),
-    "growth/small.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
-    "growth/tiny.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/subtrees.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 
