@@ -30,6 +30,15 @@ phi(x) = (1 + x) log(1 + x) - x, which is x**2 / 2 and more: no term is negative
 by cancellation is not taken for a rise, and equal means give exactly zero as with VARIANCE. A part
 whose g_k is zero predicts that nothing can ever happen; a split that makes one is not valid.
 
+TWOING (Breiman, Friedman, Olshen, Stone: Classification and Regression Trees, 1984, section 4.3)
+is for classes: hl hr / h / 4 times the square of sum_k abs(gl_k / hl - gr_k / hr). That is half the
+rise of VARIANCE if classes are merged into the two sets that the split parts best. It is computed
+as
+
+    (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
+
+four times as much, where equal shares of classes give exactly zero.
+
 For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
 symmetry VARIANCE needs no more, the others look at both, the first class first.
 
@@ -46,7 +55,10 @@ import numpy as np
 from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
-ABSOLUTE = 5  # what is asked of `engine.growth.medians`; trees are grown by VARIANCE
+ABSOLUTE, TWOING = (
+    5,
+    6,
+)  # the first is what is asked of `engine.growth.medians`; trees are grown by VARIANCE
 _NOT_ALLOWED = -np.inf
 
 
@@ -139,6 +151,27 @@ def add_poisson(sums, gl, g, hl, h):
 def poisson_score(sums, hl, h):
     """Score of a split: the POISSON gain, -1 where the split is not valid."""
     return poisson_gain(sums[0])
+
+
+def twoing_term(gl, g, hl, h):
+    """One class's share of the root of the TWOING gain, to be added up in order."""
+    return np.abs(gl * h - g * hl)
+
+
+def twoing_gain(terms, hl, hr, h):
+    """TWOING gain of a split, times four, from the sum of its classes' terms."""
+    return terms * terms / (hl * hr) / h
+
+
+def add_twoing(sums, gl, g, hl, h):
+    """Sums of left, right and node with one channel more."""
+    left, right, node = sums
+    return left + twoing_term(gl, g, hl, h), right, node
+
+
+def twoing_score(sums, hl, h):
+    """Score of a split: the TWOING gain."""
+    return twoing_gain(sums[0], hl, h - hl, h)
 
 
 def newton_value(g, h, l1, l2):
@@ -257,6 +290,15 @@ _ROWS = (
         misclassification_score,
         misclassification_rate,
         class_names=("misclassification",),
+    ),
+    Criterion(
+        TWOING,
+        add_twoing,
+        twoing_score,
+        class_names=("twoing",),
+        note="'gini' of the two sets of classes that a split parts best",
+        class_unit=0.5,  # the fall of the gini of two sets, each class with its double
+        compiled_apart=True,
     ),
     Criterion(NEWTON, both_classes=False, compiled_apart=True),
     Criterion(

@@ -3,6 +3,7 @@
 #define GPUBOOST_CRITERIA_CUH
 
 constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3, POISSON = 4;
+constexpr int32 TWOING = 6;
 constexpr bool NEWTON_CRITERION = CRITERION == NEWTON;
 
 __device__ __forceinline__ double variance_term(double gl, double g, double hl, double h)
@@ -55,6 +56,16 @@ __device__ __forceinline__ double poisson_term(double gl, double g, double hl, d
 __device__ __forceinline__ double poisson_gain(double terms)
 {
     return terms >= 0.0 ? terms : -1.0;
+}
+
+__device__ __forceinline__ double twoing_term(double gl, double g, double hl, double h)
+{
+    return fabs(gl * h - g * hl);
+}
+
+__device__ __forceinline__ double twoing_gain(double terms, double hl, double hr, double h)
+{
+    return terms * terms / (hl * hr) / h;
 }
 
 __device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
@@ -186,6 +197,20 @@ struct Poisson {
     }
 };
 
+struct Twoing {
+    static constexpr bool BOTH_CLASSES = true;
+
+    static __device__ __forceinline__ void add(Terms& terms, double gl, double g, double hl,
+                                               double h)
+    {
+        terms.left = terms.left + twoing_term(gl, g, hl, h);
+    }
+    static __device__ __forceinline__ double score(const Terms& terms, double hl, double h)
+    {
+        return twoing_gain(terms.left, hl, h - hl, h);
+    }
+};
+
 struct Newton {
     static constexpr bool BOTH_CLASSES = false;
 
@@ -204,6 +229,7 @@ __device__ __forceinline__ auto with_criterion(int32 number, const Use& use)
 {
     if constexpr (CRITERION == NEWTON) return use(Newton());
     else if constexpr (CRITERION == POISSON) return use(Poisson());
+    else if constexpr (CRITERION == TWOING) return use(Twoing());
     else if (number == VARIANCE) return use(Variance());
     else if (number == ENTROPY) return use(Entropy());
     else return use(Misclassification());

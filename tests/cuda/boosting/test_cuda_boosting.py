@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.level.constraints import group_words
 from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, CompileFlags
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import NEWTON, POISSON, VARIANCE
+from gpuboost.engine.criteria import NEWTON, POISSON, TWOING, VARIANCE
 from gpuboost.engine.losses.table import TABLE
 from gpuboost.engine.task import Regularisation
 from tests import cuda_shim
@@ -151,6 +151,7 @@ VARIANTS = {
     "newton": CompileFlags(gradients=True, criterion=NEWTON, by_number=True),
     "held": CompileFlags(True, NEWTON, True, True, True, True, rare_categories=True),
     "poisson": CompileFlags(criterion=POISSON),
+    "twoing": CompileFlags(criterion=TWOING, rare_categories=True),
 }
 COMPILED = [
     (name, flags)
