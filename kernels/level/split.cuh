@@ -82,11 +82,7 @@ __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
         add_newton(terms, regular, gl, g, hl, h);
         return;
     }
-    if (POISSON_CRITERION) {
-        terms.left = terms.left + poisson_term(gl, g, hl, h);
-        return;
-    }
-    if (options.by_class && options.n_channels == 1 && options.criterion != VARIANCE) {
+    if (options.by_class && options.n_channels == 1 && adds_both_classes(options.criterion)) {
         add_channel(terms, options.criterion, hl - gl, h - g, hl, h);
     }
     add_channel(terms, options.criterion, gl, g, hl, h);

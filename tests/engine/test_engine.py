@@ -20,7 +20,7 @@ from gpuboost.engine.fixed_point import (
     two_planes,
 )
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.tree import class_impurity, levels, sum_children
+from gpuboost.engine.growth.tree import levels, sum_children
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
 from gpuboost.engine.targets import EXACT_BITS, value_target
 from gpuboost.engine.task import TreeOptions
@@ -78,7 +78,7 @@ def test_entropy_needs_no_logarithm_of_a_library(monkeypatch: pytest.MonkeyPatch
     for name in ("log", "log2", "log10", "log1p"):
         monkeypatch.delattr(np, name)
     shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
-    found = class_impurity(shares, criteria.ENTROPY)
+    found = criteria.entropy(shares)
     assert found[:2].tolist() == [1.0, 0.0]
     assert found[2] == pytest.approx(2 - 0.75 * math.log2(3), rel=1e-15)
 

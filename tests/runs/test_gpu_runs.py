@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gpuboost
+from gpuboost.backends.cache import cache_folder
 from gpuboost.backends.cuda.runtime import arrays
-from gpuboost.backends.user_cache import cache_folder
 from tests import cuda_shim
 from tests.estimators.device_cases import Case
 from tests.fakes.fake_cupy import Array

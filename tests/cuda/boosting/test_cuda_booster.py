@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(
 Fit = Callable[..., Any]
 REGRESSION = (
     *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
+    "log_cosh",
 )
 BASE = {"random_state": 0, "n_estimators": 3, "n_jobs": 1, "max_depth": 3}
 

@@ -75,7 +75,9 @@ def grow_both(
         padded = {"tree": tree, "key": key, "gain": gain, "accepted": (gain >= 0).astype(np.uint8)}
         there = {name: np.resize(column, most) for name, column in padded.items()}
         size = np.array([m], dtype=np.int32)
-        frontier: Any = SimpleNamespace(size=size, most=most, tree=there["tree"], key=there["key"])
+        frontier: Any = SimpleNamespace(
+            size=size, capacity=most, tree=there["tree"], key=there["key"]
+        )
         splits: Any = SimpleNamespace(gain=there["gain"], accepted=there["accepted"])
         queue.limit_to_best_first(frontier, splits, np.array([first], dtype=np.int32))
         first += most

@@ -287,10 +287,6 @@ def test_warp_sum() -> None:
         ("KEEP_FEATURES", randomness),
         ("ROUND_WEIGHT", randomness),
         ("ROUND_GRADIENT", randomness),
-        ("VARIANCE", criteria),
-        ("ENTROPY", criteria),
-        ("MISCLASSIFICATION", criteria),
-        ("NEWTON", criteria),
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),
@@ -300,6 +296,11 @@ def test_warp_sum() -> None:
 )
 def test_constants(name: str, module: Any) -> None:
     assert constant("common/common.cuh", name) == getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["VARIANCE", "ENTROPY", "MISCLASSIFICATION", "NEWTON", "POISSON"])
+def test_numbers_of_criteria(name: str) -> None:
+    assert constant("common/criteria.cuh", name) == getattr(criteria, name)
 
 
 def test_unknown_constant() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import class_target, value_target
 from gpuboost.engine.task import GrowTask, Target, TreeOptions
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees
+from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import Execution
 from gpuboost.estimators.model.fitted import Batch
 from tests import cuda_shim
@@ -286,10 +287,12 @@ def test_a_tree_without_rows_is_an_error() -> None:
     asked = Asked("bootstrap")
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
     task = task_of(sampler, asked.target(sampler))
-    plan = GrowPlan(task.options, Batch(range(5), sampler, None), task.target)
-    backend: Any = ShimBackend()
+    plan: Any = GrowPlan(task.options, Batch(range(5), sampler, None), task.target)
+    nothing, backend = cast("Any", None), cast("Any", ShimBackend())
+    execution = Execution("cuda", 1, 0)
+    prepared = Prepared(nothing, task.matrix, nothing, plan, backend, execution)
     with pytest.raises(ValueError, match="all 2 rows drawn for tree 0 are of classes whose"):
-        list(grow_trees(plan, task.matrix, backend, Execution("cuda", 1, 0)))
+        grow_trees(prepared)
 
 
 def test_trees_without_rows_have_none() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.criteria import POISSON
+from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _kind_of_values(target: Target, criterion: int) -> str:
         return "SHARES"
     if target.by_median:
         return "MEDIANS"
-    return "POISSON_MEANS" if criterion == POISSON else "MEANS"
+    return "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
 
 
 def _first_levels(target: Target) -> np.ndarray:
