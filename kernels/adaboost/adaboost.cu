@@ -82,10 +82,7 @@ struct PackedSplit {
     const uint32* __restrict__ masks;
 
     __device__ __forceinline__ bool is_missing(uint32 code) const { return code == missing_code; }
-    __device__ __forceinline__ bool missing_left() const
-    {
-        return (node.z & MISSING_GOES_LEFT) != 0;
-    }
+    __device__ __forceinline__ bool missing_left() const { return node.z & MISSING_GOES_LEFT; }
     __device__ __forceinline__ bool is_categorical() const { return (node.z & BY_MASK) != 0; }
     __device__ __forceinline__ bool in_set(uint32 code) const
     {

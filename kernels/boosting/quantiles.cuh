@@ -41,4 +41,4 @@ struct Residuals {
     }
 };
 
-#endif
+#endif  // GPUBOOST_QUANTILES_CUH

@@ -1,6 +1,6 @@
 // Where the nodes of a batch of trees lie: room in the node buffer, and the table of trees.
-#ifndef GPUBOOST_STORE_CUH
-#define GPUBOOST_STORE_CUH
+#ifndef GPUBOOST_NODE_BUFFER_CUH
+#define GPUBOOST_NODE_BUFFER_CUH
 
 // Where the room of each finished tree for its nodes, and for its levels, begins among that of the
 // batch: a tree has no more leaves than its rows allow, and no more levels than leaves.
@@ -37,4 +37,4 @@ __device__ __forceinline__ int32 tree_of(const int64* __restrict__ first_node, i
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }
 
-#endif  // GPUBOOST_STORE_CUH
+#endif  // GPUBOOST_NODE_BUFFER_CUH

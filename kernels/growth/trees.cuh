@@ -29,10 +29,7 @@ struct FinishedTrees {
         int64 tree;
         int64 node;
 
-        __device__ __forceinline__ bool missing_left() const
-        {
-            return trees.missing_left[node] != 0;
-        }
+        __device__ __forceinline__ bool missing_left() const { return trees.missing_left[node]; }
         __device__ __forceinline__ bool is_categorical() const
         {
             return trees.has_masks && trees.category[node] >= 0;
@@ -48,10 +45,7 @@ struct FinishedTrees {
         int32 missing_code;
 
         __device__ __forceinline__ bool is_missing(int32 x) const { return x == missing_code; }
-        __device__ __forceinline__ bool at_most(int32 x) const
-        {
-            return x <= trees.code[node];
-        }
+        __device__ __forceinline__ bool at_most(int32 x) const { return x <= trees.code[node]; }
     };
     struct ValueSplit : Split {
         const double* __restrict__ threshold;

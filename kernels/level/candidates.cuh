@@ -20,8 +20,8 @@
 //
 // Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
 // `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
-#ifndef GPUBOOST_ORDERS_CUH
-#define GPUBOOST_ORDERS_CUH
+#ifndef GPUBOOST_CANDIDATES_CUH
+#define GPUBOOST_CANDIDATES_CUH
 
 constexpr int32 SPLIT_THREADS = 256;  // of a block for any node: as many as there are codes
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
@@ -259,4 +259,4 @@ __device__ __forceinline__ Item sorted_category_item(Workspace<THREADS>& space,
             RARE_CATEGORIES != 0};
 }
 
-#endif  // GPUBOOST_ORDERS_CUH
+#endif  // GPUBOOST_CANDIDATES_CUH
