@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -273,6 +274,12 @@ def test_weighted_mean_is_close_and_free_of_order(
     random.shuffle(rows)
     values, weights = np.array(rows).T
     assert_same_bits(weighted_mean(values[:, None], weights), found)
+
+
+@each_loss
+def test_models_are_pickled_with_their_loss(kind: str) -> None:
+    loss = MAKERS[kind]()
+    assert pickle.loads(pickle.dumps(loss)) == loss
 
 
 # ---- what is refused ---------------------------------------------------------------------------
