@@ -12,8 +12,8 @@ import pytest
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends import devices
 from gpuboost.backends import select as choice
+from gpuboost.backends.cuda import runtime
 from gpuboost.backends.cuda.growth import grow as cuda
-from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
 from tests.fakes import fake_cupy
 from tests.fakes.gpu_arrays import Tensor
@@ -107,8 +107,7 @@ def fit_on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Fits a model on a backend."""
 
     def fit(backend: Any, model: Any, *data: Any, **words: Any) -> Any:
-        for module in (template, boosting_reading):
-            monkeypatch.setattr(module, "choose_backend", lambda device, work: backend)
+        monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
         return model.fit(*data, **words)
 
     return fit
@@ -184,8 +183,8 @@ def graphs(gpu: Any, as_users_do: None, monkeypatch: pytest.MonkeyPatch) -> list
 def _forget_runtime() -> None:
     """Have the module that imports CuPy imported anew."""
     sys.modules.pop("gpuboost.backends.cuda.runtime.cupy", None)
-    if hasattr(cuda, "cupy_runtime"):
-        del cuda.cupy_runtime
+    if hasattr(runtime, "cupy"):
+        del runtime.cupy
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "gpuboost"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+KERNELS = sorted((PACKAGE.parent / "kernels").rglob("*.cu*"))
+_NO_CODE = (
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    tokenize.ENDMARKER,
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def module_of(path: Path) -> str:
@@ -24,6 +33,13 @@ def functions_of(path: Path) -> Iterator[tuple[int, str]]:
             yield length - (doc.count("\n") + 1 if doc else 0), f"{module_of(path)}.{node.name}"
 
 
+def methods_of_classes(path: Path) -> Iterator[tuple[str, int]]:
+    """Every class and the number of functions in its body."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, sum(isinstance(each, ast.FunctionDef) for each in node.body)
+
+
 def largest_files() -> list[tuple[int, str]]:
     """Lines and names of all modules, the largest first."""
     return sorted(((len(p.read_text().splitlines()), module_of(p)) for p in SOURCES), reverse=True)
@@ -32,3 +48,41 @@ def largest_files() -> list[tuple[int, str]]:
 def largest_functions() -> list[tuple[int, str]]:
     """Lines and names of all functions, the largest first."""
     return sorted((f for path in SOURCES for f in functions_of(path)), reverse=True)
+
+
+def lines_of_docstrings(text: str) -> set[int]:
+    """Numbers of the lines of all docstrings of a module."""
+    lines: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            lines.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return lines
+
+
+def code_lines_of_python(text: str) -> int:
+    """Lines of a module without blank lines, comments and docstrings."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - lines_of_docstrings(text))
+
+
+def code_lines_of_kernels(text: str) -> int:
+    """Lines of a CUDA file without blank lines and comments."""
+    without = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return sum(1 for line in without.splitlines() if line.partition("//")[0].strip())
+
+
+def code_lines() -> dict[str, int]:
+    """Lines of code of the package, of the kernels, and of docstrings."""
+    texts = [path.read_text() for path in SOURCES]
+    return {
+        "gpuboost": sum(map(code_lines_of_python, texts)),
+        "kernels": sum(code_lines_of_kernels(path.read_text()) for path in KERNELS),
+        "docstrings": sum(len(lines_of_docstrings(text)) for text in texts),
+    }
+
+
+if __name__ == "__main__":
+    print(code_lines(), largest_files()[:5], largest_functions()[:5])

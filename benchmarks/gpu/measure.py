@@ -6,9 +6,8 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from benchmarks.gpu.device.device import Device
 from benchmarks.gpu.device.histogram import measure_histograms, shapes_left
 from benchmarks.gpu.device.peak import WITHIN
 from benchmarks.gpu.peers import DeviceTable, GpuPeer, Ours, as_two_columns, choose_peers
+from benchmarks.gpu.plan import Keep, Plan, Record, Say
 from benchmarks.gpu.turns import Contender, countdown, described, guarded, take_turns
 from benchmarks.quality.scores import metric_name
 from benchmarks.suite.settings import Setting
@@ -26,36 +26,6 @@ TEST_ROWS = 50_000
 FEW_ROWS = 1_000
 CUT_SHORT = "ended before its runs were done"
 OUR_SHARE = 0.5  # of the time of a case, where peers come after us
-
-Say = Callable[[str], None]
-Record = dict[str, Any]
-
-
-class Keep(Protocol):
-    """Where finished records go."""
-
-    def done(self, case: GpuCase, who: str) -> bool:
-        """Whether this was measured before."""
-
-    def add(self, case: GpuCase, who: str, record: Record) -> None:
-        """Keep a record for good."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a case is measured.
-
-    Attributes
-    ----------
-    seconds : float
-        That the case may take; what is slow is repeated less often.
-    repeat : int
-    seed : int
-    """
-
-    seconds: float
-    repeat: int = 5
-    seed: int = 0
 
 
 def measure(case: GpuCase, device: Device, plan: Plan, keep: Keep, say: Say) -> None:

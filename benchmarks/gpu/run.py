@@ -20,7 +20,8 @@ from typing import Any
 from benchmarks.gpu.cases import EQUALITY, SCALES, SMALL, GpuCase, choose
 from benchmarks.gpu.device.device import AHEAD_BYTES, CudaDevice, Device, NoDeviceError
 from benchmarks.gpu.first.children import INNER_TERM_SECONDS, run_child
-from benchmarks.gpu.measure import Plan, is_done, measure
+from benchmarks.gpu.measure import is_done, measure
+from benchmarks.gpu.plan import Plan
 from benchmarks.gpu.text import summary
 from benchmarks.report.results import FOLDER, OtherMachineError, Results
 

@@ -6,9 +6,9 @@ import os
 from functools import cache
 from typing import Any
 
-from benchmarks.stages.stages import ROWS_VARIABLE
 from gpuboost.backends.numpy.backend import NumpyBackend
 
+ROWS_VARIABLE = "GPUBOOST_STAGE_ROWS"
 N_ROWS = int(os.environ.get(ROWS_VARIABLE, 100_000))
 N_FEATURES = 28
 N_THREADS = 2

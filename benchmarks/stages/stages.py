@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report.results import Results, result_path
+from benchmarks.stages.stage_work import ROWS_VARIABLE
 
-ROWS_VARIABLE = "GPUBOOST_STAGE_ROWS"
 _CHECKOUT = Path(__file__).parents[2]
 
 

@@ -68,14 +68,15 @@ occupied ones, rare ones too (`finish_tree` sends the others where missing goes)
 
 **Score.** VARIANCE: `variance_gain` of the terms added over k = 0..K-1. ENTROPY: terms of the
 classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
-classes. POISSON: `poisson_gain` of the `poisson_term` added over k; not valid where a side has no
-``g[k]``. NEWTON: the values of the left, the right and the node are `newton_value`, `bounded` by
-the node's bounds; `newton_gain` of their `newton_term`, each added over k; not valid if it is
-negative, or if the feature is monotonic and the left value is above (1) or below (-1) the right
-one. Features compare by score; of equal scores the one earlier in the node's order wins.
-``gain`` = score / h for VARIANCE, the score itself for the others; `GrownTree.gain` holds it. No
-split if no candidate is valid, if gain is zero and needs_gain, or if
-gain * gain_unit / h_root + 2**-52 < min_impurity_decrease (gain_unit: `tree.gain_unit`).
+classes. TWOING: `twoing_gain` of the terms of the classes, added in the order of ENTROPY. POISSON:
+`poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``. NEWTON:
+the values of the left, the right and the node are `newton_value`, `bounded` by the node's bounds;
+`newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if the
+feature is monotonic and the left value is above (1) or below (-1) the right one. Features compare
+by score; of equal scores the one earlier in the node's order wins. ``gain`` = score / h for
+VARIANCE, the score itself for the others; `GrownTree.gain` holds it. No split if no candidate is
+valid, if gain is zero and needs_gain, or if gain * gain_unit / h_root + 2**-52 <
+min_impurity_decrease (gain_unit: `tree.gain_unit`).
 
 **Bounds** (NEWTON) of the root are -max_value and max_value; children have those of their parent.
 A split by a monotonic feature puts `middle` of its two values between them, as the upper bound of

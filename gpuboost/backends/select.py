@@ -12,17 +12,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.compiled_programs import compiled_programs
+from gpuboost.backends.cache import cache_folder, compiled_programs
 from gpuboost.backends.cost_model import (
+    CUDA_START_SECONDS,
     Growth,
     Work,
     growth_work,
-    measured_speed,
     prediction_work,
-    rounds_are_replayed,
 )
 from gpuboost.backends.devices import device_number, why_no_cuda
-from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
@@ -37,7 +35,6 @@ __all__ = [
     "choose_backend",
     "growth_work",
     "prediction_work",
-    "rounds_are_replayed",
 ]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
@@ -86,7 +83,7 @@ def backend_of(array: Any) -> CudaBackend:
 
 
 def check_device(device: Any) -> None:
-    """Refuse what is no device, or cannot be used here, as `choose_backend` does."""
+    """Check that a device exists and can be used here; raises as `choose_backend` does."""
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|numpy|numba|cuda(:\d+)?", device):
         raise ValueError(f"device must be {DEVICES}, got {device!r}")
     if device in ("auto", "cpu", "numpy"):
@@ -104,7 +101,7 @@ def available_backends() -> list[tuple[str, bool, str]]:
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
 
-_loaded_programs: set[str] = set()  # what Numba has run in this process
+_loaded_programs: set[str] = set()  # programs that Numba has run in this process
 _spent: dict[str, float] = {}  # seconds of NumPy in this process, for want of each program
 _started_cuda: set[int] = set()  # processes that have; a forked child is another one
 
@@ -123,15 +120,15 @@ def _cuda_pays(work: Work) -> bool:
 
 
 def _cuda_start_seconds() -> float:
-    """What is lost before CUDA has started in this process."""
+    """Time until CUDA has started in this process."""
     if os.getpid() in _started_cuda:
         return 0.0
     compiled = any((cache_folder() / "kernels").glob("*.cubin"))
-    return measured_speed().cuda_start + (0.0 if compiled else CUDA_COMPILE_SECONDS)
+    return CUDA_START_SECONDS + (0.0 if compiled else CUDA_COMPILE_SECONDS)
 
 
 def _numba_start_seconds(program: str) -> float:
-    """What is lost before Numba has loaded or compiled a program."""
+    """Time until Numba has loaded or compiled a program."""
     if program in _loaded_programs:
         return 0.0
     return LOAD_SECONDS if program in _programs_on_disk() else COMPILE_SECONDS

@@ -179,7 +179,7 @@ def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
 
 
 def warm_up(tables: list[Table], backend: str, seed: int, out: TextIO) -> None:
-    """Compile what the fits need, and say so; two trees do, but of all rows: few go other ways."""
+    """Compile for the fits and say so: two trees on all rows, as few rows use other programs."""
     text = "Warm-up: compiling for {} (once on this machine, then kept on disk) ..."
     print(text.format(backend), end=" ", file=out, flush=True)
     started = time.perf_counter()
@@ -202,7 +202,7 @@ def fastest_backend(device: str) -> str:
 
 
 def one_model(tables: list[Table], options: DemoOptions) -> tuple[bool, str]:
-    """Whether all usable backends make the same forest of a table, and a sentence that says so."""
+    """Whether all usable backends grow the same forest, and a sentence about it."""
     from gpuboost.backends.select import available_backends
 
     table = next(table for table in tables if table.name == "digits")

@@ -141,7 +141,7 @@ def _justified(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
 
 
 def footer(lines: list[Line], seconds: float) -> str:
-    """What the columns mean, and the sum of it."""
+    """An explanation of the columns, and the total times."""
     big = [line for line in lines if line.job.table.name == SYNTHETIC]
     ours = sum(line.ours.seconds for line in big)
     theirs = sum(line.theirs.seconds for line in big)

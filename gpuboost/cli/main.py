@@ -100,7 +100,7 @@ def version() -> str:
 
 
 def info_text() -> str:
-    """Devices, what will be used and why not the others, speeds, cores, compile cache, versions."""
+    """The output of ``gpuboost info``: backends, devices, speeds, threads, caches and versions."""
     from gpuboost.backends.select import available_backends
     from gpuboost.data.parameters import thread_count
 
@@ -153,7 +153,7 @@ def speeds() -> str:
 
 def compile_cache() -> str:
     """Which programs of the Numba backend are compiled and kept on disk."""
-    from gpuboost.backends.compiled_programs import cache_folders, compiled_programs
+    from gpuboost.backends.cache import compiled_programs
 
     if importlib.util.find_spec("numba") is None:
         return "none: Numba is not installed"
@@ -161,7 +161,7 @@ def compile_cache() -> str:
     if compiled:
         folders = ", ".join(dict.fromkeys(map(str, compiled.values())))
         return f"{', '.join(compiled)} in {folders}"
-    return f"empty ({cache_folders()[0]}): the first large fit compiles, once"
+    return "empty: the first large fit compiles, once"
 
 
 def installed(package: str) -> str:

@@ -97,7 +97,9 @@ def fit_bin_mapper(
             for column, categorical in zip(columns, is_categorical[block], strict=True)
         ]
 
-    bins = [b for block in _parallel(fit_block, _column_blocks(X), n_threads) for b in block]
+    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK  # contiguous columns go one by one
+    blocks = [slice(start, start + size) for start in range(0, X.shape[1], size)]
+    bins = [b for block in _parallel(fit_block, blocks, n_threads) for b in block]
     return assemble_mapper(bins, is_categorical)
 
 
@@ -124,12 +126,6 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
     center = np.where(low < high, midpoint(low, high), low)
     edges = tuple(b.edges for b in bins)
     return BinMapper(edges, n_bins, low, high, center, np.array(is_categorical, dtype=bool))
-
-
-def _column_blocks(X: Floats) -> list[slice]:
-    """Columns to copy at once: single ones when they are contiguous, else a few."""
-    size = 1 if X.strides[0] == X.itemsize else _COLUMN_BLOCK
-    return [slice(start, start + size) for start in range(0, X.shape[1], size)]
 
 
 def _parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:

@@ -174,7 +174,7 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
                 f"categorical_features must be 'from_dtype', None, or a mask, places or names of "
                 f"features, got {choice!r}; to choose one feature by name pass [{choice!r}]"
             )
-        mask[:] = [table.is_category_type(feature) for feature in range(table.n_features)]
+        mask[:] = table.category_types
         return mask
     chosen = np.atleast_1d(np.asarray(choice))
     if chosen.size == 0:

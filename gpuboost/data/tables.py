@@ -44,7 +44,8 @@ class Table(Protocol):
     def n_samples(self) -> int: ...
     @property
     def n_features(self) -> int: ...
-    def is_category_type(self, feature: int) -> bool: ...
+    @property
+    def category_types(self) -> bool | list[bool]: ...
     def fits_float32(self, feature: int) -> bool: ...
     def numbers(self, feature: int) -> Array: ...
     def categories(self, feature: int) -> tuple[Codes, list[Any]]: ...
@@ -55,18 +56,10 @@ class ArrayTable:
     """A 2-d array, of NumPy or of CuPy. Categories are read on the host in either case."""
 
     array: Array
+    n_samples: int
+    n_features: int
     names = None
-
-    @property
-    def n_samples(self) -> int:
-        return self.array.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.array.shape[1]
-
-    def is_category_type(self, feature: int) -> bool:
-        return False
+    category_types = False  # of all features
 
     def fits_float32(self, feature: int) -> bool:
         return _float_type(self.array.dtype) == np.float32
@@ -93,15 +86,16 @@ class FrameTable:
     def n_features(self) -> int:
         return len(self.columns)
 
-    def is_category_type(self, feature: int) -> bool:
-        return isinstance(self.columns[feature].dtype, _CATEGORIES)
+    @property
+    def category_types(self) -> list[bool]:
+        return [isinstance(column.dtype, _CATEGORIES) for column in self.columns]
 
     def fits_float32(self, feature: int) -> bool:
         return isinstance(self.columns[feature].dtype, _EXACT_IN_FLOAT32)
 
     def numbers(self, feature: int) -> Array:
         series, label = self.columns[feature], feature_label(feature, self.names)
-        if self.is_category_type(feature):
+        if isinstance(series.dtype, _CATEGORIES):
             codes, values = self.categories(feature)
             return np.append(to_floats(np.array(values, dtype=object), label), np.nan)[codes]
         dtype = series.dtype
@@ -138,7 +132,7 @@ def read_table(X: Any) -> Table:
             return convert(X)
     array = X if is_cupy_array(X) else as_host_array(X, "X")
     check_shape(array)
-    return ArrayTable(array)
+    return ArrayTable(array, *array.shape)
 
 
 def _read_frame(frame: Any) -> FrameTable:

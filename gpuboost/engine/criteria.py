@@ -1,4 +1,4 @@
-"""Scores of a split: small functions of integer sums, each one expression in one order.
+"""Criteria: what decides between splits. Functions of integer sums, each in one written order.
 
 A node with sums ``g[k]`` per channel k and hessian (weight) ``h`` is split into a left part
 ``gl[k]``, ``hl`` and the rest. All arguments are float64 holding integers; a gain is valid only
@@ -30,19 +30,35 @@ phi(x) = (1 + x) log(1 + x) - x, which is x**2 / 2 and more: no term is negative
 by cancellation is not taken for a rise, and equal means give exactly zero as with VARIANCE. A part
 whose g_k is zero predicts that nothing can ever happen; a split that makes one is not valid.
 
+TWOING (Breiman, Friedman, Olshen, Stone: Classification and Regression Trees, 1984, section 4.3)
+is for classes: hl hr / h / 4 times the square of sum_k abs(gl_k / hl - gr_k / hr). That is half the
+rise of VARIANCE if classes are merged into the two sets that the split parts best. It is computed
+as
+
+    (sum_k abs(gl_k h - g_k hl))**2 / (hl hr) / h,
+
+four times as much, where equal shares of classes give exactly zero.
+
 For two classes there is one channel, the second class (``g``, while the first is ``h - g``); by
 symmetry VARIANCE needs no more, the others look at both, the first class first.
 
-NumPy passes arrays, the Numba backend loads this module compiled, ``kernels/common/common.cuh`` has
-a copy.
+Each criterion is a row of `CRITERIA`. NumPy passes arrays, the Numba backend loads this module
+compiled, ``kernels/common/criteria.cuh`` has a copy.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.numerics import half_deviance, log, select
+from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
-ABSOLUTE = 5  # what is asked of `engine.growth.medians`; trees are grown by VARIANCE
+ABSOLUTE, TWOING = (
+    5,
+    6,
+)  # the first is what is asked of `engine.growth.medians`; trees are grown by VARIANCE
 _NOT_ALLOWED = -np.inf
 
 
@@ -55,6 +71,17 @@ def variance_term(gl, g, hl, h):
 def variance_gain(terms, hl, hr):
     """VARIANCE gain of a split (times h) from the sum of its channels' terms."""
     return terms / (hl * hr)
+
+
+def add_variance(sums, gl, g, hl, h):
+    """Sums of left, right and node with one channel more."""
+    left, right, node = sums
+    return left + variance_term(gl, g, hl, h), right, node
+
+
+def variance_score(sums, hl, h):
+    """Score of a split: the VARIANCE gain times h."""
+    return variance_gain(sums[0], hl, h - hl)
 
 
 def entropy_term(g):
@@ -73,9 +100,32 @@ def entropy_node(terms, h):
     return terms - entropy_term(h)
 
 
+def add_entropy(sums, gl, g, hl, h):
+    """Sums of left, right and node with one channel more."""
+    left, right, node = sums
+    return left + entropy_term(gl), right + entropy_term(g - gl), node + entropy_term(g)
+
+
+def entropy_score(sums, hl, h):
+    """Score of a split: the ENTROPY gain."""
+    left, right, node = sums
+    return entropy_gain(left, right, entropy_node(node, h), hl, h - hl)
+
+
 def misclassification_gain(left, right, node):
     """MISCLASSIFICATION gain from the largest channel of the left, the right and the node."""
     return (left + right) - node
+
+
+def add_misclassification(sums, gl, g, hl, h):
+    """The largest of left, right and node with one channel more."""
+    left, right, node = sums
+    return np.maximum(left, gl), np.maximum(right, g - gl), np.maximum(node, g)
+
+
+def misclassification_score(sums, hl, h):
+    """Score of a split: the MISCLASSIFICATION gain."""
+    return misclassification_gain(sums[0], sums[1], sums[2])
 
 
 def poisson_term(gl, g, hl, h):
@@ -90,6 +140,38 @@ def poisson_term(gl, g, hl, h):
 def poisson_gain(terms):
     """POISSON gain from the sum of its channels' terms, -1 where the split is not valid."""
     return select(terms >= 0.0, terms, -1.0)
+
+
+def add_poisson(sums, gl, g, hl, h):
+    """Sums of left, right and node with one channel more."""
+    left, right, node = sums
+    return left + poisson_term(gl, g, hl, h), right, node
+
+
+def poisson_score(sums, hl, h):
+    """Score of a split: the POISSON gain, -1 where the split is not valid."""
+    return poisson_gain(sums[0])
+
+
+def twoing_term(gl, g, hl, h):
+    """One class's share of the root of the TWOING gain, to be added up in order."""
+    return np.abs(gl * h - g * hl)
+
+
+def twoing_gain(terms, hl, hr, h):
+    """TWOING gain of a split, times four, from the sum of its classes' terms."""
+    return terms * terms / (hl * hr) / h
+
+
+def add_twoing(sums, gl, g, hl, h):
+    """Sums of left, right and node with one channel more."""
+    left, right, node = sums
+    return left + twoing_term(gl, g, hl, h), right, node
+
+
+def twoing_score(sums, hl, h):
+    """Score of a split: the TWOING gain."""
+    return twoing_gain(sums[0], hl, h - hl, h)
 
 
 def newton_value(g, h, l1, l2):
@@ -116,3 +198,126 @@ def newton_gain(left, right, node):
 def middle(left, right):
     """The bound between the values of two children of a monotonic split."""
     return (left + right) * 0.5
+
+
+def gain_of(criterion, score, h):
+    """Gain of a split from its score: that of VARIANCE is still times the node's hessian."""
+    return score / h if criterion == VARIANCE else score
+
+
+def gini(share):
+    """Gini impurity of class shares (m, V)."""
+    return 1.0 - in_order(np.square(share))
+
+
+def entropy(share):
+    """Entropy of class shares (m, V), in bits."""
+    return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
+
+
+def misclassification_rate(share):
+    """Share of what is not of the largest class, of class shares (m, V)."""
+    return 1.0 - share.max(axis=1)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What there is to know of a criterion: one row of `CRITERIA`.
+
+    Attributes
+    ----------
+    number : int
+        Backends compile the functions by it; ``kernels/common`` has the same.
+    add, score : callable or None
+        ``add(sums, gl, g, hl, h)`` adds one channel to the sums of left, right and node, which
+        start as zeros; ``score(sums, hl, h)`` is -1 where a split is not valid. None where splits
+        are not scored channel by channel.
+    impurity : callable
+        Of nodes, from class shares (m, V).
+    class_names, value_names : tuple of str
+        What users call it in a classification, and in a regression.
+    note : str
+        For users, behind the names.
+    both_classes : bool
+        Of two classes, whose second is the one channel, the first is added too, before it.
+    class_unit : float
+        From gains to the fall of weight times impurity of classes.
+    power : int
+        Of the units of targets, that gains are in.
+    counts : bool
+        Targets are at least 0 and are not centred; the impurity is their half Poisson deviance.
+    by_median : bool
+        Trees split by signs about medians (`engine.growth.medians`).
+    compiled_apart : bool
+        Kernels know it where they are compiled for it alone; others would have registers for it.
+    """
+
+    number: int
+    add: Callable[..., Any] | None = None
+    score: Callable[..., Any] | None = None
+    impurity: Callable[[np.ndarray], np.ndarray] = gini
+    class_names: tuple[str, ...] = ()
+    value_names: tuple[str, ...] = ()
+    note: str = ""
+    both_classes: bool = True
+    class_unit: float = 1.0
+    power: int = 2
+    counts: bool = False
+    by_median: bool = False
+    compiled_apart: bool = False
+
+
+_ROWS = (
+    Criterion(
+        VARIANCE,
+        add_variance,
+        variance_score,
+        class_names=("gini",),
+        value_names=("squared_error",),
+        both_classes=False,
+    ),
+    Criterion(
+        ENTROPY,
+        add_entropy,
+        entropy_score,
+        entropy,
+        class_names=("entropy", "log_loss"),
+        class_unit=1.4426950408889634,  # 1 / ln 2: nats to bits
+    ),
+    Criterion(
+        MISCLASSIFICATION,
+        add_misclassification,
+        misclassification_score,
+        misclassification_rate,
+        class_names=("misclassification",),
+    ),
+    Criterion(
+        TWOING,
+        add_twoing,
+        twoing_score,
+        class_names=("twoing",),
+        note="'gini' of the two sets of classes that a split parts best",
+        class_unit=0.5,  # the fall of the gini of two sets, each class with its double
+        compiled_apart=True,
+    ),
+    Criterion(NEWTON, both_classes=False, compiled_apart=True),
+    Criterion(
+        ABSOLUTE,
+        value_names=("absolute_error",),
+        note="leaves are medians, and splits part the targets above the median of a node from "
+        "those below",
+        by_median=True,
+    ),
+    Criterion(
+        POISSON,
+        add_poisson,
+        poisson_score,
+        value_names=("poisson",),
+        note="half the Poisson deviance, for counts and amounts: y >= 0",
+        both_classes=False,
+        power=1,
+        counts=True,
+        compiled_apart=True,
+    ),
+)
+CRITERIA = {row.number: row for row in _ROWS}  # in the order in which users are told of them

@@ -124,3 +124,11 @@ def midpoint(a, b):
     with np.errstate(over="ignore"):
         total = a + b
     return midway(total, a, b)
+
+
+def in_order(columns):
+    """Sum over the columns of an array (m, V), first to last."""
+    total = np.zeros(len(columns))
+    for k in range(columns.shape[1]):
+        total = total + columns[:, k]
+    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
-from gpuboost.engine.criteria import POISSON, VARIANCE
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import (
     SUM_BITS,
     WeightFacts,
@@ -56,7 +56,7 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
         What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
         0 stays 0, and what is positive stays positive.
     """
-    counts = criterion == POISSON
+    counts = CRITERIA[criterion].counts
     centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
     # One scale for all outputs, so that their gains may be added; squares are of targets in
     # [-1, 1], because those of huge or tiny ones would leave the range of float64.

@@ -1,4 +1,4 @@
-"""What a user calls: estimators with scikit-learn's names, parameters and methods."""
+"""The public estimators, with scikit-learn's names, parameters and methods."""
 
 from gpuboost.estimators.adaboost.estimators import AdaBoostClassifier, AdaBoostRegressor
 from gpuboost.estimators.boosting.estimators import (

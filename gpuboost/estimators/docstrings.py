@@ -5,14 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from inspect import cleandoc
-from textwrap import indent
+from inspect import cleandoc, getmembers, isfunction, signature
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpuboost.engine.criteria import CRITERIA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _criteria(names_of: str) -> str:
+    """The criteria of classifiers or of regressors: names of one criterion with "or"."""
+    told = []
+    for row in CRITERIA.values():
+        if names := getattr(row, names_of):
+            note = f" ({row.note})" if row.note else ""
+            told.append(" or ".join(map(repr, names)) + note)
+    return ", ".join(told)
+
 
 # name -> (type, text), in the order in which they are told
 PARAMETERS = {
@@ -34,10 +47,11 @@ PARAMETERS = {
     ),
     "criterion": (
         "str",
-        "What a split improves. Classifiers: 'gini', 'entropy' or 'log_loss' (the same) and\n"
-        "'misclassification'. Regressors: 'squared_error', 'absolute_error' (leaves are medians,\n"
-        "and splits part the targets above the median of a node from those below) or 'poisson'\n"
-        "(half the Poisson deviance, for counts and amounts: y >= 0).",
+        fill(
+            f"What a split improves. Classifiers: {_criteria('class_names')}. "
+            f"Regressors: {_criteria('value_names')}.",
+            90,
+        ),
     ),
     "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
     "max_depth": ("int", "Largest depth of a leaf; None: no limit."),
@@ -141,7 +155,7 @@ MAX_FEATURES = {
 _OF_ROWS = "ndarray of shape (n_samples,"
 _UNSEEN = "with ``oob_score``.\n    NaN for rows that every tree saw, where scikit-learn has 0"
 
-# attribute -> (estimators that have it, by what they have; text)
+# (What an estimator that has it has, and with "!" has not; attribute; text.)
 ATTRIBUTES = (
     ("", "n_features_in_", "int"),
     ("", "feature_names_in_", "ndarray of str; only if all names are strings"),
@@ -156,9 +170,38 @@ ATTRIBUTES = (
         "the nodes, in arrays named as in scikit-learn. Splits by category have a NaN\n"
         "    threshold (`export_text` prints nan): see ``tree_.categories_left(node)``",
     ),
-    ("get_depth", "max_features_", "int"),
-    ("n_estimators", "estimator_", "tree estimator, not fitted"),
-    ("n_estimators", "estimators_", "list of fitted tree estimators; cannot be assigned"),
+    ("get_depth", "max_features_", "int; features that a node looks at"),
+    ("n_estimators !subsample", "estimator_", "tree estimator, not fitted"),
+    ("n_estimators !subsample", "estimators_", "list of fitted trees; cannot be assigned"),
+    (
+        "subsample",
+        "estimators_",
+        "ndarray of fitted trees of shape (n_estimators_, n_trees_per_iteration_)",
+    ),
+    ("subsample", "n_estimators_", "int; rounds in the model"),
+    ("subsample", "n_trees_per_iteration_", "int; trees of a round"),
+    ("subsample", "max_features_", "int; features that a node looks at"),
+    ("subsample", "baseline_", "ndarray; raw prediction before the first round"),
+    ("subsample", "init_", "the fitted ``init`` estimator, where there is one"),
+    ("subsample", "train_score_", "ndarray; mean loss of the training rows after each round"),
+    (
+        "subsample",
+        "evals_result_",
+        "dict; by name of a set of rows and of a metric, its value after each round",
+    ),
+    (
+        "subsample",
+        "validation_score_",
+        "ndarray; the last metric of the last set after each round, where there are such sets",
+    ),
+    ("subsample", "best_iteration_", "int; the best round, with ``n_iter_no_change``"),
+    (
+        "subsample",
+        "oob_scores_",
+        "ndarray; mean loss after each round of the rows not drawn for it, with ``subsample``",
+    ),
+    ("subsample", "oob_improvement_", "ndarray; what each round lowered that loss by"),
+    ("subsample", "oob_score_", "float; the last of ``oob_scores_``"),
     ("boosting", "estimator_weights_", "ndarray; weight of each tree, 2 alpha of a classifier"),
     ("boosting", "estimator_errors_", "ndarray; weighted error of each tree in its round"),
     (
@@ -174,7 +217,11 @@ ATTRIBUTES = (
         "float; with ``oob_score``, of the rows not all trees saw",
     ),
     ("predict_proba bootstrap", "oob_decision_function_", f"{_OF_ROWS} n_classes); {_UNSEEN}"),
-    ("bootstrap", "oob_prediction_", f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}"),
+    (
+        "bootstrap !predict_proba",
+        "oob_prediction_",
+        f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}",
+    ),
 )
 
 
@@ -193,6 +240,9 @@ def documented(
         parts.append("Attributes\n----------\n" + _attributes(estimator))
         parts.append("Examples\n--------\n" + _example(estimator))
         estimator.__doc__ = "\n\n".join(parts) + "\n"
+        for name, method in getmembers(estimator, isfunction):
+            if not name.startswith("_") and method.__module__.startswith("gpuboost."):
+                method.__doc__ = _with_raises(name, method)
         return estimator
 
     return fill_in
@@ -224,8 +274,7 @@ def _attributes(estimator: type) -> str:
     return "\n".join(
         f"{name} : {text}"
         for needs, name, text in ATTRIBUTES
-        if all(hasattr(estimator, need) for need in needs.split())
-        and not (name == "oob_prediction_" and hasattr(estimator, "predict_proba"))
+        if all(hasattr(estimator, need.strip("!")) != ("!" in need) for need in needs.split())
     )
 
 
@@ -306,3 +355,28 @@ def with_check_input(method: Callable[..., object]) -> str | None:
     text = cleandoc(method.__doc__)
     place = text.index("\n\nReturns")
     return f"{text[:place]}\n{_lines('check_input', {})}{text[place:]}"
+
+
+RAISED_BY_A_FIT = """TypeError, ValueError
+    A parameter, X, y or a weight is not what it must be; the message says what is allowed.
+RuntimeError
+    The device cannot be used here; the message says why.
+MemoryError
+    There is not enough memory. After any error the estimator is what it was before."""
+RAISED_BY_A_MODEL = """NotFittedError
+    The estimator is not fitted."""
+RAISED_BY_INPUT = """TypeError, ValueError
+    An argument is not what the fitted model takes; the message says what is allowed.
+RuntimeError
+    The device cannot be used here; the message says why."""
+
+
+def _with_raises(name: str, method: Callable[..., object]) -> str | None:
+    """Docstring of a public method with the errors it raises, told last."""
+    text, given = method.__doc__, signature(method).parameters
+    if text is None or "\nRaises\n" in cleandoc(text):  # python -OO, or told already
+        return text
+    raised = [RAISED_BY_A_MODEL, RAISED_BY_INPUT] if "X" in given else [RAISED_BY_A_MODEL]
+    if "y" in given and not name.endswith("score"):
+        raised = [RAISED_BY_A_FIT]
+    return "\n".join([f"{cleandoc(text)}\n\nRaises\n------", *raised])

@@ -1,19 +1,22 @@
-// Rounds of AdaBoost: what a tree says of the rows, its error, the weights that follow, and the
-// rows drawn by them. The same numbers as gpuboost/engine/ensembles/adaboost.py.
+// Rounds of AdaBoost: the predictions of a tree, its error, the weights of the next round, and the
+// rows drawn by these weights. The same numbers as gpuboost/engine/ensembles/adaboost.py.
 //
-//   weights     float64 (n,)      they add up to 1; 0 of rows that never have any
-//   wrong       uint8 (n,)        whether the tree says another class than the row has
-//   loss        float64 (n,)      of a regression, from 0 to 1; -1 of rows that have no weight
-//   sums        int64 (2,)        fixed-point sums: of what is wrong or lost, and of all weights
+//   weights     float64 (n,)      of the rows; they add up to 1, and stay 0 where they are 0
+//   wrong       uint8 (n,)        whether the tree predicts another class than the row has
+//   loss        float64 (n,)      of a regression, from 0 to 1; -1 for rows without weight
+//   sums        int64 (2,)        fixed-point sums: weights of wrong rows (weights times losses),
+//                                 and all weights
 //   largest     uint64 (1,)       bits of the largest of some numbers, none of them negative
-//   factors     float64 (2,)      what weights of right and of wrong rows are multiplied by; of a
-//                                 regression the first: by what power of e they fall without loss
+//   factors     float64 (2,)      the weights of right and of wrong rows are multiplied by these;
+//                                 of a regression the first: the weight of a row without loss is
+//                                 multiplied by exp(-factor)
 //
-// What is summed, or found to be the largest, is zero before the launch.
+// Sums and largest numbers are zero before the launch.
 //
-// Launch unless said otherwise: blocks of BOOST_THREADS threads, as many as are wanted, which take
-// the rows in turn; no dynamic shared memory.
+// Launch unless said otherwise: grid (any), BOOST_THREADS threads; a thread takes a row, then the
+// row that lies as many threads further on as the grid has; no dynamic shared memory.
 
+#include "common/goes_left.cuh"
 #include "common/rounds.cuh"
 #include "common/running_sum.cuh"
 #include "growth/node_buffer.cuh"
@@ -33,25 +36,19 @@ constexpr int32 NODES = 2 * NODE_ROW + 1, MASKS = 2 * MASK_ROW + 1;  // of the t
 
 __device__ __forceinline__ int64 threads_of_grid() { return (int64)gridDim.x * BOOST_THREADS; }
 
-// Add what the threads of a warp have to two sums.
-__device__ __forceinline__ void add_to(int64* sums, int64 first, int64 second)
-{
-    first = warp_sum(first);
-    second = warp_sum(second);
-    if (threadIdx.x % WARP != 0) return;
-    if (first != 0) atomicAdd((uint64*)sums, (uint64)first);
-    if (second != 0) atomicAdd((uint64*)sums + 1, (uint64)second);
-}
+// ---- Predictions of a tree ---------------------------------------------------------------------
 
-// ---- What a tree says --------------------------------------------------------------------------
-
-// Of a node, one record of four words: the left child, 0 in leaves; the feature; the code that goes
-// left, with what else there is to know above its bits; the row of masks of a categorical split, or
-// the class that a leaf says, the first of those of the largest share.
+// A packed node is a record of four words:
+//
+//   x   left child, 0 in leaves
+//   y   feature
+//   z   largest code that goes left, and flags above its bits
+//   w   row of `masks` of a categorical split; in a leaf the predicted class, the first of those
+//       with the largest share
 constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x200;
 
-// table, feature, ..., value: what finish.cu leaves of one tree; values are shares of classes if
-// `by_class`. told uint32 (m, 4), on addresses of 16 bytes. The sums are cleared.
+// packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
+// the tree, from finish.cu; values are shares of classes if `by_class`. Clears the sums.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
            const int32* __restrict__ feature, const uint8* __restrict__ code,
@@ -64,21 +61,40 @@ pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int3
     for (int64 node = row_of_thread(); node < n_nodes; node += threads_of_grid()) {
         const int32 child = left[node];
         const int32 row = has_masks != 0 ? category[node] : -1;
-        uint32 split = code[node], says = (uint32)row;
+        uint32 split = code[node], predicted = (uint32)row;
         if (missing_left[node] != 0) split |= MISSING_GOES_LEFT;
         if (row >= 0) split |= BY_MASK;
         if (child == 0) {
-            says = 0;
+            predicted = 0;
             const double* own = value + node * n_values;
             for (int32 k = 1; by_class != 0 && k < n_values; ++k) {
-                if (own[k] > own[says]) says = k;
+                if (own[k] > own[predicted]) predicted = k;
             }
         }
-        reinterpret_cast<uint4*>(packed)[node] = make_uint4(child, feature[node], split, says);
+        reinterpret_cast<uint4*>(packed)[node] = make_uint4(child, feature[node], split, predicted);
     }
 }
 
-// Rows as codes uint8 (F, n), and what they are told.
+// The split of a packed node by codes, for `goes_left`.
+struct PackedSplit {
+    const uint4& node;
+    uint32 missing_code;
+    const uint32* __restrict__ masks;
+
+    __device__ __forceinline__ bool is_missing(uint32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const { return node.z & MISSING_GOES_LEFT; }
+    __device__ __forceinline__ bool is_categorical() const { return (node.z & BY_MASK) != 0; }
+    __device__ __forceinline__ bool in_set(uint32 code) const
+    {
+        return has_code(__ldg(masks + (int64)node.w * CODE_WORDS + code / WARP), code);
+    }
+    __device__ __forceinline__ bool at_most(uint32 code) const
+    {
+        return code <= (node.z & CODE_OF_SPLIT);
+    }
+};
+
+// A packed tree, and the rows that traverse it, codes uint8 (F, n).
 struct PackedTree {
     const uint8* __restrict__ codes;
     int64 n;
@@ -90,22 +106,17 @@ struct PackedTree {
     {
         return __ldg(reinterpret_cast<const uint4*>(packed) + at);
     }
-    __device__ __forceinline__ bool goes_left(const uint4& node, uint32 own) const
-    {
-        if (own == missing_code) return (node.z & MISSING_GOES_LEFT) != 0;
-        if ((node.z & BY_MASK) == 0) return own <= (node.z & CODE_OF_SPLIT);
-        return (__ldg(masks + (int64)node.w * CODE_WORDS + own / WARP) >> (own % WARP) & 1) != 0;
-    }
-    // The leaf of a row, and the class that it says.
-    __device__ __forceinline__ int64 leaf_of(int64 row, int32& says) const
+    // The leaf of a row, and its predicted class.
+    __device__ __forceinline__ int64 leaf_of(int64 row, int32& predicted) const
     {
         int64 at = 0;
         uint4 own = node(at);
         while (own.x != 0) {
-            at = own.x + (goes_left(own, __ldg(codes + own.y * n + row)) ? 0 : 1);
+            const PackedSplit split = {own, missing_code, masks};
+            at = own.x + (goes_left(split, __ldg(codes + own.y * n + row)) ? 0 : 1);
             own = node(at);
         }
-        says = (int32)own.w;
+        predicted = (int32)own.w;
         return at;
     }
 };
@@ -122,19 +133,20 @@ evaluate_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
     const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     int64 missed = 0, all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        int32 says;
-        tree.leaf_of(row, says);
-        const bool misses = says != label[row];
+        int32 predicted;
+        tree.leaf_of(row, predicted);
+        const bool misses = predicted != label[row];
         const int64 fixed = fixed_point(weights[row]);
         wrong[row] = misses;
         missed += misses ? fixed : 0;
         all += fixed;
     }
-    add_to(sums, missed, all);
+    add_warp(sums, missed);
+    add_warp(sums + 1, all);
 }
 
-// value float64 (m,): of each node. miss float64 (n,): absolute errors of rows that have weight, -1
-// of others.
+// value float64 (m,): of the nodes. miss float64 (n,): absolute errors of the rows with weight, -1
+// for the others.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
             const uint32* __restrict__ packed, const uint32* __restrict__ masks,
@@ -144,17 +156,17 @@ find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
 {
     const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     __shared__ uint64 of_warp[BOOST_WARPS];
-    double capacity = 0.0;
+    double max_size = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         double own = -1.0;
         if (weights[row] > 0.0) {
-            int32 says;
-            own = fabs(value[tree.leaf_of(row, says)] - y[row]);
-            capacity = max(capacity, own);
+            int32 predicted;
+            own = fabs(value[tree.leaf_of(row, predicted)] - y[row]);
+            max_size = max(max_size, own);
         }
         miss[row] = own;
     }
-    keep_largest(of_warp, largest, capacity);
+    update_largest(of_warp, largest, max_size);
 }
 
 __device__ __forceinline__ double loss_of(int32 kind, double share)
@@ -163,26 +175,27 @@ __device__ __forceinline__ double loss_of(int32 kind, double share)
     return kind == SQUARE ? share * share : 1.0 - natural_exp(-share);
 }
 
-// loss: before the launch, what find_misses leaves.
+// loss: the absolute errors before the launch (`miss` of find_misses), losses after it.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 evaluate_values(int32 kind, int64 n, const uint64* __restrict__ largest,
              const double* __restrict__ weights, double* __restrict__ loss,
              int64* __restrict__ sums)
 {
-    const double capacity = __longlong_as_double((int64)*largest);
+    const double max_size = __longlong_as_double((int64)*largest);
     int64 lost = 0, all = 0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         const double miss = loss[row];
         if (miss < 0.0) continue;
-        const double own = loss_of(kind, capacity > 0.0 ? miss / capacity : miss);
+        const double own = loss_of(kind, max_size > 0.0 ? miss / max_size : miss);
         loss[row] = own;
         lost += fixed_point(weights[row] * own);
         all += fixed_point(weights[row]);
     }
-    add_to(sums, lost, all);
+    add_warp(sums, lost);
+    add_warp(sums + 1, all);
 }
 
-// ---- What a round comes to ---------------------------------------------------------------------
+// ---- Error and vote of a round -----------------------------------------------------------------
 
 constexpr double LARGEST_VOTE = 700.0, LARGEST_STEP = 20.0;
 constexpr int32 QUOTIENT_BITS = 55;  // one for rounding, and one for all that is left
@@ -202,16 +215,14 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
     return scaled((double)(part != 0 ? quotient | 1 : quotient), 1 - QUOTIENT_BITS - shift);
 }
 
-// Of a round that no weights follow from, the weights stay as they are: a round that was launched
-// before anybody knew is one that can be launched.
+// Where the error is 0 or no better than chance, the factors leave the weights as they are, so the
+// next round can be launched before the host has read the error.
 //
-//   chance       the error of guessing             n_classes    2 of a regression
-//   facts        float64 (6,): error, vote and Z_t, whether the tree is taken for its opposite;
-//                then the nodes and masks of the tree, of `table`
+//   chance       error of a random guess           n_classes    2 for a regression
+//   facts        float64 (6,): error, vote, Z_t, whether the tree's predictions are reversed; then
+//                the numbers of nodes and of masks of the tree, from `table`
 //
-// The sums are cleared.
-//
-// Launch: one thread.
+// Clears the sums. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
           const int64* __restrict__ table, int64* __restrict__ sums,
@@ -257,7 +268,7 @@ reweigh_classes(const uint8* __restrict__ wrong, const double* __restrict__ fact
     }
 }
 
-// They do not add up to 1 yet: sums has what they do add up to.
+// The new weights do not add up to 1 yet; sums[1] is their sum.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 reweigh_values(const double* __restrict__ loss, const double* __restrict__ factors, int64 n,
                double* __restrict__ weights, int64* __restrict__ sums)
@@ -270,7 +281,7 @@ reweigh_values(const double* __restrict__ loss, const double* __restrict__ facto
         weights[row] = weight;
         all += fixed_point(weight);
     }
-    add_to(sums, 0, all);
+    add_warp(sums + 1, all);
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -285,8 +296,8 @@ normalise(const double* __restrict__ loss, const int64* __restrict__ sums, int64
 
 // ---- Rows drawn by their weights ---------------------------------------------------------------
 //
-//   of_class float64 (K,)     what the weight of a row is multiplied by, by its label int32 (n,);
-//                             neither is read unless they are `weighted`
+//   of_class float64 (K,)     factors of the weights of the rows of each class, label int32 (n,);
+//                             neither is read unless `weighted`
 
 __device__ __forceinline__ double weight_for_tree(const double* __restrict__ weights,
                                                   const double* __restrict__ of_class,
@@ -302,15 +313,15 @@ find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_
               uint64* __restrict__ largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
-    double capacity = 0.0;
+    double max_size = 0.0;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
-        capacity = max(capacity, weight_for_tree(weights, of_class, label, weighted, row));
+        max_size = max(max_size, weight_for_tree(weights, of_class, label, weighted, row));
     }
-    keep_largest(of_warp, largest, capacity);
+    update_largest(of_warp, largest, max_size);
 }
 
-// kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; all of them have so
-// many bits. Launch: a block a part.
+// kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; the largest weight has
+// `bits` bits. Launch: one block for each part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 sum_parts(const double* __restrict__ weights, const double* __restrict__ of_class,
           const int32* __restrict__ label, int32 weighted, int64 n,
@@ -323,8 +334,7 @@ sum_parts(const double* __restrict__ weights, const double* __restrict__ of_clas
         const double weight = weight_for_tree(weights, of_class, label, weighted, row);
         own += (int64)rint(scaled(weight, exponent));
     }
-    own = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && own != 0) atomicAdd((uint64*)kept + blockIdx.x, (uint64)own);
+    add_warp(kept + blockIdx.x, own);
 }
 
 // cumulative uint64 (n,): running sum of these weights; first int64 (parts,): that of the parts

@@ -14,6 +14,7 @@
 // dynamic shared memory. FORMULA is the number of the loss in losses.cuh.
 
 #include "boosting/losses.cuh"
+#include "common/block_rank.cuh"
 #include "common/rounds.cuh"
 
 #ifndef FORMULA
@@ -47,34 +48,34 @@ struct LossRows {
     }
 };
 
-// What the probabilities of a row are made of.
-struct Shares {
+// The largest raw prediction of a row, and the sum of its softmax weights.
+struct SoftmaxSums {
     double largest;
     double total;
 };
 
-__device__ __forceinline__ Shares shares_of(const LossRows& rows, int64 row)
+__device__ __forceinline__ SoftmaxSums softmax_sums(const LossRows& rows, int64 row)
 {
-    Shares shares = {rows.prediction(row, 0), 0.0};
+    SoftmaxSums sums = {rows.prediction(row, 0), 0.0};
     for (int32 k = 1; k < rows.n_columns; ++k) {
         const double raw = rows.prediction(row, k);
-        shares.largest = raw > shares.largest ? raw : shares.largest;
+        sums.largest = raw > sums.largest ? raw : sums.largest;
     }
-    shares.total = softmax_weight(rows.prediction(row, 0), shares.largest);
+    sums.total = softmax_weight(rows.prediction(row, 0), sums.largest);
     for (int32 k = 1; k < rows.n_columns; ++k) {
-        shares.total = shares.total + softmax_weight(rows.prediction(row, k), shares.largest);
+        sums.total = sums.total + softmax_weight(rows.prediction(row, k), sums.largest);
     }
-    return shares;
+    return sums;
 }
 
-__device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, const Shares& shares,
+__device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, const SoftmaxSums& sums,
                                                       int64 row, int32 k)
 {
     const double parameter = rows.parameter[k];
     if (FORMULA == SOFTMAX) {
-        const double weight = softmax_weight(rows.prediction(row, k), shares.largest);
+        const double weight = softmax_weight(rows.prediction(row, k), sums.largest);
         const double indicator = rows.target(row, 0) == (double)k ? 1.0 : 0.0;
-        return softmax(indicator, weight / shares.total, parameter);
+        return softmax(indicator, weight / sums.total, parameter);
     }
     return derivatives(FORMULA, rows.target(row, k), rows.prediction(row, k), parameter);
 }
@@ -93,9 +94,10 @@ differentiate(const double* __restrict__ y, const double* __restrict__ raw,
     double steepest = 0.0, heaviest = 0.0;
     if (row < n) {
         const double weight = weighted != 0 ? weights[row] : 1.0;
-        const Shares shares = FORMULA == SOFTMAX ? shares_of(rows, row) : Shares{0.0, 1.0};
+        const SoftmaxSums sums
+            = FORMULA == SOFTMAX ? softmax_sums(rows, row) : SoftmaxSums{0.0, 1.0};
         for (int32 k = 0; k < n_columns; ++k) {
-            const Derivatives found = derivatives_of(rows, shares, row, k);
+            const Derivatives found = derivatives_of(rows, sums, row, k);
             const double g = -(found.gradient * weight), h = found.hessian * weight;
             gradient[k * n + row] = g;
             if (k < n_hessians) hessian[k * n + row] = h;
@@ -103,23 +105,23 @@ differentiate(const double* __restrict__ y, const double* __restrict__ raw,
             heaviest = max(heaviest, h);
         }
     }
-    keep_largest(of_warp, largest, steepest);
-    keep_largest(of_warp, largest + 1, heaviest);
+    update_largest(of_warp, largest, steepest);
+    update_largest(of_warp, largest + 1, heaviest);
 }
 
-// The same of derivatives that are there. n_values numbers; `which` of the two.
+// largest[which] of numbers given by the caller: gradients or hessians of a custom loss.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_largest(const double* __restrict__ values, int64 n_values, int32 which,
              uint64* __restrict__ largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     const int64 at = row_of_thread();
-    keep_largest(of_warp, largest + which, at < n_values ? fabs(values[at]) : 0.0);
+    update_largest(of_warp, largest + which, at < n_values ? fabs(values[at]) : 0.0);
 }
 
 // ---- Integers ----------------------------------------------------------------------------------
 
-// Exponents of the round, and what is given in the units of the loss in those of its
+// Exponents of the round; and parameters given in the units of the loss, converted to those of its
 // integers.
 //
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
@@ -148,8 +150,8 @@ scale_round(const uint64* __restrict__ largest, const double* __restrict__ given
     *unit = ldexp(1.0 / (double)n_outputs, min(max(square, -MAX_UNIT), MAX_UNIT));
 }
 
-// Which rows trees are grown on.
-struct Inside {
+// The rows that trees are grown on.
+struct TrainingRows {
     const uint32* __restrict__ drawn;  // how often; read only if `subset`
     const double* __restrict__ weights;
     bool subset;
@@ -167,18 +169,15 @@ extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_inside(const uint32* __restrict__ drawn, int32 subset, const double* __restrict__ weights,
              int32 weighted, int64 n, int64* __restrict__ kept)
 {
-    const Inside inside = {drawn, weights, subset != 0, weighted != 0};
+    const TrainingRows training = {drawn, weights, subset != 0, weighted != 0};
     const int64 first = (int64)blockIdx.x * LIST_PART, end = min(n, first + LIST_PART);
     int32 own = 0;
-    for (int64 row = first + threadIdx.x; row < end; row += BOOST_THREADS) own += inside.has(row);
-    const int64 of_warp = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && of_warp != 0) {
-        atomicAdd((uint64*)kept + blockIdx.x, (uint64)of_warp);
-    }
+    for (int64 row = first + threadIdx.x; row < end; row += BOOST_THREADS) own += training.has(row);
+    add_warp(kept + blockIdx.x, own);
 }
 
-// The columns that a tree fits, and the integers they become.
-struct Quantising {
+// Gradients and hessians of the columns that a tree fits, as integers.
+struct Quantiser {
     const double* __restrict__ gradient;
     const double* __restrict__ hessian;
     const int32* __restrict__ whole;  // weights, read only if `is_whole`
@@ -219,7 +218,7 @@ struct RoundRows {
     int64 room;
 };
 
-__device__ __forceinline__ void put_row(const RoundRows& rows, const Quantising& made, int64 to,
+__device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& made, int64 to,
                                         int64 tree, int64 column, int64 row, uint64 word)
 {
     const double up = (double)(word >> 32) * 2.3283064365386963e-10;
@@ -240,8 +239,8 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantising&
 }
 
 // The rows of trees, ascending. first int64 (parts,), count int64 (1,): of roots.cu. count_out
-// int64 (T,). trees_per_round: trees of a round fit one column each, or one tree all of them.
-// is_shared: H is 1.
+// int64 (T,). trees_per_round: as many trees as there are columns fit one column each; one tree
+// fits all columns. is_shared: H is 1.
 // Launch: grid (parts, T).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
@@ -254,10 +253,9 @@ list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
            uint32* __restrict__ weight_out, int32* __restrict__ target_out,
            int64* __restrict__ wide, int64* __restrict__ count_out)
 {
-    __shared__ int32 kept_of_warp[BOOST_WARPS];
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const Inside inside = {drawn, weights, subset != 0, weighted != 0};
-    const Quantising made = {gradient,  hessian,    whole,          exponents,    n,
+    __shared__ int32 listed_of_warp[BOOST_WARPS];
+    const TrainingRows training = {drawn, weights, subset != 0, weighted != 0};
+    const Quantiser made = {gradient,  hessian,    whole,          exponents,    n,
                              n_outputs, n_hessians, is_shared != 0, is_whole != 0};
     const RoundRows rows = {row_out, weight_out, target_out, wide, room};
     const int64 tree = blockIdx.y, column = (int64)(trees[tree] % (uint64)trees_per_round);
@@ -267,20 +265,12 @@ list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
     if (blockIdx.x == 0 && threadIdx.x == 0) count_out[tree] = *count;
     for (int64 start = begin; start < end; start += BOOST_THREADS) {
         const int64 row = start + threadIdx.x;
-        const bool listed = row < end && inside.has(row);
-        const uint32 votes = __ballot_sync(FULL_MASK, listed);
-        if (lane == 0) kept_of_warp[warp] = __popc(votes);
-        __syncthreads();
-        int32 before = __popc(votes & ((1u << lane) - 1u)), all = 0;
-        for (int32 w = 0; w < BOOST_WARPS; ++w) {
-            before += w < warp ? kept_of_warp[w] : 0;
-            all += kept_of_warp[w];
-        }
-        __syncthreads();
+        const bool listed = row < end && training.has(row);
+        const BlockRank rank = block_rank(listed_of_warp, listed);
         if (listed) {
-            put_row(rows, made, to + before, tree, column, row, hash_index(key, (uint64)row));
+            put_row(rows, made, to + rank.before, tree, column, row, hash_index(key, (uint64)row));
         }
-        to += all;
+        to += rank.all;
     }
 }
 
@@ -289,9 +279,9 @@ list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
 __device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
 {
     if (FORMULA == SOFTMAX) {
-        const Shares shares = shares_of(rows, row);
+        const SoftmaxSums sums = softmax_sums(rows, row);
         const double own = rows.prediction(row, (int32)rows.target(row, 0));
-        return softmax_loss(own, shares.largest, shares.total);
+        return softmax_loss(own, sums.largest, sums.total);
     }
     double total = 0.0;
     for (int32 k = 0; k < rows.n_columns; ++k) {
@@ -301,9 +291,9 @@ __device__ __forceinline__ double loss_of(const LossRows& rows, int64 row)
     return total / (double)rows.n_columns;
 }
 
-// The sums that mean losses are made of: losses times weights, and weights, of the rows that the
-// round has drawn; then the same of the others. Where all rows are drawn there are the first two,
-// and without weights the first.
+// The sums of mean losses: losses times weights, and weights, of the rows that the round has drawn;
+// then the same of the other rows. If all rows are drawn only the first two are computed, and
+// without weights only the first.
 constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGHTS_OUTSIDE = 3;
 
 // loss float64 (n,): of each row, times its weight. drawn uint32 (n,): how often, read only if
@@ -327,11 +317,11 @@ row_losses(const double* __restrict__ y, const double* __restrict__ raw,
         outside = is_inside ? 0.0 : weight;
         loss[row] = own * weight;
     }
-    keep_largest(of_warp, largest + LOSSES_INSIDE, fabs(own * inside));
-    if (subset != 0 || weighted != 0) keep_largest(of_warp, largest + WEIGHTS_INSIDE, inside);
+    update_largest(of_warp, largest + LOSSES_INSIDE, fabs(own * inside));
+    if (subset != 0 || weighted != 0) update_largest(of_warp, largest + WEIGHTS_INSIDE, inside);
     if (subset == 0) return;
-    keep_largest(of_warp, largest + LOSSES_OUTSIDE, fabs(own * outside));
-    keep_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
+    update_largest(of_warp, largest + LOSSES_OUTSIDE, fabs(own * outside));
+    update_largest(of_warp, largest + WEIGHTS_OUTSIDE, outside);
 }
 
 // Sums of two planes of fixed-point numbers: sums int64 (4, 2), zero before the launch. Nothing is
@@ -357,9 +347,6 @@ sum_planes(const double* __restrict__ loss, const double* __restrict__ weights, 
         high += (int64)leading;
         low += (int64)rint((scaled - leading) * power_of_two(bits));
     }
-    high = warp_sum(high);
-    low = warp_sum(low);
-    if (threadIdx.x % WARP != 0) return;
-    atomicAdd((uint64*)sums + 2 * which, (uint64)high);
-    atomicAdd((uint64*)sums + 2 * which + 1, (uint64)low);
+    add_warp(sums + 2 * which, high);
+    add_warp(sums + 2 * which + 1, low);
 }

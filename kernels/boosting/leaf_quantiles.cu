@@ -1,24 +1,25 @@
-// Leaves of a round of boosting that take quantiles of the residuals of their rows, which
-// quantiles.cu finds: a leaf is a group, and its rows are seated side by side.
+// Leaves of a round of boosting whose values are quantiles of the residuals of their rows, found by
+// quantiles.cu: a leaf is a group, and the residuals of its rows lie side by side.
 //
 //   key, weight, n_pieces, slot, first, rows, size, level   of groups, see quantiles.cu
 //
-// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn. Of
-// kernels over groups or nodes: one block of BOOST_THREADS threads for so many. No dynamic shared
-// memory.
+// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn.
+// Launch of kernels over groups or nodes: a thread is one of them, blocks of BOOST_THREADS threads.
+// No dynamic shared memory.
 
 #include "boosting/quantiles.cuh"
 #include "growth/trees.cuh"
 
 // ---- Leaves of a level -------------------------------------------------------------------------
 
-// Groups of the nodes of a level that were not split: their numbers, the places of their rows and
-// the pieces of these. Which leaf is which group differs from run to run, what is found does not.
+// Make a group of each node of a level that was not split: its number, the places of its residuals
+// and their pieces. The numbers of groups differ from run to run, their quantiles do not.
 //
 //   n_with_offset int64 (1,), n_groups and n_cut int32 (1,)    zero before the first level
 //   level_of float64 (K,)      of each column
-//   offset     int64 (nodes,)    where the rows of the node come, and in this order for each group:
-//   node_of int32 (g,), the first node is *first_node; tree_of int32 (g,); level (g,)
+//   offset     int64 (nodes,)    where the residuals of the node begin
+//   node_of    int32 (g,)        the node of a group; the first node of the level is *first_node
+//   tree_of    int32 (g,)        level (g,)
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -47,8 +48,8 @@ offset_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted
     }
 }
 
-// key and weight of the rows of the nodes of a level that were not split, by their seats. row,
-// tree, accepted and pieces as in sums.cu; start int64 (nodes,): where the rows of a node lie now.
+// key and weight of the rows of the nodes of a level that were not split. row, tree, accepted and
+// pieces as in sums.cu; start int64 (nodes,): where the rows of a node begin.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
@@ -75,7 +76,7 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
     }
 }
 
-// ---- Rows that walk ----------------------------------------------------------------------------
+// ---- Rows that traverse finished trees ---------------------------------------------------------
 
 // Nodes of finished trees as one level, for offset_leaves; count and taken get zeros. size int32
 // (1,). Launch: over nodes, of room for as many as `capacity`.
@@ -120,8 +121,8 @@ count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
     }
 }
 
-// key and weight of these rows, by the seats of their leaves: in any order, which quantiles do not
-// see. taken int64 (nodes,), zero before the launch: rows that are seated. Launch: as count_leaves.
+// key and weight of these rows, those of a leaf in any order, which does not change quantiles.
+// taken int64 (nodes,), zero before the launch: rows written so far. Launch: as count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
            const int64* __restrict__ n_rows, const int32* __restrict__ leaf,
@@ -144,9 +145,9 @@ key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
 
 // ---- Splits taken back -------------------------------------------------------------------------
 
-// Groups whose nodes lie in one leaf, because splits were taken back. leaf int32 (nodes,): of each
-// node, see best_first.cu; first_of int32 (nodes,), the largest number before the launch: of each
-// leaf the first of its groups. Launch: over groups.
+// The first group of each leaf: several groups lie in one leaf where splits were taken back.
+// leaf int32 (nodes,): of each node, see best_first.cu; first_of int32 (nodes,): the largest number
+// before the launch. Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
              const int32* __restrict__ leaf, int32* __restrict__ first_of)
@@ -155,8 +156,9 @@ first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
     if (group < *size) atomicMin(first_of + leaf[node_of[group]], (int32)group);
 }
 
-// The first group gets the pieces of the others, and stands for the leaf. joined int32 (g,): the
-// nodes that groups are now, -1 of the others. Launch: over groups and pieces.
+// Move the pieces of all groups of a leaf to the first one, which becomes the group of the leaf.
+// joined int32 (g,): the leaf of a first group, -1 for other groups. Launch: over groups and
+// pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
             const int32* __restrict__ node_of, const int32* __restrict__ leaf,
@@ -170,11 +172,11 @@ join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
     joined[at] = first_of[own] == (int32)at ? own : -1;
 }
 
-// ---- What is left beside the quantile, of huber ------------------------------------------------
+// ---- Residuals about the median, for huber -----------------------------------------------------
 
-// A number less its group's quantile, cut off at -limit and limit, times its weight.
-__device__ __forceinline__ double clipped_term(const Numbers& numbers, int64 at, double centre,
-                                               double limit)
+// A number less its group's quantile, clipped to -limit and limit, times its weight.
+__device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64 at, double centre,
+                                                   double limit)
 {
     return bounded(number_of(numbers.key[at]) - centre, -limit, limit)
            * (double)numbers.weight_of(at);
@@ -195,12 +197,12 @@ largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, 
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 group = slot[piece], tree = tree_of[group];
         const int64 begin = first[piece], end = begin + rows[piece];
-        const double capacity = limit[trees[tree] % (uint64)trees_per_round];
+        const double limit_of_tree = limit[trees[tree] % (uint64)trees_per_round];
         double size = 0.0;
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-            size = max(size, fabs(clipped_term(numbers, at, centre[group], capacity)));
+            size = max(size, fabs(clipped_residual(numbers, at, centre[group], limit_of_tree)));
         }
-        keep_largest(of_warp, largest + tree, size);
+        update_largest(of_warp, largest + tree, size);
     }
 }
 
@@ -225,28 +227,25 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 group = slot[piece], tree = tree_of[group];
         const int64 begin = first[piece], end = begin + rows[piece];
-        const double capacity = limit[trees[tree] % (uint64)trees_per_round];
+        const double limit_of_tree = limit[trees[tree] % (uint64)trees_per_round];
         const int32 bits = bits_of_entry(*n_rows), exponent = bits - exponent_above(largest[tree]);
         int64 leading = 0, rest = 0;
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-            const double scaled = ldexp(clipped_term(numbers, at, centre[group], capacity),
+            const double scaled = ldexp(clipped_residual(numbers, at, centre[group], limit_of_tree),
                                         exponent);
             const double whole = rint(scaled);
             leading += (int64)whole;
             rest += (int64)rint(ldexp(scaled - whole, bits));
         }
-        leading = warp_sum(leading);
-        rest = warp_sum(rest);
-        if (threadIdx.x % WARP != 0) continue;
-        atomicAdd((uint64*)sums + 2 * (int64)group, (uint64)leading);
-        atomicAdd((uint64*)sums + 2 * (int64)group + 1, (uint64)rest);
+        add_warp(sums + 2 * (int64)group, leading);
+        add_warp(sums + 2 * (int64)group + 1, rest);
     }
 }
 
 // ---- Leaves ------------------------------------------------------------------------------------
 
-// value float64 (nodes,): the quantile of each leaf, with `clipped` and the mean of its terms,
-// times the learning rate. With `placed` nodes are known by their places, see leaves.cu.
+// value float64 (nodes,): the quantile of each leaf, if `clipped` plus the mean of its terms, times
+// the learning rate. With `placed`, node_of holds places of the store, see leaves.cu.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 set_leaf_quantiles(const int32* __restrict__ size, const int32* __restrict__ node_of,
@@ -258,7 +257,7 @@ set_leaf_quantiles(const int32* __restrict__ size, const int32* __restrict__ nod
 {
     const int64 group = row_of_thread();
     const int32 node = group < *size ? node_of[group] : -1;
-    if (node < 0) return;  // or all its numbers are another's
+    if (node < 0) return;  // its numbers were moved to another group
     double found = centre[group];
     if (clipped != 0) {
         const int32 bits = bits_of_entry(*n_rows);

@@ -1,4 +1,4 @@
-// Leaves of the rows of a round of boosting, and what they add to raw predictions.
+// Leaves of the rows of a round of boosting; adding their values to raw predictions.
 //
 //   raw         float64 (K, n)      raw predictions
 //   place       int32 (T, n)        of each row in each tree the place of its leaf in the store of
@@ -6,8 +6,8 @@
 //   number_of   int32 (places,)     the node at each place, among those of all trees
 //   value       float64 (., V)      of these nodes
 //
-// Launch unless said otherwise: one block of BOOST_THREADS threads for BOOST_THREADS rows, and a
-// row of blocks for each tree; no shared memory.
+// Launch unless said otherwise: grid (rows, trees), BOOST_THREADS threads; a thread is a row of one
+// tree; no shared memory.
 
 #include "common/rounds.cuh"
 #include "growth/trees.cuh"
@@ -39,7 +39,7 @@ keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
 
 // Add the value of a node to a row. Tree t of the launch adds to columns of its own, see list_round
 // of gradients.cu: it is tree trees[t] of the fit.
-struct Sums {
+struct RawPredictions {
     const double* __restrict__ value;
     const uint64* __restrict__ trees;
     int32 trees_per_round;
@@ -56,8 +56,8 @@ struct Sums {
     }
 };
 
-// Rows of codes uint8 (F, n) add the values of their leaves. With `follows` rows are at the places
-// that the partition has left them at; others walk.
+// Add the values of the leaves of rows of codes uint8 (F, n). With `follows`, rows that the tree
+// has seen are at the places that the partition left them at; all others traverse the tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
            const int64* __restrict__ table, int32 n_trees, const int32* __restrict__ feature,
@@ -74,8 +74,8 @@ add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
                                  left,  has_masks != 0, category, masks};
     const int32 at = follows != 0 ? place[tree * n + row] : -1;
     const int64 leaf = at >= 0 ? number_of[at] : nodes.leaf_of(codes, n, row, missing_code, tree);
-    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
-    sums.add(tree, row, n, leaf);
+    const RawPredictions predictions = {value, trees, trees_per_round, n_outputs, raw};
+    predictions.add(tree, row, n, leaf);
 }
 
 // leaf int32 (T, n): the leaf of each row of codes, by its number in its tree.
@@ -95,16 +95,17 @@ find_leaves_of_codes(const uint8* __restrict__ codes, int64 n, int32 missing_cod
     leaf[tree * n + row] = (int32)(found - table[tree]);
 }
 
-// Rows that are not binned, values (n, F) by their strides, add the values of their leaves.
+// Add the values of the leaves of rows that are not binned, values (n, F) by their strides.
 template <typename Value>
 __device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64 row_stride,
                                              int64 column_stride, const FinishedTrees& nodes,
-                                             const double* threshold, const Sums& sums)
+                                             const double* threshold,
+                                             const RawPredictions& predictions)
 {
     const int64 row = row_of_thread(), tree = blockIdx.y;
     if (row >= n) return;
     const Value* own = values + row * row_stride;
-    sums.add(tree, row, n, nodes.leaf_of(own, column_stride, threshold, tree));
+    predictions.add(tree, row, n, nodes.leaf_of(own, column_stride, threshold, tree));
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -119,8 +120,8 @@ add_leaves_of_floats(const float* __restrict__ values, int64 n, int64 row_stride
 {
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
                                  left,  has_masks != 0, category, masks};
-    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
-    add_by_value(values, n, row_stride, column_stride, nodes, threshold, sums);
+    const RawPredictions predictions = {value, trees, trees_per_round, n_outputs, raw};
+    add_by_value(values, n, row_stride, column_stride, nodes, threshold, predictions);
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
@@ -135,6 +136,6 @@ add_leaves_of_doubles(const double* __restrict__ values, int64 n, int64 row_stri
 {
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
                                  left,  has_masks != 0, category, masks};
-    const Sums sums = {value, trees, trees_per_round, n_outputs, raw};
-    add_by_value(values, n, row_stride, column_stride, nodes, threshold, sums);
+    const RawPredictions predictions = {value, trees, trees_per_round, n_outputs, raw};
+    add_by_value(values, n, row_stride, column_stride, nodes, threshold, predictions);
 }

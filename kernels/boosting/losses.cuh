@@ -3,12 +3,25 @@
 #ifndef GPUBOOST_LOSSES_CUH
 #define GPUBOOST_LOSSES_CUH
 
-constexpr int32 SQUARED_ERROR = 0, ABSOLUTE_ERROR = 1, HUBER = 2, QUANTILE = 3;
-constexpr int32 POISSON = 4, GAMMA = 5, TWEEDIE = 6;
-constexpr int32 LOG_LOSS = 7, SOFTMAX = 8, EXPONENTIAL = 9;
+// The losses by number: gpuboost/engine/losses/table.py. ROW(7, log_loss) stands for the functions
+// log_loss and log_loss_loss of the target, the raw prediction and the parameter.
+#define LOSSES(ROW)        \
+    ROW(0, squared_error)  \
+    ROW(1, absolute_error) \
+    ROW(2, huber)          \
+    ROW(3, quantile)       \
+    ROW(4, poisson)        \
+    ROW(5, gamma)          \
+    ROW(6, tweedie)        \
+    ROW(7, log_loss)       \
+    ROW(9, exponential)    \
+    ROW(10, log_cosh)
+
+constexpr int32 SOFTMAX = 8;  // whose functions take what is made of the whole row
 
 constexpr double MAX_RAW = 300.0;
 constexpr double MAX_STEP = 8.0;
+constexpr double SMALL_RESIDUAL = 0.03125;
 
 struct Derivatives {
     double gradient;
@@ -28,23 +41,23 @@ __device__ __forceinline__ double raised(double gradient, double hessian)
     return hessian > minimum ? hessian : minimum;
 }
 
-__device__ __forceinline__ Derivatives squared_error(double y, double raw)
+__device__ __forceinline__ Derivatives squared_error(double y, double raw, double)
 {
     return {raw - y, 1.0};
 }
 
-__device__ __forceinline__ double squared_error_loss(double y, double raw)
+__device__ __forceinline__ double squared_error_loss(double y, double raw, double)
 {
     const double difference = raw - y;
     return difference * difference;
 }
 
-__device__ __forceinline__ Derivatives absolute_error(double y, double raw)
+__device__ __forceinline__ Derivatives absolute_error(double y, double raw, double)
 {
     return {raw > y ? 1.0 : raw < y ? -1.0 : 0.0, 1.0};
 }
 
-__device__ __forceinline__ double absolute_error_loss(double y, double raw)
+__device__ __forceinline__ double absolute_error_loss(double y, double raw, double)
 {
     return raw > y ? raw - y : y - raw;
 }
@@ -73,27 +86,47 @@ __device__ __forceinline__ double quantile_loss(double y, double raw, double lev
     return raw > y ? (1.0 - level) * (raw - y) : level * (y - raw);
 }
 
-__device__ __forceinline__ Derivatives poisson(double y, double raw)
+__device__ __forceinline__ Derivatives log_cosh(double y, double raw, double)
+{
+    const double difference = raw - y, size = difference < 0.0 ? -difference : difference;
+    const double small = natural_exp(-2.0 * inside(size)), scale = 1.0 / (1.0 + small);
+    const double x = size < SMALL_RESIDUAL ? size : 0.0, z = x * x;
+    const double series = x * (1.0 - z * (1.0 / 3.0 - z * (2.0 / 15.0 - z * (17.0 / 315.0))));
+    const double slope = size < SMALL_RESIDUAL ? series : (1.0 - small) * scale;
+    const double gradient = difference < 0.0 ? -slope : slope;
+    return {gradient, raised(gradient, 4.0 * small * scale * scale)};
+}
+
+__device__ __forceinline__ double log_cosh_loss(double y, double raw, double)
+{
+    const double size = raw > y ? raw - y : y - raw;
+    const double x = size < SMALL_RESIDUAL ? size : 0.0, z = x * x;
+    const double series = z * (0.5 - z * (1.0 / 12.0 - z * (1.0 / 45.0 - z * (17.0 / 2520.0))));
+    const double exact = size + natural_log(0.5 * (1.0 + natural_exp(-2.0 * inside(size))));
+    return size < SMALL_RESIDUAL ? series : exact;
+}
+
+__device__ __forceinline__ Derivatives poisson(double y, double raw, double)
 {
     const double mean = natural_exp(inside(raw));
     const double gradient = mean - y;
     return {gradient, raised(gradient, mean)};
 }
 
-__device__ __forceinline__ double poisson_loss(double y, double raw)
+__device__ __forceinline__ double poisson_loss(double y, double raw, double)
 {
     raw = inside(raw);
     return natural_exp(raw) - y * raw;
 }
 
-__device__ __forceinline__ Derivatives gamma(double y, double raw)
+__device__ __forceinline__ Derivatives gamma(double y, double raw, double)
 {
     const double ratio = y * natural_exp(-inside(raw));
     const double gradient = 1.0 - ratio;
     return {gradient, raised(gradient, ratio)};
 }
 
-__device__ __forceinline__ double gamma_loss(double y, double raw)
+__device__ __forceinline__ double gamma_loss(double y, double raw, double)
 {
     raw = inside(raw);
     return raw + y * natural_exp(-raw);
@@ -115,7 +148,7 @@ __device__ __forceinline__ double tweedie_loss(double y, double raw, double powe
     return above + y * natural_exp((1.0 - power) * raw) / (power - 1.0);
 }
 
-__device__ __forceinline__ Derivatives log_loss(double y, double raw)
+__device__ __forceinline__ Derivatives log_loss(double y, double raw, double)
 {
     const double small = natural_exp(raw > 0.0 ? -raw : raw);
     const double scale = 1.0 / (1.0 + small);
@@ -125,7 +158,7 @@ __device__ __forceinline__ Derivatives log_loss(double y, double raw)
     return {gradient, raised(gradient, small * scale * scale)};
 }
 
-__device__ __forceinline__ double log_loss_loss(double y, double raw)
+__device__ __forceinline__ double log_loss_loss(double y, double raw, double)
 {
     const double size = raw > 0.0 ? raw : -raw;
     const double wrong = raw > 0.0 ? 1.0 - y : y;
@@ -158,50 +191,35 @@ __device__ __forceinline__ double softmax_loss(double raw, double largest, doubl
     return (largest - raw) + natural_log(total);
 }
 
-__device__ __forceinline__ Derivatives exponential(double y, double raw)
+__device__ __forceinline__ Derivatives exponential(double y, double raw, double)
 {
     const double sign = y + y - 1.0;
     const double value = natural_exp(-sign * inside(raw));
     return {-sign * value, value};
 }
 
-__device__ __forceinline__ double exponential_loss(double y, double raw)
+__device__ __forceinline__ double exponential_loss(double y, double raw, double)
 {
     return natural_exp(-(y + y - 1.0) * inside(raw));
 }
 
-// Gradient and hessian by the number of the formula. `raw` is the probability for SOFTMAX.
+// Gradient and hessian by the number of the loss; not for SOFTMAX.
 __device__ __forceinline__ Derivatives derivatives(int32 formula, double y, double raw,
                                                    double parameter)
 {
-    switch (formula) {
-        case SQUARED_ERROR: return squared_error(y, raw);
-        case ABSOLUTE_ERROR: return absolute_error(y, raw);
-        case HUBER: return huber(y, raw, parameter);
-        case QUANTILE: return quantile(y, raw, parameter);
-        case POISSON: return poisson(y, raw);
-        case GAMMA: return gamma(y, raw);
-        case TWEEDIE: return tweedie(y, raw, parameter);
-        case LOG_LOSS: return log_loss(y, raw);
-        case SOFTMAX: return softmax(y, raw, parameter);
-        default: return exponential(y, raw);
-    }
+#define PAIR_OF(number, loss) if (formula == number) return loss(y, raw, parameter);
+    LOSSES(PAIR_OF)
+#undef PAIR_OF
+    return {0.0, 0.0};
 }
 
-// The loss by the number of the formula; not for SOFTMAX, which needs the whole row.
+// The loss by its number; not for SOFTMAX.
 __device__ __forceinline__ double loss_value(int32 formula, double y, double raw, double parameter)
 {
-    switch (formula) {
-        case SQUARED_ERROR: return squared_error_loss(y, raw);
-        case ABSOLUTE_ERROR: return absolute_error_loss(y, raw);
-        case HUBER: return huber_loss(y, raw, parameter);
-        case QUANTILE: return quantile_loss(y, raw, parameter);
-        case POISSON: return poisson_loss(y, raw);
-        case GAMMA: return gamma_loss(y, raw);
-        case TWEEDIE: return tweedie_loss(y, raw, parameter);
-        case LOG_LOSS: return log_loss_loss(y, raw);
-        default: return exponential_loss(y, raw);
-    }
+#define VALUE_OF(number, loss) if (formula == number) return loss##_loss(y, raw, parameter);
+    LOSSES(VALUE_OF)
+#undef VALUE_OF
+    return 0.0;
 }
 
 #endif  // GPUBOOST_LOSSES_CUH

@@ -1,8 +1,7 @@
 // Weighted quantiles of groups of numbers.
 // The same numbers as gpuboost/engine/order_statistics.py.
 //
-// Nothing is sorted: a number is found digit by digit, eight bits at a time, from the weights of
-// the digits that the numbers of its group have there, see count_key_digits and choose_key_digits.
+// Numbers are found by radix select, see radix_select.cuh, eight bits at a time.
 //
 //   key       uint64 (r,)           bits of numbers, in the order of the numbers
 //   weight    int64 (r,)            read only if `weighted`; else each number counts once
@@ -11,31 +10,31 @@
 //   size      int32 (1,)            groups; there is room for g
 //   level     float64 (g,)          of the quantile
 //   prefix    uint64 (g,)           digits found so far
-//   below     int64 (g,)            weight of the numbers below all that begin so
+//   below     int64 (g,)            weight of the numbers below all candidates
 //   total     int64 (g,)            weight of the group
-//   more      uint8 (g,)            whether numbers up to the one found have just the weight asked
-//                                   for, so that the next one counts as well
-//   above     uint64 (g,)           the next one, if so
+//   more      uint8 (g,)            whether the numbers up to the one found have exactly the weight
+//                                   asked for, so that the next number counts as well
+//   above     uint64 (g,)           the next number, if so
 //   counts    int64 (., DIGITS)     of the GROUPS_AT_ONCE groups from `first_group` on; zero before
 //                                   the first digit, and after the last
 //
-// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn. Of
-// kernels over groups or nodes: one block of BOOST_THREADS threads for so many. No dynamic shared
-// memory.
+// Launch of kernels over pieces: grid (any), BOOST_THREADS threads; blocks take pieces in turn.
+// Launch of kernels over groups: a thread is a group, blocks of BOOST_THREADS threads. No dynamic
+// shared memory.
 
 #include "boosting/quantiles.cuh"
+#include "common/radix_select.cuh"
 
 constexpr int32 DIGIT_BITS = 8;
 constexpr int32 DIGITS = 256;
 constexpr int32 FIRST_SHIFT = 56;      // of the first digit
 constexpr int32 GROUPS_AT_ONCE = 65536;  // whose counts there is room for
-constexpr int32 LANE_DIGITS = DIGITS / WARP;
 constexpr int32 GROUPS_OF_BLOCK = BOOST_THREADS / WARP;
 constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 
 // ---- Digits ------------------------------------------------------------------------------------
 
-// counts: the weight of each digit at `shift`, of the numbers that begin as those found so far.
+// counts: the weights of the candidates, by their digit at `shift`.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 count_key_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
@@ -51,87 +50,61 @@ count_key_digits(const uint64* __restrict__ key, const int64* __restrict__ weigh
         const int32 group = slot[piece];
         if (group < first_group || group - first_group >= GROUPS_AT_ONCE) continue;
         const int64 begin = first[piece], end = begin + rows[piece];
-        const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group] >> (shift + DIGIT_BITS);
-        uint64* own = (uint64*)counts + (int64)(group - first_group) * DIGITS;
+        const uint64 found = shift == FIRST_SHIFT ? 0 : prefix[group];
+        const uint64 settled = bits_above<uint64>(shift, DIGIT_BITS);
+        int64* own = counts + (int64)(group - first_group) * DIGITS;
         for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
             low[digit] = 0;
             high[digit] = 0;
         }
         __syncthreads();
         for (int64 at = begin + threadIdx.x; at < end; at += BOOST_THREADS) {
-            const uint64 digits = key[at] >> shift;
-            if (shift != FIRST_SHIFT && digits >> DIGIT_BITS != found) continue;
-            const int32 digit = (int32)(digits % DIGITS);
+            const uint64 number = key[at];
+            if (!is_candidate(number, found, settled)) continue;
+            const int32 digit = (int32)(number >> shift & (DIGITS - 1));
             add_halves(low + digit, high + digit, numbers.weight_of(at));
         }
         __syncthreads();
         for (int32 digit = threadIdx.x; digit < DIGITS; digit += BOOST_THREADS) {
-            const uint64 sum = ((uint64)high[digit] << 32) | low[digit];
-            if (sum != 0) atomicAdd(own + digit, sum);
+            add_to(own + digit, (int64)((uint64)high[digit] << 32 | low[digit]));
         }
     }
 }
 
 // The digit at `shift` of the first number up to which there is `level` of the group's weight.
-// Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn; a lane has
-// LANE_DIGITS digits.
+// Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 choose_key_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
                   uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
                   uint8* __restrict__ more, uint64* __restrict__ above, int32 first_group,
                   int64* __restrict__ counts)
 {
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int32 warp = threadIdx.x / WARP;
     const int32 n_groups = min(*size - first_group, GROUPS_AT_ONCE);
     const int32 step_of_grid = (int32)gridDim.x * GROUPS_OF_BLOCK;
     for (int32 at = (int32)blockIdx.x * GROUPS_OF_BLOCK + warp; at < n_groups; at += step_of_grid) {
         const int32 group = first_group + at;
-        int64* own = counts + (int64)at * DIGITS + lane * LANE_DIGITS;
-        int64 weight[LANE_DIGITS], all = 0;
-        #pragma unroll
-        for (int32 i = 0; i < LANE_DIGITS; ++i) {
-            weight[i] = own[i];
-            own[i] = 0;
-            all += weight[i];
-        }
-        int64 until = all;
-        #pragma unroll
-        for (int32 step = 1; step < WARP; step *= 2) {
-            const int64 before = __shfl_up_sync(FULL_MASK, until, step);
-            if (lane >= step) until += before;
-        }
+        int64* own = counts + (int64)at * DIGITS;
+        const DigitWeights weights = digit_weights<WARP, DIGITS>(own);
         const bool is_first = shift == FIRST_SHIFT;
-        const int64 in_all = __shfl_sync(FULL_MASK, until, WARP - 1);
-        const int64 of_group = is_first ? in_all : total[group];
-        const int64 start = is_first ? 0 : below[group];
-        const double cut = (double)of_group * level[group];
-        const uint32 reached = __ballot_sync(FULL_MASK, (double)(start + until) >= cut);
-        __syncwarp();
-        if (lane != __ffs((int32)reached) - 1) continue;
-        int64 sum = start + until - all, chosen = sum;
-        int32 digit = -1;
-        #pragma unroll
-        for (int32 i = 0; i < LANE_DIGITS; ++i) {
-            if (digit < 0 && (double)(sum + weight[i]) >= cut) {
-                digit = i;
-                chosen = sum;
-            }
-            sum += digit < 0 ? weight[i] : 0;
-        }
-        const uint64 whole = (uint64)(lane * LANE_DIGITS + digit) << shift;
+        const int64 all = is_first ? weights.all : total[group];
+        const int64 before = is_first ? 0 : below[group];
+        const double cut = (double)all * level[group];
+        __syncwarp();  // one lane writes what all have read
+        const ChosenDigit chosen = next_digit<WARP, DIGITS>(
+            own, weights, before, [&](int64 sum) { return (double)sum >= cut; });
+        if (chosen.digit < 0) continue;
+        const uint64 whole = (uint64)chosen.digit << shift;
         prefix[group] = is_first ? whole : prefix[group] | whole;
-        below[group] = chosen;
-        if (is_first) total[group] = in_all;
+        below[group] = chosen.below;
+        if (is_first) total[group] = all;
         if (shift != 0) continue;
-        int64 with_it = chosen;
-        #pragma unroll
-        for (int32 i = 0; i < LANE_DIGITS; ++i) with_it += i == digit ? weight[i] : 0;
-        more[group] = (double)with_it <= cut;
+        more[group] = (double)(chosen.below + chosen.weight) <= cut;
         above[group] = BEYOND;
     }
 }
 
-// above: of the groups that want it, the next number after the one found.
+// above: for groups with `more`, the next number after the one found.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
@@ -151,15 +124,12 @@ find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int
             const uint64 own = key[at];
             if (own > found && own < next && numbers.weight_of(at) > 0) next = own;
         }
-        #pragma unroll
-        for (int32 step = WARP / 2; step > 0; step /= 2) {
-            next = min(next, __shfl_xor_sync(FULL_MASK, next, step));
-        }
+        next = warp_min(next);
         if (threadIdx.x % WARP == 0 && next != BEYOND) atomicMin(above + group, next);
     }
 }
 
-// quantile float64 (g,): midway between the number found and the next one, if that counts.
+// quantile float64 (g,): the number found, or with `more` midway between it and the next one.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
 take_quantiles(const int32* __restrict__ size, const int64* __restrict__ total,

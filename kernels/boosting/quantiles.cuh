@@ -1,4 +1,4 @@
-// Numbers whose quantiles are asked for, as keys: bits in the order of the numbers.
+// Numbers as keys: integers in the order of the numbers, for quantiles.
 #ifndef GPUBOOST_QUANTILES_CUH
 #define GPUBOOST_QUANTILES_CUH
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ double number_of(uint64 key)
     return __longlong_as_double((int64)((key & SIGN) != 0 ? key ^ SIGN : ~key));
 }
 
-// Numbers side by side, each group's.
+// The numbers of all groups; those of a group lie side by side.
 struct Numbers {
     const uint64* __restrict__ key;
     const int64* __restrict__ weight;
@@ -41,4 +41,4 @@ struct Residuals {
     }
 };
 
-#endif
+#endif  // GPUBOOST_QUANTILES_CUH

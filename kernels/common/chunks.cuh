@@ -1,13 +1,13 @@
 // Running sums over all nodes (or pieces of rows) of a level, by many blocks.
 //
 //   tile     CHUNK_THREADS items side by side, one for each thread of a block
-//   chunk    tiles side by side, as many in each; what a block goes through, tile by tile
-//   totals   int64 (n_chunks,)    sum over each chunk, by a launch before
+//   chunk    tiles side by side, the same number in each; a block takes a chunk, tile by tile
+//   totals   int64 (n_chunks,)    sum over each chunk, from an earlier launch
 //
 //   tiles     0 1 2   3 4 5   6
-//   totals      a       b     c         a block begins with what the chunks before its own have
+//   totals      a       b     c         the block of chunk 2 begins with a + b
 //
-// Of one chunk no totals are read: where there is room for some tiles only, one launch does.
+// A single chunk needs no totals: if a level has room for a few tiles only, one launch is enough.
 
 #include "common/running_sum.cuh"
 
@@ -17,7 +17,7 @@ constexpr int32 CHUNK_WARPS = CHUNK_THREADS / WARP;
 
 struct Chunk {
     int64 first;
-    int64 end;  // of the last chunk there may be none
+    int64 end;  // the last chunks may be empty
 
     __device__ __forceinline__ bool is_empty() const { return first == end; }
 };
@@ -30,7 +30,7 @@ __device__ __forceinline__ Chunk chunk_of(int64 n_items, int32 chunk, int32 n_ch
     return {first, min(n_items, first + size)};
 }
 
-// What the chunks before one have. Every thread of the block takes part.
+// The sum over the chunks before one. Every thread of the block takes part.
 __device__ __forceinline__ int64 sum_before(int64 (&warp_sums)[CHUNK_WARPS],
                                             const int64* __restrict__ totals, int32 chunk)
 {
@@ -40,19 +40,20 @@ __device__ __forceinline__ int64 sum_before(int64 (&warp_sums)[CHUNK_WARPS],
     return running_sum(warp_sums, own).all;
 }
 
-// The sum over all threads of the block, each of which takes part.
-__device__ __forceinline__ void keep_total(int64 (&warp_sums)[CHUNK_WARPS], int64* total, int64 own)
+// Write the sum over all threads of the block. Every thread takes part.
+__device__ __forceinline__ void write_total(int64 (&warp_sums)[CHUNK_WARPS], int64* total,
+                                            int64 own)
 {
     const RunningSum sum = running_sum(warp_sums, own);
     if (threadIdx.x == 0) *total = sum.all;
 }
 
-// Two numbers that are summed as one: neither sum may leave 31 bits.
+// Two numbers summed as one: each sum must fit 31 bits.
 __device__ __forceinline__ int64 packed(int64 low, int64 high) { return low | high << 32; }
 __device__ __forceinline__ int32 low_of(int64 both) { return (int32)both; }
 __device__ __forceinline__ int32 high_of(int64 both) { return (int32)(both >> 32); }
 
-// Pieces of at most `capacity` rows that some rows are cut into.
+// Number of pieces of at most `capacity` rows.
 __device__ __forceinline__ int64 pieces_of(int64 rows, int32 capacity)
 {
     return (rows + capacity - 1) / capacity;

@@ -24,9 +24,8 @@ typedef unsigned long long uint64;
     type* name = reinterpret_cast<type*>(dynamic_shared_bytes)
 #endif
 
-// ---- Words shared with the host: gpuboost/engine/criteria.py and task.py ----------------------
+// ---- Words shared with the host: gpuboost/engine/task.py ---------------------------------------
 
-constexpr int32 VARIANCE = 0, ENTROPY = 1, MISCLASSIFICATION = 2, NEWTON = 3;
 constexpr int32 MISSING_RIGHT = 0, MISSING_LEFT = 1, MISSING_UNSEEN = 2;
 constexpr int32 ONE_HOT_LEVELS = 4;
 constexpr int32 ONLY_MISSING_RIGHT = -1;
@@ -40,11 +39,8 @@ constexpr int32 MASK_WORDS = 16;  // of a mask: the codes that go left, and thos
 #ifndef GRADIENTS
 #define GRADIENTS 0  // whether targets are gradients that come with rows, not to be weighted
 #endif
-#ifndef NEWTON_CRITERION
-#define NEWTON_CRITERION 0  // whether the score is NEWTON, which other kernels do not know
-#endif
-#ifndef POISSON_CRITERION
-#define POISSON_CRITERION 0  // whether it is POISSON (a loss has the name, too), likewise
+#ifndef CRITERION
+#define CRITERION -1  // the one criterion there is; -1: those that all kernels know, by number
 #endif
 #ifndef MONOTONIC
 #define MONOTONIC 0  // whether features are, so that nodes have bounds of their own; NEWTON only
@@ -203,157 +199,7 @@ __device__ __forceinline__ double natural_exp(double x)
     return x == x ? result : __longlong_as_double(0x7FF8000000000000ll);
 }
 
-// ---- Criteria: gpuboost/engine/criteria.py ------------------------------------------------------
-
-__device__ __forceinline__ double variance_term(double gl, double g, double hl, double h)
-{
-    const double x = gl * h - g * hl;
-    return x * x;
-}
-
-__device__ __forceinline__ double variance_gain(double terms, double hl, double hr)
-{
-    return terms / (hl * hr);
-}
-
-__device__ __forceinline__ double entropy_term(double g)
-{
-    return g > 0.0 ? g * natural_log(max(g, 1.0)) : 0.0;
-}
-
-__device__ __forceinline__ double entropy_node(double terms, double h)
-{
-    return terms - entropy_term(h);
-}
-
-__device__ __forceinline__ double entropy_gain(double left, double right, double node, double hl,
-                                               double hr)
-{
-    const double score = ((left + right) - (entropy_term(hl) + entropy_term(hr))) - node;
-    return max(score, 0.0);
-}
-
-__device__ __forceinline__ double misclassification_gain(double left, double right, double node)
-{
-    return (left + right) - node;
-}
-
-__device__ __forceinline__ double poisson_term(double gl, double g, double hl, double h)
-{
-    const double gr = g - gl, hr = h - hl;
-    if (!(gl > 0.0 && gr > 0.0)) return __longlong_as_double((int64)0xFFF0000000000000ull);
-    const double x = gl * h - g * hl;
-    double sum = 0.0;
-    #pragma unroll 1
-    for (int32 side = 0; side < 2; ++side) {  // the code of one side, to save registers
-        const double part = side == 0 ? hl : hr;
-        sum = sum + part * half_deviance((side == 0 ? x : -x) / (g * part));
-    }
-    return g / h * sum;
-}
-
-__device__ __forceinline__ double poisson_gain(double terms)
-{
-    return terms >= 0.0 ? terms : -1.0;
-}
-
-__device__ __forceinline__ double newton_value(double g, double h, double l1, double l2)
-{
-    const double rest = fabs(g) - l1;
-    const double size = rest > 0.0 ? rest : 0.0;
-    return (g < 0.0 ? -size : size) / (h + l2);
-}
-
-__device__ __forceinline__ double bounded(double value, double lower, double upper)
-{
-    const double raised = value < lower ? lower : value;
-    return raised > upper ? upper : raised;
-}
-
-__device__ __forceinline__ double newton_term(double g, double h, double value, double l1,
-                                              double l2)
-{
-    return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * fabs(value);
-}
-
-__device__ __forceinline__ double newton_gain(double left, double right, double node)
-{
-    return (left + right) - node;
-}
-
-// The bound between the values of the children of a monotonic split.
-__device__ __forceinline__ double middle_of(double left, double right)
-{
-    return (left + right) * 0.5;
-}
-
-// What the channels of a candidate add up to; squares and POISSON use `left` alone. `ordered`:
-// NEWTON alone.
-struct Terms {
-    double left;
-    double right;
-    double node;
-    bool ordered;
-};
-
-// NEWTON of one channel: what values are held to, and the direction of the feature.
-struct Regular {
-    double l1;
-    double l2;
-    double lower;
-    double upper;
-    int32 sign;
-
-    __device__ __forceinline__ double value(double g, double h) const
-    {
-        return bounded(newton_value(g, h, l1, l2), lower, upper);
-    }
-    __device__ __forceinline__ double term(double g, double h, double value) const
-    {
-        return newton_term(g, h, value, l1, l2);
-    }
-};
-
-__device__ __forceinline__ void add_newton(Terms& terms, const Regular& regular, double gl,
-                                           double g, double hl, double h)
-{
-    const double left = regular.value(gl, hl), right = regular.value(g - gl, h - hl);
-    terms.left = terms.left + regular.term(gl, hl, left);
-    terms.right = terms.right + regular.term(g - gl, h - hl, right);
-    terms.node = terms.node + regular.term(g, h, regular.value(g, h));
-    if (MONOTONIC) terms.ordered &= regular.sign * left <= regular.sign * right;
-}
-
-__device__ __forceinline__ void add_channel(Terms& terms, int32 criterion, double gl, double g,
-                                            double hl, double h)
-{
-    if (criterion == VARIANCE) {
-        terms.left = terms.left + variance_term(gl, g, hl, h);
-    } else if (criterion == ENTROPY) {
-        terms.left = terms.left + entropy_term(gl);
-        terms.right = terms.right + entropy_term(g - gl);
-        terms.node = terms.node + entropy_term(g);
-    } else {
-        terms.left = max(terms.left, gl);
-        terms.right = max(terms.right, g - gl);
-        terms.node = max(terms.node, g);
-    }
-}
-
-// -1 where the split is not valid.
-__device__ __forceinline__ double score_of(const Terms& terms, int32 criterion, double hl, double h)
-{
-    if (NEWTON_CRITERION) {
-        const double score = newton_gain(terms.left, terms.right, terms.node);
-        return terms.ordered && score >= 0.0 ? score : -1.0;
-    }
-    if (POISSON_CRITERION) return poisson_gain(terms.left);
-    if (criterion == VARIANCE) return variance_gain(terms.left, hl, h - hl);
-    if (criterion == MISCLASSIFICATION) {
-        return misclassification_gain(terms.left, terms.right, terms.node);
-    }
-    return entropy_gain(terms.left, terms.right, entropy_node(terms.node, h), hl, h - hl);
-}
+#include "common/criteria.cuh"
 
 // ---- Sums in shared memory ---------------------------------------------------------------------
 
@@ -367,12 +213,20 @@ __device__ __forceinline__ void add_halves(uint32* low, uint32* high, int64 valu
     if (upper != 0) atomicAdd(high, upper);
 }
 
-// ---- Sums over the lanes of a warp -------------------------------------------------------------
+// ---- Sums in global memory ---------------------------------------------------------------------
+
+__device__ __forceinline__ void add_to(int64* sum, int64 value)
+{
+    if (value != 0) atomicAdd((uint64*)sum, (uint64)value);
+}
+
+// ---- Over the lanes of a warp ------------------------------------------------------------------
 
 constexpr int32 WARP = 32;
 
 // The sum, in every lane.
-__device__ __forceinline__ int64 warp_sum(int64 value)
+template <typename Number>
+__device__ __forceinline__ Number warp_sum(Number value)
 {
     #pragma unroll
     for (int32 step = WARP / 2; step > 0; step /= 2) {
@@ -381,10 +235,52 @@ __device__ __forceinline__ int64 warp_sum(int64 value)
     return value;
 }
 
-// ---- Halving -----------------------------------------------------------------------------------
+// The smallest value, in every lane.
+template <typename Number>
+__device__ __forceinline__ Number warp_min(Number value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = min(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
 
-// The first from `low` on that does not come before what is looked for, `high` if all do. Those
-// that do, `before`, are the first ones.
+// The largest value, in every lane.
+template <typename Number>
+__device__ __forceinline__ Number warp_max(Number value)
+{
+    #pragma unroll
+    for (int32 step = WARP / 2; step > 0; step /= 2) {
+        value = max(value, __shfl_xor_sync(FULL_MASK, value, step));
+    }
+    return value;
+}
+
+// The sum over the lanes up to this one.
+template <typename Number>
+__device__ __forceinline__ Number warp_running_sum(Number value)
+{
+    const int32 lane = threadIdx.x % WARP;
+    #pragma unroll
+    for (int32 step = 1; step < WARP; step *= 2) {
+        const Number before = __shfl_up_sync(FULL_MASK, value, step);
+        if (lane >= step) value += before;
+    }
+    return value;
+}
+
+// Add what the lanes have to a sum in global memory, by one atomic.
+__device__ __forceinline__ void add_warp(int64* sum, int64 own)
+{
+    const int64 total = warp_sum(own);
+    if (threadIdx.x % WARP == 0) add_to(sum, total);
+}
+
+// ---- Bisection ---------------------------------------------------------------------------------
+
+// The first number in low, ..., high - 1 for which `before` is false, `high` if there is none;
+// `before` is true for the numbers below it.
 template <typename Int, typename Before>
 __device__ __forceinline__ Int first_not(Int low, Int high, const Before& before)
 {

@@ -1,9 +1,9 @@
-// Arrays of one value: what a batch of trees begins with, and each level of it.
+// Arrays filled with one value, and 0, step, 2 * step, ...
 //
-//   to      uint8, uint32 or uint64 (n,)    the array, as words of its items' size
+//   to      uint8, uint32 or uint64 (n,)    the array, as words of the size of its items
 //
-// Launch of the fills: blocks of FILL_THREADS threads, as many as there are; a thread takes every
-// so manyth item. No shared memory.
+// Launch: grid (any), FILL_THREADS threads; a thread takes an item, then the item that lies as many
+// threads further on as the grid has. No shared memory.
 
 constexpr int32 FILL_THREADS = 256;
 constexpr int32 FILL_BLOCKS = 8;  // per multiprocessor

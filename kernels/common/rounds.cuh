@@ -1,4 +1,4 @@
-// What the kernels of a round of boosting or AdaBoost share.
+// What the kernels of a round of boosting and of AdaBoost have in common.
 #ifndef GPUBOOST_ROUNDS_CUH
 #define GPUBOOST_ROUNDS_CUH
 
@@ -17,29 +17,19 @@ __device__ __forceinline__ int64 row_of_thread()
     return (int64)blockIdx.x * BOOST_THREADS + threadIdx.x;
 }
 
-// The largest number that a lane of the warp has.
-__device__ __forceinline__ uint64 warp_largest(uint64 bits)
-{
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        bits = max(bits, __shfl_xor_sync(FULL_MASK, bits, step));
-    }
-    return bits;
-}
-
-// Keep the largest size that a thread of the grid has. All threads of a block call it; of_warp
-// uint64 (BOOST_WARPS,) is theirs. One atomic a block, for all of them are to the same word.
-__device__ __forceinline__ void keep_largest(uint64* of_warp, uint64* largest, double size)
+// Raise *largest to the largest size of the threads, as bits. Every thread of the block takes part;
+// of_warp uint64 (BOOST_WARPS,) is shared memory. One atomic a block: all go to the same word.
+__device__ __forceinline__ void update_largest(uint64* of_warp, uint64* largest, double size)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const uint64 bits = (uint64)__double_as_longlong(size);  // in order for numbers of one sign
-    const uint64 own = warp_largest(bits);
+    const uint64 own = warp_max(bits);
     __syncthreads();  // the call before has read its words
     if (lane == 0) of_warp[warp] = own;
     __syncthreads();
     if (warp != 0) return;
-    const uint64 capacity = warp_largest(lane < BOOST_WARPS ? of_warp[lane] : 0);
-    if (lane == 0 && capacity != 0) atomicMax(largest, capacity);
+    const uint64 of_block = warp_max(lane < BOOST_WARPS ? of_warp[lane] : (uint64)0);
+    if (lane == 0 && of_block != 0) atomicMax(largest, of_block);
 }
 
 #endif  // GPUBOOST_ROUNDS_CUH

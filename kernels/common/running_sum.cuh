@@ -1,4 +1,4 @@
-// Running sums over a block, of one number a thread.
+// The running sum over a block of one number for each thread.
 
 struct RunningSum {
     int64 before;  // of the threads before this one
@@ -10,16 +10,11 @@ template <int32 WARPS>
 __device__ __forceinline__ RunningSum running_sum(int64 (&warp_sums)[WARPS], int64 own)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    int64 value = own;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
+    const int64 value = warp_running_sum(own);
     if (lane == WARP - 1) warp_sums[warp] = value;
     __syncthreads();
     RunningSum sum = {value - own, 0};
-    #pragma unroll 4  // all at once would need more registers than a thread of so many has
+    #pragma unroll 4  // all at once would need more registers than a thread of a large block has
     for (int32 w = 0; w < WARPS; ++w) {
         sum.before += w < warp ? warp_sums[w] : 0;
         sum.all += warp_sums[w];

@@ -1,15 +1,15 @@
 // Best-first growth (`max_leaf_nodes`) of trees that grow level by level: which splits the queue of
 // each tree takes, as far as its nodes are known, and at the end which nodes are leaves after all.
 //
-// A queue takes the split of the largest rise that waits, of equal ones that of the smallest key,
-// until it took `capacity`. Nodes of a new level have no children yet, so what was taken before
-// keeps its order, and each of them comes right before the first split that was taken after its
-// parent's and that it is to go before:
+// A queue takes the waiting split with the largest gain, of equal ones the one with the smallest
+// key, until it has taken `capacity` splits. The nodes of a new level have no children yet, so the
+// splits taken before keep their order, and each new split is inserted right before the first split
+// that was taken after its parent's and that it precedes:
 //
-//   taken before     9 7 8 2 5         a, of rise 6, is a child of 7; b, of rise 1, one of 8
-//   and now          9 7 8 a 2 5 b     what comes behind `capacity` is taken back
+//   taken before     9 7 8 2 5         a, of gain 6, is a child of 7; b, of gain 1, is one of 8
+//   and now          9 7 8 a 2 5 b     the splits behind `capacity` are taken back
 //
-//   size, tree, key, accepted   of a level, see policy.cu, select_split.cu; rise float64 (nodes,)
+//   size, tree, key, accepted   of a level, see policy.cu, select_split.cu; gain float64 (nodes,)
 //   first         int32 (1,)          place of the first node of the level, 0 of the roots: node i
 //                                     is known by place *first + i, as in node_buffer.cu
 //   length        int32 (T,)          splits that each queue has taken, zero before the first level
@@ -31,12 +31,12 @@ constexpr int32 NEVER = 0x7FFFFFFF;  // the slot of a node that is not split
 constexpr int32 GROUP = 128;  // splits taken before that a node passes at once
 
 // Splits by their place in the order, or by their node.
-struct Ranked {
+struct SplitOrder {
     const double* __restrict__ gain;
     const uint64* __restrict__ key;
 
     // Whether split `a` goes before split `b` of `other`; of equal ones neither does.
-    __device__ __forceinline__ bool before(int64 a, const Ranked& other, int64 b) const
+    __device__ __forceinline__ bool before(int64 a, const SplitOrder& other, int64 b) const
     {
         return gain[a] > other.gain[b] || (gain[a] == other.gain[b] && key[a] < other.key[b]);
     }
@@ -49,10 +49,10 @@ __device__ __forceinline__ int64 first_of_tree(const int32* tree, int64 n_nodes,
 }
 
 // The nodes of a level in the order in which they come: those that come before an earlier split
-// first, then as Ranked. Nodes that are not split are last.
-struct Coming {
+// first, then in the order of SplitOrder. Nodes that are not split are last.
+struct NodeOrder {
     const int32* slot;
-    Ranked nodes;
+    SplitOrder nodes;
 
     __device__ __forceinline__ bool before(int64 a, int64 b) const
     {
@@ -62,9 +62,10 @@ struct Coming {
     }
 };
 
-// The split that goes last of each whole or last group of those taken before: a node that does not
-// go before it goes before none of them. Nobody asks for the first group, so few splits have none.
-__device__ __forceinline__ void find_worst(const Ranked& taken, int64 n_taken, int32* worst)
+// The last split in the order of each group of GROUP splits taken before: a node that does not
+// precede it precedes none of the group. The first group is never asked for.
+__device__ __forceinline__ void find_last_of_groups(const SplitOrder& taken, int64 n_taken,
+                                                    int32* worst)
 {
     for (int64 g = 1 + threadIdx.x; g * GROUP < n_taken; g += QUEUE_THREADS) {
         int64 found = g * GROUP;
@@ -77,8 +78,9 @@ __device__ __forceinline__ void find_worst(const Ranked& taken, int64 n_taken, i
 }
 
 // The first of the splits taken before, from `at` on, that a node goes before.
-__device__ __forceinline__ int64 find_slot(const Ranked& nodes, int64 node, const Ranked& taken,
-                                           int64 n_taken, const int32* worst, int64 at)
+__device__ __forceinline__ int64 find_slot(const SplitOrder& nodes, int64 node,
+                                           const SplitOrder& taken, int64 n_taken,
+                                           const int32* worst, int64 at)
 {
     while (at < n_taken) {
         if (at % GROUP == 0 && !nodes.before(node, taken, worst[at / GROUP])) at += GROUP;
@@ -91,13 +93,13 @@ __device__ __forceinline__ int64 find_slot(const Ranked& nodes, int64 node, cons
 // Sort the nodes from `begin` to `end` into the same places of what is returned, `sorted` or
 // `other`: runs of as many as there are threads by counting, then two runs into one by halving.
 // Every thread of the block takes part.
-__device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 begin, int64 end,
+__device__ __forceinline__ const int32* sort_nodes(const NodeOrder& order, int64 begin, int64 end,
                                                    int32* sorted, int32* other)
 {
     for (int64 node = begin + threadIdx.x; node < end; node += QUEUE_THREADS) {
         const int64 first = node - threadIdx.x, last = min(first + QUEUE_THREADS, end);
         int64 to = first;
-        for (int64 each = first; each < last; ++each) to += coming.before(each, node);
+        for (int64 each = first; each < last; ++each) to += order.before(each, node);
         sorted[to] = (int32)node;
     }
     __syncthreads();
@@ -106,7 +108,7 @@ __device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 b
             const int64 run = (at - begin) / width, start = begin + (run ^ 1) * width;
             const int64 low = min(start, end), high = min(start + width, end);
             const int64 ahead = first_not(low, high, [&](int64 place) {
-                return coming.before(sorted[place], sorted[at]);
+                return order.before(sorted[place], sorted[at]);
             });
             other[at - (run % 2) * width + (ahead - low)] = sorted[at];
         }
@@ -119,8 +121,8 @@ __device__ __forceinline__ const int32* sort_nodes(const Coming& coming, int64 b
 }
 
 // How many of the sorted nodes from `begin` to `end` come before the split taken in place `place`.
-__device__ __forceinline__ int64 come_before(const int32* slot, const int32* sorted, int64 begin,
-                                             int64 end, int64 place)
+__device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* sorted, int64 begin,
+                                              int64 end, int64 place)
 {
     return first_not(begin, end, [&](int64 at) { return slot[sorted[at]] <= place; }) - begin;
 }
@@ -128,7 +130,7 @@ __device__ __forceinline__ int64 come_before(const int32* slot, const int32* sor
 // Take the splits of a level into the queues. On return `accepted` are those that were taken.
 //
 //   gain_before, ..., node_before   the order before, gain_after, ..., node_after the one then
-//   worst           int32 (T, most / GROUP + 1)   room for `find_worst`
+//   worst           int32 (T, most / GROUP + 1)   room for `find_last_of_groups`
 //   slot, place     int32 (nodes,)   of each node the splits taken before that come before it; and
 //                                    its place in the new order
 //   sorted, other   int32 (nodes,)   room for `sort_nodes`
@@ -148,11 +150,11 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
     const int64 own = (int64)blockIdx.x * capacity, n_taken = length[blockIdx.x];
     const int64 begin = first_of_tree(tree, *size, (int32)blockIdx.x);
     const int64 end = first_of_tree(tree, *size, (int32)blockIdx.x + 1);
-    const Ranked nodes = {gain, key}, taken = {gain_before + own, key_before + own};
+    const SplitOrder nodes = {gain, key}, taken = {gain_before + own, key_before + own};
 
     // The splits taken before that come before each node: children lie in the order of parents.
     worst += (int64)blockIdx.x * (capacity / GROUP + 1);
-    find_worst(taken, n_taken, worst);
+    find_last_of_groups(taken, n_taken, worst);
     __syncthreads();
     for (int64 node = begin + threadIdx.x; node < end; node += QUEUE_THREADS) {
         const int64 above = *first == 0 ? -1 : turn[own + (node - begin) / 2];
@@ -175,7 +177,7 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
         node_after[own + to] = *first + node;
     }
     for (int64 at = threadIdx.x; at < n_taken; at += QUEUE_THREADS) {
-        const int64 to = at + come_before(slot, in_order, begin, end, at);
+        const int64 to = at + nodes_before(slot, in_order, begin, end, at);
         if (to >= capacity) continue;
         gain_after[own + to] = gain_before[own + at];
         key_after[own + to] = key_before[own + at];
@@ -228,8 +230,7 @@ __device__ __forceinline__ int32 leaf_above(int32 place, const int32* __restrict
 __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 place, int32 leaf)
 {
     for (int64 k = 0; k < n_sums; ++k) {
-        const int64 sum = sums[(int64)place * n_sums + k];
-        if (sum != 0) atomicAdd((uint64*)sums + (int64)leaf * n_sums + k, (uint64)sum);
+        add_to(sums + (int64)leaf * n_sums + k, sums[(int64)place * n_sums + k]);
     }
 }
 

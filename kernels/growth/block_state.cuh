@@ -1,26 +1,31 @@
-// What a block that grows subtrees works on: its shared memory, rows and sums, for subtree.cuh.
+// The shared memory of a block that grows subtrees, its rows and sums, for subtree.cuh.
 //
-// The rows of the node that a block begins with lie in shared memory; nodes below it are lists of
-// places of rows, which partitions reorder. A thread takes a row, then the next but SPLIT_THREADS.
+// The rows of the root of the subtree lie in shared memory; nodes below it are ranges of `order`,
+// which lists the places of rows and which partitions reorder. A thread takes a row, then the row
+// THREADS further on.
 //
 //   place        0   1   2   3   4   5         order   3 0 | 5 1 2 4
 //   row        907  14  33  86   5  61         node      a |    b
 //
 // Dynamic shared memory: the gradients of a node, the sums of two, the histogram of one feature,
-// and the targets; see `layout`. small.py knows its size.
+// and the targets; see `layout`. gpuboost/backends/cuda/growth/subtrees.py computes its size.
 #ifndef GPUBOOST_BLOCK_STATE_CUH
 #define GPUBOOST_BLOCK_STATE_CUH
 
-// Most rows of a node that a block begins with: two for each thread; in a warp, one for each lane.
+#include "level/accept.cuh"
+
+// Most rows of the root of a subtree: two for each thread; in a warp, one for each lane.
 constexpr int32 SMALL_ROWS = 512;
-constexpr int32 MAX_ROWS = SPLIT_THREADS == WARP ? WARP : SMALL_ROWS;
-// Nodes that wait: the smaller child goes first, so no more than MAX_ROWS can be halved, and one.
-constexpr int32 STACK = SPLIT_THREADS == WARP ? 6 : 10;
+template <int32 THREADS>
+constexpr int32 MAX_ROWS = THREADS == WARP ? WARP : SMALL_ROWS;
+// Depth of the stack: the smaller child goes first, so it is one more than MAX_ROWS can be halved.
+template <int32 THREADS>
+constexpr int32 STACK = THREADS == WARP ? 6 : 10;
 
 // ---- What a block works on ---------------------------------------------------------------------
 
 // A node that is still to be grown.
-struct Open {
+struct OpenNode {
     uint64 key;
     int32 start;  // its first place in `order`
     int32 count;
@@ -28,7 +33,7 @@ struct Open {
     int32 place;   // in the store
 };
 
-struct Kept {
+struct NodeSplit {
     double score;
     double draw;
     int16 bin;
@@ -46,20 +51,21 @@ struct Tree {
     int64 root_hessian;
 };
 
+template <int32 THREADS>
 struct BlockState {
-    Workspace space;
+    Workspace<THREADS> space;
     Tree tree;
     Node searched;
-    Open stack[STACK];
-    Kept kept;
-    uint64 warp_rank[SPLIT_WARPS];
-    int32 left_of_warp[SPLIT_WARPS];
-    uint32 row[MAX_ROWS];
-    uint32 weight[MAX_ROWS];
-    uint16 order[MAX_ROWS];
-    uint16 moved[MAX_ROWS];
+    OpenNode stack[STACK<THREADS>];
+    NodeSplit split;
+    uint64 warp_rank[THREADS / WARP];
+    int32 left_of_warp[THREADS / WARP];
+    uint32 row[MAX_ROWS<THREADS>];
+    uint32 weight[MAX_ROWS<THREADS>];
+    uint16 order[MAX_ROWS<THREADS>];
+    uint16 moved[MAX_ROWS<THREADS>];
     uint32 present[CODE_WORDS];  // codes of values that the node has, zero between features
-    uint8 codes[SPLIT_THREADS + 1];  // of cells: see `Feature`
+    uint8 codes[THREADS + 1];  // of cells: see `Feature`
 };
 
 // What is the same for all nodes.
@@ -78,13 +84,11 @@ struct Limits {
     Options options;
     int64 smallest;  // rows of a node that may be split
     int32 max_features;
-    double unit;     // see select_split.cu
-    double min_decrease;
-    bool needs_gain;
+    AcceptRule accept;
 };
 
-// What leaf values are made of; without columns, the weights of classes.
-struct Wide {
+// The columns that leaf values are made of; without columns, the weights of classes.
+struct LeafColumns {
     int32 n_columns;
     int32 n_classes;
     bool draws;
@@ -129,7 +133,7 @@ struct Store {
 struct Task {
     Matrix matrix;
     Limits limits;
-    Wide wide;
+    LeafColumns wide;
     Store store;
 };
 
@@ -180,10 +184,10 @@ struct Layout {
     int32 n_words;    // of sums and cells together, which lie side by side
 };
 
-__device__ __forceinline__ Layout layout(int64* memory, const Options& options,
-                                         int32 n_codes)
+template <int32 THREADS>
+__device__ __forceinline__ Layout layout(int64* memory, const Options& options, int32 n_codes)
 {
-    const int32 width = SPLIT_THREADS == WARP ? WARP + 1 : n_codes;
+    const int32 width = THREADS == WARP ? WARP + 1 : n_codes;
     const int32 n_channels = options.n_channels, sums = 4 * (n_channels + 2);
     const int32 counts = options.min_samples_leaf > 1 ? width : 0;
     const int32 high = options.by_class ? 0 : n_channels * width;
@@ -208,9 +212,11 @@ __device__ __forceinline__ Sums sums_of(const Layout& shared, int32 n_channels, 
 
 // ---- Sums of a node ----------------------------------------------------------------------------
 
-// Add the rows of a node to its sums. Warps that have no rows are done at once.
-__device__ __forceinline__ void add_rows(const BlockState& state, const Layout& shared,
-                                         const Sums& sums, const Open& node, const Options& options)
+// Add the rows of a node to its sums. Warps without rows return at once.
+template <int32 THREADS>
+__device__ __forceinline__ void add_rows(const BlockState<THREADS>& state, const Layout& shared,
+                                         const Sums& sums, const OpenNode& node,
+                                         const Options& options)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (t - t % WARP >= node.count) return;
@@ -218,7 +224,7 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     const bool by_channel = options.by_class && n_channels > 1;
     int64 hessian = 0;
     #pragma unroll 1
-    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+    for (int32 i = t; i < node.count; i += THREADS) {
         const uint32 weight = state.weight[order[i]];
         hessian += weight;
         if (by_channel) atomicAdd(sums.low + shared.target[order[i]], weight);
@@ -228,10 +234,10 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     if (t % WARP == 0) add_halves(sums.low + n_channels, sums.high + n_channels, hessian);
     #pragma unroll 1
     for (int32 k = 0; k < n_channels && !by_channel; ++k) {
-        const int32* values = shared.target + k * MAX_ROWS;
+        const int32* values = shared.target + k * MAX_ROWS<THREADS>;
         int64 gradient = 0;
         #pragma unroll 1
-        for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+        for (int32 i = t; i < node.count; i += THREADS) {
             const int64 value = values[order[i]];
             gradient += GRADIENTS ? value : state.weight[order[i]] * value;
         }
@@ -240,9 +246,10 @@ __device__ __forceinline__ void add_rows(const BlockState& state, const Layout& 
     }
 }
 
-// Whether a thread knows that the node is not pure; or, for several classes, that it is.
-__device__ __forceinline__ bool knows_purity(const BlockState& state, const Layout& shared,
-                                             const Sums& sums, const Open& node,
+// Whether a thread has found that the node is not pure; for several classes, that it is pure.
+template <int32 THREADS>
+__device__ __forceinline__ bool knows_purity(const BlockState<THREADS>& state, const Layout& shared,
+                                             const Sums& sums, const OpenNode& node,
                                              const Options& options)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
@@ -251,17 +258,17 @@ __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layo
         if (n_channels == 1) return sums.of(0) != 0 && sums.of(0) != hessian;
         bool pure = false;
         #pragma unroll 1
-        for (int32 k = t; k < n_channels; k += SPLIT_THREADS) pure |= sums.of(k) == hessian;
+        for (int32 k = t; k < n_channels; k += THREADS) pure |= sums.of(k) == hessian;
         return pure;
     }
     const uint32 other = sums.low[n_channels + 1] - 1;  // there is one where the hessian is not 0
     bool differs = false;
     #pragma unroll 1
-    for (int32 i = t; i < node.count; i += SPLIT_THREADS) {
+    for (int32 i = t; i < node.count; i += THREADS) {
         const int32 own = state.order[node.start + i];
         #pragma unroll 1
         for (int32 k = 0; k < n_channels && state.weight[own] != 0; ++k) {
-            const int32* values = shared.target + k * MAX_ROWS;
+            const int32* values = shared.target + k * MAX_ROWS<THREADS>;
             differs |= values[own] != values[other];
         }
     }
@@ -269,8 +276,10 @@ __device__ __forceinline__ bool knows_purity(const BlockState& state, const Layo
 }
 
 // Whether the node is large, shallow and impure enough. Every thread of the block takes part.
-__device__ __forceinline__ bool may_split(const BlockState& state, const Layout& shared,
-                                          const Sums& sums, const Open& node, const Limits& limits)
+template <int32 THREADS>
+__device__ __forceinline__ bool may_split(const BlockState<THREADS>& state, const Layout& shared,
+                                          const Sums& sums, const OpenNode& node,
+                                          const Limits& limits)
 {
     const Options& options = limits.options;
     if (node.levels <= 0 || node.count < limits.smallest) return false;
@@ -292,18 +301,20 @@ struct Rows {
     int32 n_columns;
 };
 
-// The rows of a node into shared memory, and the node onto the stack.
-__device__ __forceinline__ void load(BlockState& state, const Layout& shared, const Rows& rows,
-                                     const Open& root, const Tree& tree)
+// Copy the rows of a node to shared memory, and push the node onto the stack.
+template <int32 THREADS>
+__device__ __forceinline__ void load(BlockState<THREADS>& state, const Layout& shared,
+                                     const Rows& rows, const OpenNode& root, const Tree& tree)
 {
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < root.count; i += SPLIT_THREADS) {
+    for (int32 i = threadIdx.x; i < root.count; i += THREADS) {
         state.row[i] = rows.row[rows.start + i];
         state.weight[i] = rows.weight[rows.start + i];
         state.order[i] = (uint16)i;
         #pragma unroll 1
         for (int32 c = 0; c < rows.n_columns; ++c) {
-            shared.target[c * MAX_ROWS + i] = rows.target[c * rows.n_rows + rows.start + i];
+            shared.target[c * MAX_ROWS<THREADS> + i]
+                = rows.target[c * rows.n_rows + rows.start + i];
         }
     }
     if (threadIdx.x != 0) return;
@@ -311,21 +322,23 @@ __device__ __forceinline__ void load(BlockState& state, const Layout& shared, co
     state.tree = tree;
 }
 
-// What is zero before the first node. Every thread of the block takes part.
-__device__ __forceinline__ void clear_all(BlockState& state, const Layout& shared)
+// Zero the sums, the histogram and the set of codes. Every thread of the block takes part.
+template <int32 THREADS>
+__device__ __forceinline__ void clear_all(BlockState<THREADS>& state, const Layout& shared)
 {
     const int32 t = threadIdx.x;
     #pragma unroll 1
-    for (int32 i = t; i < shared.n_words; i += SPLIT_THREADS) shared.sums[i] = 0;
+    for (int32 i = t; i < shared.n_words; i += THREADS) shared.sums[i] = 0;
     if (t < CODE_WORDS) state.present[t] = 0;
-    if (t == 0) state.codes[SPLIT_THREADS] = NO_CODE;
+    if (t == 0) state.codes[THREADS] = NO_CODE;
 }
 
-// The sums of the next node but one.
+// Zero the sums for the next node but one.
+template <int32 THREADS>
 __device__ __forceinline__ void clear_sums(const Sums& sums, int32 n_channels)
 {
     #pragma unroll 1
-    for (int32 k = threadIdx.x; k < n_channels + 2; k += SPLIT_THREADS) {
+    for (int32 k = threadIdx.x; k < n_channels + 2; k += THREADS) {
         sums.low[k] = sums.high[k] = 0;
     }
 }

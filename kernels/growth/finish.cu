@@ -1,12 +1,13 @@
-// Finished trees of the nodes of a store: thresholds, directions, values, impurities and gains, as
-// `gpuboost/engine/growth/tree.py` makes them on the host, by the same operations, in their order.
+// Finished trees from the nodes of the store: thresholds, directions of missing values, values,
+// impurities and their decreases; the same operations in the same order as
+// gpuboost/engine/growth/tree.py.
 //
 //   table, order, category, level_end   the numbers of the nodes, by node_buffer.cu
 //   left, count, ..., sums              the store, where left is a number by now
 //   center, low, high                   float64 (F, width), see thresholds.cuh
 //
-// Output, of node i of tree t at table[NODE_ROW][t] + i, what a `Tree` has, integers as narrow as
-// they can be:
+// Output, node i of tree t at table[NODE_ROW][t] + i: the arrays of a `Tree`, integers as narrow as
+// possible:
 //
 //   feature int16 or int32              threshold float64      code, missing_left uint8
 //   left, category int32                masks uint32 (., CODE_WORDS)
@@ -22,12 +23,12 @@ constexpr int32 FINISH_BLOCKS = 2;  // per multiprocessor; asking for more spill
 constexpr int32 ORDER_THREADS = 512;
 constexpr int32 ORDER_BLOCKS = 2;  // per multiprocessor
 
-// ---- What is said of a node --------------------------------------------------------------------
+// ---- Value, impurity and weight of a node ------------------------------------------------------
 
 // Kinds of values: shares of classes; means, those of POISSON; medians; steps of boosting.
 constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4;
 
-// How sums are to be read: `engine.task.Target`.
+// How values follow from sums: `engine.task.Target`.
 //
 //   exponents    int32 (planes,)   none where the sums of classes are whole weights; of steps
 //                                  those of the round, see scale_round of gradients.cu
@@ -35,7 +36,7 @@ constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4
 //   levels       float64           the targets of each output, those of output k from
 //   first_level  int32 (V,)        first_level[k] on; of medians
 //   given        float64 (3,)      l1, l2 and the largest step; of steps
-//   rate         float64 (1,)      what steps are multiplied by
+//   rate         float64 (1,)      factor of steps
 struct ValueRule {
     const int32* __restrict__ exponents;
     const double* __restrict__ mean;
@@ -61,7 +62,7 @@ struct ValueRule {
     }
 };
 
-struct Says {
+struct NodeSummary {
     double impurity;
     double weight;
 };
@@ -79,7 +80,8 @@ __device__ __forceinline__ double binary_log(double x)
 }
 
 // Shares of classes, and their gini, entropy or misclassification rate.
-__device__ __forceinline__ Says say_shares(const ValueRule& rule, const int64* sums, double* value)
+__device__ __forceinline__ NodeSummary summarise_classes(const ValueRule& rule, const int64* sums,
+                                                         double* value)
 {
     double weight = 0.0, spread = 0.0;
     #pragma unroll 1
@@ -96,8 +98,8 @@ __device__ __forceinline__ Says say_shares(const ValueRule& rule, const int64* s
 }
 
 // Means, and the mean over outputs of the variance or half Poisson deviance.
-__device__ __forceinline__ Says say_means(const ValueRule& rule, const int64* sums, int64 hessian,
-                                          double* value)
+__device__ __forceinline__ NodeSummary summarise_means(const ValueRule& rule, const int64* sums,
+                                                       int64 hessian, double* value)
 {
     const int32 n = rule.n_values, unit = rule.square_unit;
     const bool own_weight = rule.n_planes > 2 * (n + 1);
@@ -122,8 +124,8 @@ __device__ __forceinline__ Says say_means(const ValueRule& rule, const int64* su
 }
 
 // Medians, and the mean over outputs of the absolute deviation; without `value` not the medians.
-__device__ __forceinline__ Says say_medians(const ValueRule& rule, const int64* sums,
-                                            double* value)
+__device__ __forceinline__ NodeSummary summarise_medians(const ValueRule& rule, const int64* sums,
+                                                         double* value)
 {
     const int32 n = rule.n_values, last = rule.n_planes - 2;
     const double weight = rule.planes(sums + rule.n_sums - 2, last);
@@ -144,8 +146,8 @@ __device__ __forceinline__ Says say_medians(const ValueRule& rule, const int64* 
 }
 
 // Steps, each by a hessian of its own or all by one: `engine.ensembles.boosting.newton_steps`.
-__device__ __forceinline__ Says say_steps(const ValueRule& rule, const int64* sums, int64 hessian,
-                                          double* value)
+__device__ __forceinline__ NodeSummary summarise_steps(const ValueRule& rule, const int64* sums,
+                                                       int64 hessian, double* value)
 {
     const int32 n = rule.n_values, n_hessians = rule.n_sums - n;
     const double l1 = rule.given[0], l2 = rule.given[1], largest = rule.given[2];
@@ -164,8 +166,8 @@ __device__ __forceinline__ Says say_steps(const ValueRule& rule, const int64* su
 
 __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, const int64* sums)
 {
-    const Says says = say_medians(rule, sums, nullptr);
-    return says.impurity * says.weight;
+    const NodeSummary summary = summarise_medians(rule, sums, nullptr);
+    return summary.impurity * summary.weight;
 }
 
 // ---- Nodes -------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ struct Masks {
     uint32* __restrict__ to;
 };
 
-// Codes that go left, those that the node has no rows of where missing values go.
+// The codes that go left; codes of which the node has no rows go where missing values go.
 __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int64 to, bool to_left)
 {
     const uint32* own = masks.from + place * MASK_WORDS;
@@ -184,16 +186,17 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
     }
 }
 
-// `unit`, float64 (1,): what weights are multiplied by, not of steps; `unit_of_gain`, float64 (1,):
-// what a rise is multiplied by, not of medians. `has_draws`, `has_masks`: whether the store has
-// those. `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
-// `number_of`, int32 (places,), written only if `numbers`: the node of all of them at each place.
+// `unit`, float64 (1,): factor of weights, except of steps; `unit_of_gain`, float64 (1,): factor
+// of gains, except of medians. `has_draws`, `has_masks`: whether the store has these arrays.
+// `is_narrow`, `is_whole`: which of the arrays of features and of weights are written.
+// `number_of`, int32 (places,), written only if `numbers`: the number of the node at each place
+// among the nodes of all trees.
 //
-// Of a tree whose rows have no weight nobody gets anything but its root, a leaf. Steps are made of
-// it all the same: rows may be told of them before the host hears that there is no tree.
+// A tree whose rows have no weight is a root without a value. Its boosting step is made
+// nevertheless: rows may read it before the host learns that there is no tree.
 //
-// Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, and the next
-// one of its after all threads.
+// Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, then the
+// node that lies as many threads further on as the grid has.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
 finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
              int32 max_levels, int32 n_trees,
@@ -240,13 +243,13 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
         if (numbers != 0) number_of[place] = (int32)to;
 
         double* values = value + to * n_values;
-        Says says;
-        if (kind == SHARES) says = say_shares(rule, own, values);
-        else if (kind == MEDIANS) says = say_medians(rule, own, values);
-        else if (kind == STEPS) says = say_steps(rule, own, hessian[place], values);
-        else says = say_means(rule, own, hessian[place], values);
-        impurity[to] = says.impurity;
-        const double own_weight = kind == STEPS ? says.weight : says.weight * *unit;
+        NodeSummary summary;
+        if (kind == SHARES) summary = summarise_classes(rule, own, values);
+        else if (kind == MEDIANS) summary = summarise_medians(rule, own, values);
+        else if (kind == STEPS) summary = summarise_steps(rule, own, hessian[place], values);
+        else summary = summarise_means(rule, own, hessian[place], values);
+        impurity[to] = summary.impurity;
+        const double own_weight = kind == STEPS ? summary.weight : summary.weight * *unit;
         if (is_whole != 0) whole_weight[to] = (uint32)own_weight;
         else weight[to] = own_weight;
         count_out[to] = count[place];
@@ -264,8 +267,10 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
             if (kind == MEDIANS) {
                 const double children = weighted_deviation(rule, sums + first_child * n_sums)
                                         + weighted_deviation(rule, sums + second_child * n_sums);
-                const Says root = say_medians(rule, sums + (int64)tree * n_sums, nullptr);
-                own_decrease = at_least_zero(says.impurity * says.weight - children) / root.weight;
+                const double own_deviation = summary.impurity * summary.weight;
+                const NodeSummary root
+                    = summarise_medians(rule, sums + (int64)tree * n_sums, nullptr);
+                own_decrease = at_least_zero(own_deviation - children) / root.weight;
             }
             if (has_masks != 0) own_category = category[room + node];
             if (own_category >= 0) {
@@ -291,9 +296,9 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
 
 // ---- Values in monotonic order -----------------------------------------------------------------
 
-// Put the values of each tree, or the shares of the second of two classes, within the bounds that
-// monotonic splits above each node put to it: `in_monotonic_order` of engine. Then they are
-// multiplied by the rate.
+// Clip the values of each tree (of two classes, the shares of the second one) to the bounds set by
+// the monotonic splits above each node: `in_monotonic_order` of engine. Then multiply them by the
+// rate.
 //
 //   largest, rate  float64 (1,)
 //   feature        int32 (m,)       of the store

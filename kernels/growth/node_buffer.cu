@@ -1,10 +1,11 @@
-// Nodes of a batch of trees put into a store as their levels are done, and numbered at the end.
+// The node buffer ("store") of a batch of trees: each level is appended when it is done, and nodes
+// are numbered at the end.
 //
-// Of a store (arrays of as many nodes as there can be; the root of tree t is node t):
+// The store has arrays with room for all nodes that there can be; the root of tree t is node t:
 //
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
-//   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
 // draw and mask may have no entries: no threshold is random, no feature categorical.
 
@@ -17,8 +18,8 @@ constexpr int32 NUMBER_THREADS = 1024;
 constexpr int32 NUMBER_BLOCKS = 1;  // per multiprocessor
 constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
 
-// How the sums of a leaf follow from what is known of a level: they are there; the weights of two
-// classes, of which `sums` are those of the second; the weights of classes, which `sums` are.
+// What `sums` of a level are: the sums of leaves; the weights of the second of two classes; the
+// weights of all classes.
 constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
 
 struct LeafSums {
@@ -34,17 +35,17 @@ struct LeafSums {
     }
 };
 
-// Put the nodes of a level into the store: node i at place *first + i, the children of those that
-// are split, by their rank, behind all that are stored. What has at most `small_rows` rows is there
-// already, by small.cu, unless that is 0: then roots without rows come here. `all_sums`: of nodes
-// that are split, too.
+// Write the nodes of a level to the store: node i to place *first + i; the children of split nodes
+// get places behind all stored nodes, by the rank of their parent. Nodes with at most `small_rows`
+// rows are left out, because subtrees.cu stores them; if `small_rows` is 0, none are.
+// `all_sums`: write the sums of split nodes, too.
 //
-//   size, count, hessian, accepted, rise, ..., mask, rank, next_size: of the level, select_split.cu
+//   size, count, hessian, accepted, gain, ..., mask, rank, next_size: of the level, select_split.cu
 //                                                                       children.cu
 //   first, stored   int32 (1,)     following   int32 (1,), nodes stored with the children
 //
-// Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, and the next
-// one of its after all threads.
+// Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, then the node
+// that lies as many threads further on as the grid has.
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
 store_level(const int32* __restrict__ size, const int64* __restrict__ count,
             const int64* __restrict__ hessian, const uint8* __restrict__ accepted,
@@ -90,7 +91,7 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
 
 // ---- Numbers -----------------------------------------------------------------------------------
 
-// What of the store is read and written while its nodes are numbered.
+// The arrays of the store that numbering reads and writes.
 struct StoredNodes {
     int32* left;
     const int32* __restrict__ feature;
@@ -115,8 +116,7 @@ struct Numbered {
 
 __device__ __forceinline__ Numbered number_below(int64 (&warp_sums)[NUMBER_WARPS],
                                                  const StoredNodes& stored, int32 root,
-                                                     int32* order,
-                                                 int32* category, int32* ends)
+                                                 int32* order, int32* category, int32* ends)
 {
     Numbered found = {0, 1, 0};
     int64 first = 0;
@@ -201,8 +201,8 @@ number_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
     table[HESSIAN_ROW * width + tree] = hessian[tree];
 }
 
-// Where each tree is among those of all: the first two rows of the table become running sums. One
-// tree has them already.
+// Where the nodes and masks of each tree begin among those of all trees: the first two rows of the
+// table become running sums. The table of one tree has them already.
 // Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
 place_trees(int32 n_trees, int64* __restrict__ table)

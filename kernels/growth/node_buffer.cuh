@@ -1,13 +1,13 @@
-// The nodes of all trees of a batch in one store, in any order: by level, and those of subtrees.
-#ifndef GPUBOOST_STORE_CUH
-#define GPUBOOST_STORE_CUH
+// Where the nodes of a batch of trees lie: room in the node buffer, and the table of trees.
+#ifndef GPUBOOST_NODE_BUFFER_CUH
+#define GPUBOOST_NODE_BUFFER_CUH
 
-// Where each tree has room for its nodes, and for its levels, among those of the batch, when it is
-// finished: no tree has more leaves than its rows allow, or more levels than its leaves.
+// Where the room of each finished tree for its nodes, and for its levels, begins among that of the
+// batch: a tree has no more leaves than its rows allow, and no more levels than leaves.
 //
 //   start   int64 (trees,)    first row of each tree
 //
-// `min_rows` are those of a leaf; `max_nodes`, `max_levels` 0: there may be any number.
+// `min_rows`: of a leaf. `max_nodes`, `max_levels`: of a tree, 0 for no limit.
 struct Capacities {
     const int64* __restrict__ start;
     int64 min_rows;
@@ -30,11 +30,11 @@ struct Capacities {
 // those of all, with their number at the end; and the integer weight of each root.
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
-// The tree that a node of all of them is of.
+// The tree of a node, which is numbered among those of all trees.
 __device__ __forceinline__ int32 tree_of(const int64* __restrict__ first_node, int32 n_trees,
                                          int64 node)
 {
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }
 
-#endif  // GPUBOOST_STORE_CUH
+#endif  // GPUBOOST_NODE_BUFFER_CUH

@@ -1,20 +1,22 @@
-// Subtrees of nodes of few rows, each grown by one block without histograms in global memory: for
-// small.cu and tiny.cu, which say how many threads a block has.
+// Growing the subtree of a node with few rows in one block of THREADS threads (a warp is a block,
+// too), without histograms in global memory: for subtrees.cu.
 //
-// Nodes made are appended to a store in global memory, children side by side, in whatever order
-// blocks come:
+// New nodes are appended to a store in global memory, children side by side, in the order in which
+// blocks come to it:
 //
 //   size     int32 (1,)     nodes of the store, those of the levels so far among them
 //   left     int32, place of the left child, 0 in leaves       feature, bin, next_bin, draw,
 //   count    uint32                                            missing, mask  as select_split.cu
-//   hessian  int64          rise   float64, -1 in leaves       sums   int64 (m, sums), of leaves
+//   hessian  int64          gain   float64, -1 in leaves       sums   int64 (m, sums), of leaves
 //
-// Cost: a node and a feature that it looks at cost a pass over the node's rows, whose codes are in
-// the cache, a scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
+// Cost: each feature of a node costs a pass over the node's rows, whose codes are in the cache, a
+// scan of the cells, and 7 + 2 K barriers (9 + 2 K where rows are counted).
 #ifndef GPUBOOST_SUBTREE_CUH
 #define GPUBOOST_SUBTREE_CUH
 
-// ---- The search --------------------------------------------------------------------------------
+#include "common/goes_left.cuh"
+
+// ---- Search for the best split -----------------------------------------------------------------
 
 // The codes of one feature.
 struct Column {
@@ -32,10 +34,11 @@ __device__ __forceinline__ Column column_of(const Matrix& matrix, int32 feature)
 }
 
 // The feature whose rank follows that of `last` among those that the tree may look at, the first
-// one where that is -1; -1 if there is none. Every thread of the block takes part, and meets
+// one if `last` is -1; -1 if there is none. Every thread of the block takes part, and passes
 // another barrier before the next call.
-__device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_features, uint64 key,
-                                              int32 last)
+template <int32 THREADS>
+__device__ __forceinline__ int32 next_feature(BlockState<THREADS>& state, int32 n_features,
+                                              uint64 key, int32 last)
 {
     const uint64 minimum = last < 0 ? 0 : order_rank(key, (uint64)last) + 1;
     const uint64 rank = next_rank(state.warp_rank, state.tree.allowed, n_features, key, minimum);
@@ -43,6 +46,7 @@ __device__ __forceinline__ int32 next_feature(BlockState& state, int32 n_feature
 }
 
 // Add one row to the histogram.
+template <int32 THREADS>
 __device__ __forceinline__ void add_row(const Layout& shared, const Options& options, int32 cell,
                                         int32 own, uint32 weight)
 {
@@ -55,7 +59,7 @@ __device__ __forceinline__ void add_row(const Layout& shared, const Options& opt
     }
     #pragma unroll 1
     for (int32 k = 0; k < options.n_channels; ++k) {
-        const int32 value = shared.target[k * MAX_ROWS + own], at = k * cells.width + cell;
+        const int32 value = shared.target[k * MAX_ROWS<THREADS> + own], at = k * cells.width + cell;
         if (cells.high != nullptr) {
             add_halves(cells.low + at, cells.high + at, GRADIENTS ? value : (int64)weight * value);
         } else if (value != 0) {
@@ -76,8 +80,9 @@ __device__ __forceinline__ int32 codes_below(const uint32* words, int32 code)
 
 // Add the rows of a node to the histogram of a feature: a row for each lane, and the codes that the
 // node has as cells, the missing one last. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout& shared,
-                                                 const Open& node, const Options& options,
+template <int32 THREADS>
+__device__ __forceinline__ void add_to_few_cells(BlockState<THREADS>& state, const Layout& shared,
+                                                 const OpenNode& node, const Options& options,
                                                  const Column& column, int32 missing_code)
 {
     const int32 t = threadIdx.x;
@@ -91,33 +96,34 @@ __device__ __forceinline__ void add_to_few_cells(BlockState& state, const Layout
     if (!inside) return;
     const int32 cell = code == missing_code ? WARP : codes_below(state.present, code);
     if ((before & bit) == 0) state.codes[cell] = (uint8)code;  // the first row of the code
-    add_row(shared, options, cell, own, state.weight[own]);
+    add_row<THREADS>(shared, options, cell, own, state.weight[own]);
 }
 
 // Add the rows of a node to the histogram of a feature. Every thread of the block takes part.
-__device__ __forceinline__ void add_to_cells(BlockState& state, const Layout& shared,
-                                             const Open& node,
-                                             const Options& options, const Column& column,
-                                             int32 missing_code)
+template <int32 THREADS>
+__device__ __forceinline__ void add_to_cells(BlockState<THREADS>& state, const Layout& shared,
+                                             const OpenNode& node, const Options& options,
+                                             const Column& column, int32 missing_code)
 {
-    if (SPLIT_THREADS == WARP) {
+    if (THREADS == WARP) {
         add_to_few_cells(state, shared, node, options, column, missing_code);
         return;
     }
     #pragma unroll 1
-    for (int32 i = threadIdx.x; i < node.count; i += SPLIT_THREADS) {
+    for (int32 i = threadIdx.x; i < node.count; i += THREADS) {
         const int32 own = state.order[node.start + i];
-        add_row(shared, options, column.code(state.row[own]), own, state.weight[own]);
+        add_row<THREADS>(shared, options, column.code(state.row[own]), own, state.weight[own]);
     }
 }
 
-// Make the histogram zero again.
-__device__ __forceinline__ void clear_cells(BlockState& state, const HistogramView& cells,
+// Zero the histogram.
+template <int32 THREADS>
+__device__ __forceinline__ void clear_cells(BlockState<THREADS>& state, const HistogramView& cells,
                                             int32 n_channels)
 {
-    if (SPLIT_THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
+    if (THREADS == WARP && threadIdx.x < CODE_WORDS) state.present[threadIdx.x] = 0;
     #pragma unroll 1
-    for (int32 cell = threadIdx.x; cell < cells.width; cell += SPLIT_THREADS) {
+    for (int32 cell = threadIdx.x; cell < cells.width; cell += THREADS) {
         if (cells.counts != nullptr) cells.counts[cell] = 0;
         if (cells.weights[cell] == 0) continue;
         cells.weights[cell] = 0;
@@ -130,10 +136,11 @@ __device__ __forceinline__ void clear_cells(BlockState& state, const HistogramVi
 }
 
 // The largest gain of the block, as `best_position` left it.
-__device__ __forceinline__ double largest_score(const Workspace& space)
+template <int32 THREADS>
+__device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
 {
     double score = space.warp_score[0];
-    for (int32 w = 1; w < SPLIT_WARPS; ++w) score = max(score, space.warp_score[w]);
+    for (int32 w = 1; w < THREADS / WARP; ++w) score = max(score, space.warp_score[w]);
     return score;
 }
 
@@ -151,11 +158,13 @@ __device__ __forceinline__ bool is_better(double score, int32 f, const Found& fo
            || order_rank(key, (uint64)f) < order_rank(key, (uint64)found.feature);
 }
 
-// Look at one feature of a node, and keep its split if it is better than `found`. Every thread of
-// the block takes part; the histogram is zero before, and after the next barrier.
-__device__ __forceinline__ void look(BlockState& state, const Layout& shared, const Matrix& matrix,
-                                     const Open& node, const Options& options, int32 f,
-                                     Found& found)
+// Find the best split of a node by one feature; if it is better than `found`, it becomes the split
+// of the block. Every thread of the block takes part; the histogram is zero before the call, and
+// again after the next barrier.
+template <int32 THREADS>
+__device__ __forceinline__ void evaluate_feature(BlockState<THREADS>& state, const Layout& shared,
+                                                 const Matrix& matrix, const OpenNode& node,
+                                                 const Options& options, int32 f, Found& found)
 {
     const HistogramView& cells = shared.cells;
     const int32 t = threadIdx.x, missing_code = matrix.width - 1;
@@ -168,31 +177,33 @@ __device__ __forceinline__ void look(BlockState& state, const Layout& shared, co
         found.could = true;
         const Feature feature = {f, matrix.n_bins[f], matrix.is_categorical[f] != 0, 0,
                                  matrix.center + (int64)f * missing_code,
-                                 SPLIT_THREADS == WARP ? state.codes : nullptr};
+                                 THREADS == WARP ? state.codes : nullptr};
         const Best best = best_split(state.space, cells, state.searched, options, feature);
         const double score = largest_score(state.space);
         if (is_better(score, f, found, node.key)) {
-            Kept& kept = state.kept;
+            NodeSplit& split = state.split;
             found.score = score;
             found.feature = f;
             write_best(best, state.space, cells, feature,
-                       {&kept.score, &kept.bin, &kept.next_bin, &kept.draw, &kept.missing,
-                        kept.mask}, 0);
+                       {&split.score, &split.bin, &split.next_bin, &split.draw, &split.missing,
+                        split.mask}, 0);
         }
     }
     __syncthreads();
     clear_cells(state, cells, options.n_channels);
 }
 
-// The best split of a node. Where all features are looked at, their order decides ties only. Every
+// The best split of a node. If the node looks at all features, their order only decides ties. Every
 // thread of the block takes part.
-__device__ __forceinline__ Found search(BlockState& state, const Layout& shared, const Sums& sums,
-                                        const Task& task, const Open& node)
+template <int32 THREADS>
+__device__ __forceinline__ Found find_split(BlockState<THREADS>& state, const Layout& shared,
+                                            const Sums& sums, const Task& task,
+                                            const OpenNode& node)
 {
     const Options& options = task.limits.options;
     const int32 n_features = task.matrix.n_features;
     #pragma unroll 1
-    for (int32 k = threadIdx.x; k < options.n_channels; k += SPLIT_THREADS) {
+    for (int32 k = threadIdx.x; k < options.n_channels; k += THREADS) {
         shared.gradient[k] = sums.of(k);
     }
     if (threadIdx.x == 0) {
@@ -214,58 +225,55 @@ __device__ __forceinline__ Found search(BlockState& state, const Layout& shared,
             f = next_feature(state, n_features, node.key, f);
             if (f < 0) break;
         }
-        look(state, shared, task.matrix, node, options, f, found);
+        evaluate_feature(state, shared, task.matrix, node, options, f, found);
     }
     return found;
 }
 
-// What the score rises by, -1 if that is not enough.
-__device__ __forceinline__ double gain_of(const BlockState& state, const Found& found,
-                                          int64 hessian, const Limits& limits)
-{
-    if (found.score < 0.0) return -1.0;
-    const double score = found.score;
-    const double gain = limits.options.criterion == VARIANCE ? score / (double)hessian : score;
-    const double decrease = gain * limits.unit / (double)state.tree.root_hessian + EPSILON;
-    if (limits.needs_gain && gain == 0.0) return -1.0;
-    return limits.min_decrease > 0.0 && decrease < limits.min_decrease ? -1.0 : gain;
-}
-
 // ---- Partition ---------------------------------------------------------------------------------
 
-__device__ __forceinline__ bool goes_left(const Kept& kept, bool categorical, int32 code,
-                                          int32 missing_code)
-{
-    if (code == missing_code) return kept.missing == MISSING_LEFT;
-    return categorical ? (kept.mask[code / WARP] >> (code % WARP) & 1) != 0 : code <= kept.bin;
-}
+// The split of a node by codes, for `goes_left`.
+struct BlockSplit {
+    const NodeSplit& split;
+    bool categorical;
+    int32 missing_code;
 
-// Reorder the rows of a node, those that go left first, each side in its order; returns how many go
-// left. Every thread of the block takes part, and meets another barrier before rows are read.
+    __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const { return split.missing == MISSING_LEFT; }
+    __device__ __forceinline__ bool is_categorical() const { return categorical; }
+    __device__ __forceinline__ bool in_set(int32 code) const
+    {
+        return has_code(split.mask[code / WARP], code);
+    }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= split.bin; }
+};
+
+// Stable partition of the rows of a node; returns how many go left. Every thread of the block takes
+// part, and passes another barrier before rows are read.
 //
 //   order   r0 l0 r1 l1 r2      moved   l0 l1 r2 r1 r0      order   l0 l1 r0 r1 r2
-__device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matrix,
-                                           const Open& node, int32 feature)
+template <int32 THREADS>
+__device__ __forceinline__ int32 partition(BlockState<THREADS>& state, const Matrix& matrix,
+                                           const OpenNode& node, int32 feature)
 {
     const int32 t = threadIdx.x, lane = t % WARP, warp = t / WARP;
     const Column column = column_of(matrix, feature);
-    const bool categorical = matrix.is_categorical[feature] != 0;
+    const BlockSplit split = {state.split, matrix.is_categorical[feature] != 0, matrix.width - 1};
     uint16* order = state.order + node.start;
     uint16* moved = state.moved + node.start;
     const int32 count = node.count;
     int32 n_left = 0;
     #pragma unroll 1
-    for (int32 first = 0; first < count; first += SPLIT_THREADS) {
+    for (int32 first = 0; first < count; first += THREADS) {
         const int32 i = first + t;
         const bool inside = i < count;
         const uint16 own = inside ? order[i] : 0;
-        const bool left = inside && goes_left(state.kept, categorical,
-                                              column.code(state.row[own]), matrix.width - 1);
+        const bool left = inside && goes_left(split, column.code(state.row[own]));
         const uint32 votes = __ballot_sync(FULL_MASK, left);
         if (lane == 0) state.left_of_warp[warp] = __popc(votes);
         __syncthreads();
         int32 before = n_left + __popc(votes & ((1u << lane) - 1u));
-        for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+        for (int32 w = 0; w < THREADS / WARP; ++w) {
             before += w < warp ? state.left_of_warp[w] : 0;
             n_left += state.left_of_warp[w];
         }
@@ -273,7 +281,7 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
         __syncthreads();
     }
     #pragma unroll 1
-    for (int32 i = t; i < count; i += SPLIT_THREADS) {
+    for (int32 i = t; i < count; i += THREADS) {
         order[i] = moved[i < n_left ? i : count - 1 - (i - n_left)];
     }
     return n_left;
@@ -282,21 +290,23 @@ __device__ __forceinline__ int32 partition(BlockState& state, const Matrix& matr
 // ---- Results -----------------------------------------------------------------------------------
 
 // Leaf sums: a warp takes a sum, its lanes take rows.
-__device__ __forceinline__ void write_sums(const BlockState& state, const Layout& shared,
-                                           const Sums& sums, const Open& node,
-                                           const Options& options, const Wide& wide, int64* to)
+template <int32 THREADS>
+__device__ __forceinline__ void write_sums(const BlockState<THREADS>& state, const Layout& shared,
+                                           const Sums& sums, const OpenNode& node,
+                                           const Options& options, const LeafColumns& wide,
+                                           int64* to)
 {
     const int32 t = threadIdx.x, n_channels = options.n_channels;
     if (wide.n_columns == 0) {
         #pragma unroll 1
-        for (int32 c = t; c < wide.n_classes; c += SPLIT_THREADS) {
+        for (int32 c = t; c < wide.n_classes; c += THREADS) {
             to[c] = n_channels > 1 ? sums.of(c) : c == 1 ? sums.of(0) : sums.of(1) - sums.of(0);
         }
         return;
     }
     const int32 n_sums = wide.n_classes * wide.n_columns;
     #pragma unroll 1
-    for (int32 j = t / WARP; j < n_sums; j += SPLIT_WARPS) {
+    for (int32 j = t / WARP; j < n_sums; j += THREADS / WARP) {
         const int32 c = j / wide.n_columns, p = j % wide.n_columns;
         int64 sum = 0;
         #pragma unroll 1
@@ -311,11 +321,11 @@ __device__ __forceinline__ void write_sums(const BlockState& state, const Layout
     }
 }
 
-// What became of a node, by one thread; masks by several.
-__device__ __forceinline__ void write_node(const BlockState& state, const Store& store,
-                                           const Open& node,
-                                           int64 hessian, double gain, int32 feature, int32 left,
-                                           const Options& options)
+// Write a node to the store, by one thread; masks are written by several.
+template <int32 THREADS>
+__device__ __forceinline__ void write_node(const BlockState<THREADS>& state, const Store& store,
+                                           const OpenNode& node, int64 hessian, double gain,
+                                           int32 feature, int32 left, const Options& options)
 {
     const int32 at = node.place;
     store.left[at] = left;
@@ -324,40 +334,42 @@ __device__ __forceinline__ void write_node(const BlockState& state, const Store&
     store.gain[at] = gain;
     store.feature[at] = gain < 0.0 ? LEAF : feature;
     if (gain < 0.0) return;
-    store.bin[at] = state.kept.bin;
-    store.next_bin[at] = state.kept.next_bin;
-    store.missing[at] = state.kept.missing;
-    if (options.random_thresholds) store.draw[at] = state.kept.draw;
+    store.bin[at] = state.split.bin;
+    store.next_bin[at] = state.split.next_bin;
+    store.missing[at] = state.split.missing;
+    if (options.random_thresholds) store.draw[at] = state.split.draw;
 }
 
-// Open the children of a node, by one thread: the larger one below the smaller one.
-__device__ __forceinline__ void push(Open* top, const Open& node, int32 n_left, int32 place)
+// Push the children of a node onto the stack, by one thread: the larger one below the smaller one.
+__device__ __forceinline__ void push_children(OpenNode* top, const OpenNode& node, int32 n_left,
+                                              int32 place)
 {
-    const Open left = {left_key(node.key), node.start, n_left, node.levels - 1, place};
-    const Open right = {right_key(node.key), node.start + n_left, node.count - n_left,
+    const OpenNode left = {left_key(node.key), node.start, n_left, node.levels - 1, place};
+    const OpenNode right = {right_key(node.key), node.start + n_left, node.count - n_left,
                         node.levels - 1, place + 1};
     const bool left_first = n_left <= node.count - n_left;
     top[0] = left_first ? right : left;
     top[1] = left_first ? left : right;
 }
 
-// Grow the node that lies at place `at` of the stack; returns how many nodes are there then, from
-// that place on. `sums` are zero before. Every thread of the block takes part, and meets another
-// barrier before the next node.
-__device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, const Sums& sums,
-                                      const Task& task, int32 at)
+// Search and split the node at place `at` of the stack; its children take its place. Returns the
+// number of nodes pushed, 2 or 0. `sums` are zero before. Every thread of the block takes part, and
+// passes another barrier before the next node.
+template <int32 THREADS>
+__device__ __forceinline__ int32 grow_node(BlockState<THREADS>& state, const Layout& shared,
+                                           const Sums& sums, const Task& task, int32 at)
 {
-    const Open& node = state.stack[at];
+    const OpenNode& node = state.stack[at];
     const Options& options = task.limits.options;
     const Store& store = task.store;
     add_rows(state, shared, sums, node, options);
     __syncthreads();
     Found found = {-1.0, LEAF, false};
     if (may_split(state, shared, sums, node, task.limits)) {
-        found = search(state, shared, sums, task, node);
+        found = find_split(state, shared, sums, task, node);
     }
     const int64 hessian = sums.of(options.n_channels);
-    const double gain = gain_of(state, found, hessian, task.limits);
+    const double gain = task.limits.accept.gain(found.score, hessian, state.tree.root_hessian);
     if (gain < 0.0) {
         const int64 n_sums = task.wide.n_classes * max(task.wide.n_columns, 1);
         write_sums(state, shared, sums, node, options, task.wide,
@@ -366,15 +378,15 @@ __device__ __forceinline__ int32 grow(BlockState& state, const Layout& shared, c
         return 0;
     }
     if (store.masks && task.matrix.is_categorical[found.feature] != 0) {
-        for (int32 w = threadIdx.x; w < MASK_WORDS; w += SPLIT_THREADS) {
-            store.mask[(int64)node.place * MASK_WORDS + w] = state.kept.mask[w];
+        for (int32 w = threadIdx.x; w < MASK_WORDS; w += THREADS) {
+            store.mask[(int64)node.place * MASK_WORDS + w] = state.split.mask[w];
         }
     }
     const int32 n_left = partition(state, task.matrix, node, found.feature);
     if (threadIdx.x == 0) {
         const int32 place = atomicAdd(store.size, 2);
         write_node(state, store, node, hessian, gain, found.feature, place, options);
-        push(state.stack + at, node, n_left, place);
+        push_children(state.stack + at, node, n_left, place);
     }
     return 2;
 }

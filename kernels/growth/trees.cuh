@@ -2,6 +2,7 @@
 #ifndef GPUBOOST_TREES_CUH
 #define GPUBOOST_TREES_CUH
 
+#include "common/goes_left.cuh"
 #include "growth/node_buffer.cuh"
 
 constexpr int32 LAST_CODE = 255;
@@ -22,16 +23,40 @@ struct FinishedTrees {
     const int32* __restrict__ category;
     const uint32* __restrict__ masks;
 
-    // Whether a split is by categories, and if so whether a code of it goes left.
-    __device__ __forceinline__ bool by_mask(int64 node) const
-    {
-        return has_masks && category[node] >= 0;
-    }
-    __device__ __forceinline__ bool in_mask(int64 tree, int64 node, int32 own) const
-    {
-        const int64 mask = table[MASK_ROW * (n_trees + 1) + tree] + category[node];
-        return (masks[mask * CODE_WORDS + own / WARP] >> (own % WARP) & 1) != 0;
-    }
+    // What a split is to `goes_left`, of codes and of values alike.
+    struct Split {
+        const FinishedTrees& trees;
+        int64 tree;
+        int64 node;
+
+        __device__ __forceinline__ bool missing_left() const { return trees.missing_left[node]; }
+        __device__ __forceinline__ bool is_categorical() const
+        {
+            return trees.has_masks && trees.category[node] >= 0;
+        }
+        __device__ __forceinline__ bool in_set(int32 code) const
+        {
+            const int64 first = trees.table[MASK_ROW * (trees.n_trees + 1) + tree];
+            const int64 mask = first + trees.category[node];
+            return has_code(trees.masks[mask * CODE_WORDS + code / WARP], code);
+        }
+    };
+    struct CodeSplit : Split {
+        int32 missing_code;
+
+        __device__ __forceinline__ bool is_missing(int32 x) const { return x == missing_code; }
+        __device__ __forceinline__ bool at_most(int32 x) const { return x <= trees.code[node]; }
+    };
+    struct ValueSplit : Split {
+        const double* __restrict__ threshold;
+
+        __device__ __forceinline__ bool is_missing(double x) const { return x != x; }
+        __device__ __forceinline__ bool in_set(double x) const
+        {
+            return Split::in_set((int32)min(x, (double)LAST_CODE));
+        }
+        __device__ __forceinline__ bool at_most(double x) const { return x <= threshold[node]; }
+    };
 
     // The leaf of a row of codes uint8 (F, n), among the nodes of all trees.
     __device__ __forceinline__ int64 leaf_of(const uint8* __restrict__ codes, int64 n, int64 row,
@@ -41,29 +66,23 @@ struct FinishedTrees {
         int64 node = root;
         for (int32 child = left[node]; child != 0; child = left[node]) {
             const int32 own = __ldg(codes + feature[node] * n + row);
-            bool to_left = own <= code[node];
-            if (own == missing_code) to_left = missing_left[node] != 0;
-            else if (by_mask(node)) to_left = in_mask(tree, node, own);
-            node = root + child + (to_left ? 0 : 1);
+            const bool left_child = goes_left(CodeSplit{*this, tree, node, missing_code}, own);
+            node = root + child + (left_child ? 0 : 1);
         }
         return node;
     }
 
     // The same of a row of values, (n, F) by their strides; NaN is missing.
     template <typename Value>
-    __device__ __forceinline__ int64 leaf_of(const Value* __restrict__ values,
-                                             int64 column_stride,
-                                             const double* __restrict__ threshold,
-                                             int64 tree) const
+    __device__ __forceinline__ int64 leaf_of(const Value* __restrict__ values, int64 column_stride,
+                                             const double* __restrict__ threshold, int64 tree) const
     {
         const int64 root = table[tree];
         int64 node = root;
         for (int32 child = left[node]; child != 0; child = left[node]) {
             const double x = (double)__ldg(values + feature[node] * column_stride);
-            bool to_left = x <= threshold[node];
-            if (x != x) to_left = missing_left[node] != 0;
-            else if (by_mask(node)) to_left = in_mask(tree, node, (int32)min(x, (double)LAST_CODE));
-            node = root + child + (to_left ? 0 : 1);
+            const bool left_child = goes_left(ValueSplit{*this, tree, node, threshold}, x);
+            node = root + child + (left_child ? 0 : 1);
         }
         return node;
     }

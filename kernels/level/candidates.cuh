@@ -1,8 +1,8 @@
-// The orders in which a block tries the splits of one node by one feature, for split.cuh.
+// The candidate splits of one node by one feature, for split.cuh.
 //
-// A block of SPLIT_THREADS threads. The codes stand in an order, thread t holds the item at
-// position t, and left is the items up to a position (or one item alone). Kinds of features differ
-// in nothing else:
+// A block has THREADS threads. The codes are put in an order, thread t holds the item at position
+// t, and the left child gets the items up to a position (or one item alone). Kinds of features
+// differ only in the order and the candidates:
 //
 //   kind                 order             items taken        left           candidates
 //   numeric              code              all values         up to t        occupied codes
@@ -11,29 +11,24 @@
 //   more categories      gradient / weight occupied           up to t        occupied codes
 //   random categories    code              drawn to go left   up to t        the last position
 //
-// Of more categories those that are rare in the node may be left out of the order, and go where
-// missing values go (RARE_CATEGORIES).
+// Of more than a few categories, those that are rare in the node may be left out of the order; they
+// go where missing values go (RARE_CATEGORIES).
 //
-// Where a node has no more rows than a warp has lanes, a block may be a warp (ONE_WARP): cells are
-// those codes that the node has, in ascending order, and `Feature::codes` says which. Else a cell
-// is a code.
+// In a block of SPLIT_THREADS threads a cell is a code. A block of one warp (THREADS == WARP)
+// serves nodes with at most WARP rows: its cells are the codes that the node has, in ascending
+// order, and `Feature::codes` lists them.
 //
 // Histograms are read through a type with `hessian(cell)`, `count(cell)`, `gradient(cell, k)`,
 // `plane(cell, p)` and `missing_code()`, the cell of missing values, wherever they lie.
-#ifndef GPUBOOST_ORDERS_CUH
-#define GPUBOOST_ORDERS_CUH
+#ifndef GPUBOOST_CANDIDATES_CUH
+#define GPUBOOST_CANDIDATES_CUH
 
-#ifndef ONE_WARP
-constexpr int32 SPLIT_THREADS = 256;  // as many as there are codes
-#else
-constexpr int32 SPLIT_THREADS = WARP;
-#endif
+constexpr int32 SPLIT_THREADS = 256;  // of a block for any node: as many as there are codes
 constexpr int32 SPLIT_BLOCKS = 2;     // per multiprocessor; asking for more spills registers
-constexpr int32 SPLIT_WARPS = SPLIT_THREADS / WARP;
 constexpr int32 NOWHERE = SPLIT_THREADS;
 constexpr int32 BOTH = 0, ONLY_RIGHT = 1, ONLY_LEFT = 2;  // directions of missing values tried
 
-// ---- Sets of cells: SPLIT_WARPS words, thread t owning bit t ----------------------------------
+// ---- Sets of cells: a word for each warp, thread t owning bit t --------------------------------
 
 __device__ __forceinline__ void vote(uint32* words, bool bit)
 {
@@ -41,17 +36,19 @@ __device__ __forceinline__ void vote(uint32* words, bool bit)
     if (threadIdx.x % WARP == 0) words[threadIdx.x / WARP] = votes;
 }
 
-__device__ __forceinline__ int32 size_of(const uint32* words)
+template <int32 WARPS>
+__device__ __forceinline__ int32 size_of(const uint32 (&words)[WARPS])
 {
     int32 size = 0;
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) size += __popc(words[w]);
+    for (int32 w = 0; w < WARPS; ++w) size += __popc(words[w]);
     return size;
 }
 
 // The lowest cell of the set that is at least `from`, else -1.
-__device__ __forceinline__ int32 lowest(const uint32* words, int32 from)
+template <int32 WARPS>
+__device__ __forceinline__ int32 lowest(const uint32 (&words)[WARPS], int32 from)
 {
-    for (int32 w = from / WARP; w < SPLIT_WARPS; ++w) {
+    for (int32 w = from / WARP; w < WARPS; ++w) {
         uint32 bits = words[w];
         if (w == from / WARP) bits &= 0xffffffffu << (from % WARP);
         if (bits != 0) return w * WARP + __ffs((int32)bits) - 1;
@@ -59,9 +56,10 @@ __device__ __forceinline__ int32 lowest(const uint32* words, int32 from)
     return -1;
 }
 
-__device__ __forceinline__ int32 highest(const uint32* words)
+template <int32 WARPS>
+__device__ __forceinline__ int32 highest(const uint32 (&words)[WARPS])
 {
-    for (int32 w = SPLIT_WARPS - 1; w >= 0; --w) {
+    for (int32 w = WARPS - 1; w >= 0; --w) {
         if (words[w] != 0) return w * WARP + 31 - __clz((int32)words[w]);
     }
     return -1;
@@ -69,14 +67,16 @@ __device__ __forceinline__ int32 highest(const uint32* words)
 
 // ---- What a block works on ---------------------------------------------------------------------
 
+template <int32 THREADS>
 struct Workspace {
-    uint32 occupied[SPLIT_WARPS];  // values, without the missing code
-    uint32 drawn[SPLIT_WARPS];
-    int64 warp_sums[SPLIT_WARPS];
-    double warp_score[SPLIT_WARPS];
-    int32 warp_position[SPLIT_WARPS];  // as of `best_position`
-    double ratio[SPLIT_THREADS];
-    int32 order[SPLIT_THREADS];
+    static constexpr int32 WARPS = THREADS / WARP;
+    uint32 occupied[WARPS];  // values, without the missing code
+    uint32 drawn[WARPS];
+    int64 warp_sums[WARPS];
+    double warp_score[WARPS];
+    int32 warp_position[WARPS];  // as of `best_position`
+    double ratio[THREADS];
+    int32 order[THREADS];
 };
 
 struct Node {
@@ -115,7 +115,7 @@ struct Feature {
 
 constexpr int32 NO_CODE = 255;  // above all codes of values
 
-// The item at this thread's position, and where this thread's cell stands.
+// The item at this thread's position, and the position of this thread's cell.
 struct Item {
     int32 cell;
     bool taken;
@@ -132,24 +132,27 @@ __device__ __forceinline__ double no_draw() { return __longlong_as_double(0x7ff8
 
 // ---- Orders ------------------------------------------------------------------------------------
 
-__device__ __forceinline__ Item numeric_item(const Workspace& space, int32 missing_cell,
+template <int32 THREADS>
+__device__ __forceinline__ Item numeric_item(const Workspace<THREADS>& space, int32 missing_cell,
                                              const Feature& feature)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
-    const int32 next = t + 1 < SPLIT_THREADS ? lowest(space.occupied, t + 1) : -1;
+    const int32 next = t + 1 < THREADS ? lowest(space.occupied, t + 1) : -1;
     return {t, t < missing_cell, occupied, false, NOWHERE, feature.code(t),
             next < 0 ? ONLY_MISSING_RIGHT : feature.code(next), no_draw(), false};
 }
 
 // The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
 // thread of the block takes part.
-__device__ __forceinline__ int32 drawn_bin(Workspace& space, const double* __restrict__ center,
-                                           int32 low, int32 high, double draw)
+template <int32 THREADS>
+__device__ __forceinline__ int32 drawn_bin(Workspace<THREADS>& space,
+                                           const double* __restrict__ center, int32 low, int32 high,
+                                           double draw)
 {
     const int32 t = threadIdx.x;
     int32 reached = -1;
-    if (SPLIT_THREADS > WARP) {
+    if (THREADS > WARP) {
         vote(space.drawn, t >= low && t < high && center[t < high ? t : low] <= draw);
         __syncthreads();
         reached = highest(space.drawn);
@@ -164,7 +167,8 @@ __device__ __forceinline__ int32 drawn_bin(Workspace& space, const double* __res
 }
 
 // Every thread of the block takes part.
-__device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 missing_cell,
+template <int32 THREADS>
+__device__ __forceinline__ Item random_numeric_item(Workspace<THREADS>& space, int32 missing_cell,
                                                     const Node& node, const Feature& feature)
 {
     const int32 t = threadIdx.x;
@@ -179,7 +183,8 @@ __device__ __forceinline__ Item random_numeric_item(Workspace& space, int32 miss
             one_value ? ONLY_MISSING_RIGHT : bin + 1, one_value ? no_draw() : draw, false};
 }
 
-__device__ __forceinline__ Item single_category_item(const Workspace& space)
+template <int32 THREADS>
+__device__ __forceinline__ Item single_category_item(const Workspace<THREADS>& space)
 {
     const int32 t = threadIdx.x;
     const bool occupied = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
@@ -187,7 +192,8 @@ __device__ __forceinline__ Item single_category_item(const Workspace& space)
 }
 
 // Every thread of the block takes part.
-__device__ __forceinline__ Item random_category_item(Workspace& space, const Node& node,
+template <int32 THREADS>
+__device__ __forceinline__ Item random_category_item(Workspace<THREADS>& space, const Node& node,
                                                      const Feature& feature)
 {
     const int32 t = threadIdx.x;
@@ -198,7 +204,7 @@ __device__ __forceinline__ Item random_category_item(Workspace& space, const Nod
     __syncthreads();
     const int32 n_left = size_of(space.drawn);
     if (n_left == 0 || n_left == size_of(space.occupied)) left = t == lowest(space.occupied, 0);
-    return {t, left, t == SPLIT_THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
+    return {t, left, t == THREADS - 1, false, left ? t : NOWHERE, 0, 0, no_draw(), false};
 }
 
 // The gradient that categories are sorted by: of the node's largest class, or of all outputs.
@@ -220,9 +226,10 @@ __device__ __forceinline__ int64 ordering_gradient(const HistogramView& cells, c
 }
 
 // Every thread of the block takes part.
-template <class HistogramView>
-__device__ __forceinline__ Item sorted_category_item(Workspace& space, const HistogramView& cells,
-                                                     const Node& node, const Options& options)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Item sorted_category_item(Workspace<THREADS>& space,
+                                                     const HistogramView& cells, const Node& node,
+                                                     const Options& options)
 {
     const int32 t = threadIdx.x;
     bool sorted = (space.occupied[t / WARP] >> (t % WARP) & 1) != 0;
@@ -230,7 +237,7 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const His
         sorted = sorted && cells.hessian(t) >= node.min_category;
         vote(space.drawn, sorted);
     }
-    const uint32* among = RARE_CATEGORIES ? space.drawn : space.occupied;
+    const auto& among = RARE_CATEGORIES ? space.drawn : space.occupied;
     if (sorted) {
         space.ratio[t] = (double)ordering_gradient(cells, node, options) / (double)cells.hessian(t);
     }
@@ -240,7 +247,7 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const His
         place = 0;
         const double own = space.ratio[t];
         for (int32 c = lowest(among, 0); c >= 0;
-             c = c + 1 < SPLIT_THREADS ? lowest(among, c + 1) : -1) {
+             c = c + 1 < THREADS ? lowest(among, c + 1) : -1) {
             const double other = space.ratio[c];
             place += other < own || (other == own && c < t);
         }
@@ -252,4 +259,4 @@ __device__ __forceinline__ Item sorted_category_item(Workspace& space, const His
             RARE_CATEGORIES != 0};
 }
 
-#endif  // GPUBOOST_ORDERS_CUH
+#endif  // GPUBOOST_CANDIDATES_CUH

@@ -1,5 +1,5 @@
-// What the next level is: the children of the nodes that were split, and where their rows go. Of
-// the nodes of a level, as in policy.cu:
+// The next level: the children of the accepted nodes, and where their rows go. Arrays of the nodes
+// of a level, as in policy.cu:
 //
 //   accepted   uint8 (nodes,)    n_left int64 (nodes,)       rows of accepted nodes that go left
 //   rank       int32 (nodes,)    accepted nodes before each; its children are 2 rank, 2 rank + 1
@@ -7,19 +7,19 @@
 //   gone       int64 (nodes,)    rows of accepted nodes before that go left
 //   cut        int32 (nodes,)    pieces of the children's rows before those of its own
 //
-// rank, to and gone are of accepted nodes alone. Of the pieces of their rows:
+// rank, to and gone are written for accepted nodes only. Arrays of the pieces of their rows:
 //
 //   piece, first, left   int32, int64, int64 (pieces,)    node, first row and rows that go left
-//   left_at, right_at    int64 (pieces,)    where the rows of each side go, those of a parent side
-//                                           by side, left before right
+//   left_at, right_at    int64 (pieces,)    where the rows of each side go; the rows of a parent
+//                                           lie side by side, left before right
 //
-// Running sums go over chunks, see chunks.cuh. Launches of a level that has room
+// Running sums go over chunks, see chunks.cuh. The launches depend on the room of the level:
 //
-//   for some tiles of pieces                  place_rows
-//   of nodes, and for more pieces             place_nodes, place_pieces
-//   for more nodes                            count_children, place_nodes, place_pieces
+//   few nodes and few pieces     place_rows
+//   few nodes, many pieces       place_nodes, place_pieces
+//   many nodes                   count_children, place_nodes, place_pieces
 //
-// and make_children after them, always.
+// and then make_children, always.
 
 #include "common/chunks.cuh"
 
@@ -35,14 +35,14 @@ struct Parents {
     int32 piece_rows;
 };
 
-// What is summed over nodes.
-struct Share {
+// Numbers that are summed over nodes.
+struct NodeCounts {
     int64 numbers;  // accepted nodes packed with pieces of the children's rows
     int64 rows;
     int64 left;
 };
 
-__device__ __forceinline__ Share share_of(const Parents& parents, int64 node, bool inside)
+__device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 node, bool inside)
 {
     if (!inside || parents.accepted[node] == 0) return {0, 0, 0};
     const int64 rows = parents.count[node], left = parents.n_left[node];
@@ -61,15 +61,15 @@ count_children(const int32* __restrict__ size, const int64* __restrict__ count,
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Parents parents = {count, accepted, n_left, piece_rows};
     const Chunk chunk = chunk_of(*size, blockIdx.x, gridDim.x);
-    Share sum = {0, 0, 0};
+    NodeCounts sum = {0, 0, 0};
     for (int64 node = chunk.first + threadIdx.x; node < chunk.end; node += CHUNK_THREADS) {
-        const Share own = share_of(parents, node, true);
+        const NodeCounts own = counts_of(parents, node, true);
         sum = {sum.numbers + own.numbers, sum.rows + own.rows, sum.left + own.left};
     }
     int64* total = totals + blockIdx.x;
-    keep_total(warp_sums, total, sum.numbers);
-    keep_total(warp_sums, total + gridDim.x, sum.rows);
-    keep_total(warp_sums, total + 2 * gridDim.x, sum.left);
+    write_total(warp_sums, total, sum.numbers);
+    write_total(warp_sums, total + gridDim.x, sum.rows);
+    write_total(warp_sums, total + 2 * gridDim.x, sum.left);
 }
 
 struct NodePlaces {
@@ -83,19 +83,18 @@ struct NodePlaces {
 
 __device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WARPS],
                                                      const Parents& parents, int64 n_nodes,
-                                                     const int64* __restrict__ totals,
-                                                     int32 number, int32 n_chunks,
-                                                     const NodePlaces& places)
+                                                     const int64* __restrict__ totals, int32 number,
+                                                     int32 n_chunks, const NodePlaces& places)
 {
     const Chunk chunk = chunk_of(n_nodes, number, n_chunks);
     const bool last = number == n_chunks - 1;
     if (chunk.is_empty() && !last) return;
-    Share before = {sum_before(warp_sums, totals, number),
+    NodeCounts before = {sum_before(warp_sums, totals, number),
                     sum_before(warp_sums, totals + n_chunks, number),
                     sum_before(warp_sums, totals + 2 * n_chunks, number)};
     for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
         const int64 node = tile + threadIdx.x;
-        const Share own = share_of(parents, node, node < chunk.end);
+        const NodeCounts own = counts_of(parents, node, node < chunk.end);
         const RunningSum numbers = running_sum(warp_sums, own.numbers);
         const RunningSum rows = running_sum(warp_sums, own.rows);
         const RunningSum left = running_sum(warp_sums, own.left);
@@ -137,16 +136,16 @@ __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
     for (int64 piece = chunk.first + threadIdx.x; piece < chunk.end; piece += CHUNK_THREADS) {
         own += pieces.moves(piece) ? pieces.left[piece] : 0;
     }
-    keep_total(warp_sums, totals + number, own);
+    write_total(warp_sums, totals + number, own);
 }
 
-// Rows that go left before a piece of its node: those before it in all, less those of the nodes
-// before.
+// Places of pieces. The rows of the node that go left before a piece are those of all pieces before
+// it, less those of the nodes before.
 __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
                                                       const int64* __restrict__ totals,
-                                                      int32 number, int32 n_chunks,
-                                                      const int64* to, const int64* gone,
+                                                      int32 number, int32 n_chunks, const int64* to,
+                                                      const int64* gone,
                                                       int64* __restrict__ left_at,
                                                       int64* __restrict__ right_at)
 {
@@ -229,7 +228,7 @@ place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
     const Pieces pieces = {start, accepted, n_left, piece_node, first, left};
     const NodePlaces places = {rank, to, gone, cut, next_size, next_pieces};
     place_chunk_of_nodes(warp_sums, parents, *size, nullptr, 0, 1, places);
-    // What nodes have is read after the first running sum over pieces, for which all threads wait.
+    // The barriers of the first running sum over pieces make the places of nodes visible.
     place_chunk_of_pieces(warp_sums, pieces, *n_pieces, nullptr, 0, 1, to, gone, left_at,
                           right_at);
 }
@@ -246,11 +245,10 @@ __device__ __forceinline__ int64 last_up_to(const int32* __restrict__ numbers, i
 //
 //   left_hessian int64 (nodes,)   left_gradient int64 (nodes, K)    sums of left children
 //
-// A piece finds the parent whose children's pieces begin last before it. Nodes that are not
-// accepted begin where the next one does, so they are never the last.
+// The parent of a piece is the last node whose pieces begin at or before it. The pieces of a node
+// that is not accepted begin where those of the next node do, so it is never the last one.
 //
-// Launch: blocks of CHILD_THREADS threads, as many as are wanted; a thread takes nodes, and then
-// pieces.
+// Launch: grid (any), CHILD_THREADS threads; a thread takes nodes, and then pieces.
 extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
 make_children(const int32* __restrict__ size, const int32* __restrict__ tree,
               const uint64* __restrict__ key, const int64* __restrict__ count,

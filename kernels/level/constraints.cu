@@ -1,4 +1,4 @@
-// What nodes are held to: bounds of their values, and the features that they may look at.
+// Constraints of nodes: bounds of their values, and the features that they may look at.
 //
 //   size        int32 (1,)          nodes of the level; arrays of nodes have room for more
 //   regular     float64 (3,)        l1, l2, largest value
@@ -7,10 +7,10 @@
 //   of_feature  uint32 (F, W)       the groups that each feature is in
 //   monotonic   int8 (F,)           1 where values rise with a feature, -1 where they fall, else 0
 //
-// lower and upper are there only where a feature is monotonic; W is 0 without groups.
+// lower and upper exist only if a feature is monotonic; W is 0 without groups.
 //
-// Launch: grid (any), CONSTRAINT_THREADS threads, which take a node each and what is left in turn;
-// no shared memory.
+// Launch: grid (any), CONSTRAINT_THREADS threads; a thread takes a node, then the node that lies as
+// many threads further on as the grid has; no shared memory.
 
 #include "level/allowed_features.cuh"
 
@@ -38,7 +38,7 @@ hold_roots(const int32* __restrict__ size, const double* __restrict__ regular, i
     }
 }
 
-// The sums of one channel of a part.
+// The sums of one channel over a node or one of its children.
 struct Part {
     int64 gradient;
     int64 hessian;
@@ -90,8 +90,8 @@ hold_children(const int32* __restrict__ size, const uint8* __restrict__ accepted
     }
 }
 
-// The features that the nodes of a level may look at by their groups: allowed_out uint8 (nodes, F),
-// of those of each tree, allowed uint8 (trees, F).
+// The features that the groups of each node allow, allowed_out uint8 (nodes, F), among those of its
+// tree, allowed uint8 (trees, F).
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
 allow_by_groups(const int32* __restrict__ size, const int32* __restrict__ tree,
                 const uint32* __restrict__ groups, const uint32* __restrict__ of_feature,

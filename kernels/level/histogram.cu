@@ -105,9 +105,9 @@ histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row
             int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
             if (out == nullptr) continue;
             const uint64 upper = take(high + cell);
-            flush(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
-            if (first_channel) flush(out, take(weights + cell));
-            if (counts_rows) flush(out + 1, take(counts + cell));
+            add_to(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
+            if (first_channel) add_to(out, take(weights + cell));
+            if (counts_rows) add_to(out + 1, take(counts + cell));
         }
     }
 }
@@ -221,7 +221,7 @@ __device__ __forceinline__ void add_scattered(const Column& column, const ClassR
             if (planes.counts != nullptr) atomicAdd(planes.counts + cell, 1u);
             if (entry[j].weight == 0) continue;
             atomicAdd(planes.totals + cell, entry[j].weight);
-            flush(output.cell((int32)cell) + 2 + entry[j].own, entry[j].weight);
+            add_to(output.cell((int32)cell) + 2 + entry[j].own, entry[j].weight);
         }
     }
 }
@@ -262,7 +262,7 @@ __device__ __forceinline__ void flush_segment(const ClassPlanes& planes, const O
         const uint32 weight = take(planes.weights + cell);
         if (weight == 0) continue;
         planes.totals[cell] += weight;
-        flush(output.cell(cell) + 2 + own, weight);
+        add_to(output.cell(cell) + 2 + own, weight);
     }
 }
 
@@ -328,8 +328,8 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
             int64* out = output.cell(cell);
             if (out == nullptr) continue;
-            flush(out, take(totals + cell));
-            if (counted) flush(out + 1, take(counts + cell));
+            add_to(out, take(totals + cell));
+            if (counted) add_to(out + 1, take(counts + cell));
         }
     }
 }

@@ -1,6 +1,6 @@
 // The histogram of one node and feature in global memory, as split.cuh reads it.
-#ifndef GPUBOOST_CELLS_CUH
-#define GPUBOOST_CELLS_CUH
+#ifndef GPUBOOST_HISTOGRAM_VIEW_CUH
+#define GPUBOOST_HISTOGRAM_VIEW_CUH
 
 // `Plane` is int64, volatile where it must be read past the first cache, in which atomics do not
 // arrive.
@@ -23,4 +23,4 @@ struct GlobalHistogram {
     __device__ __forceinline__ int32 missing_code() const { return width - 1; }
 };
 
-#endif  // GPUBOOST_CELLS_CUH
+#endif  // GPUBOOST_HISTOGRAM_VIEW_CUH

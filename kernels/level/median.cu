@@ -1,18 +1,20 @@
 // Medians of nodes: each row's side of the median of its node, and sums of deviations from it.
 //
 //   row, weight   uint32 (r,)       rank int32 (K, r): ranks of targets, from 0
-//   heavy         int64 (n,)        what medians weigh rows of the matrix with, if has_heavy; else
-//                                   their weight in the tree
+//   heavy         int64 (n,)        weights of the rows of the matrix in medians, if has_heavy;
+//                                   else their weights in the tree are taken
 //   n_pieces      int32 (1,)        the arrays have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //   lower, upper  int32 (nodes, K)  the smallest ranks up to which lies half of the weight of the
 //                                   node, and more than half
 //
-// `lower` is found digit by digit, the leading one first: weights of the rows whose ranks begin as
-// it does are counted by their next digit, and the digit is chosen at which half is reached.
+// `lower` is found by radix select, see radix_select.cuh. Digits are narrow, because deep levels
+// have many nodes: a thread counts the weights of its rows in registers.
 //
 // Launch unless said otherwise: any grid of MEDIAN_THREADS threads, no shared memory; a block takes
-// a piece, then the next one of its.
+// a piece, then the piece that lies as many blocks further on as the grid has.
+
+#include "common/radix_select.cuh"
 
 constexpr int32 MEDIAN_THREADS = 256;
 constexpr int32 MEDIAN_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
@@ -35,8 +37,8 @@ struct MedianWeights {
     }
 };
 
-// counts int64 (nodes, K, DIGITS), zero before the first launch: weight of the rows whose ranks
-// have the digits of `lower` above the one at bit `shift`, by that digit.
+// counts int64 (nodes, K, DIGITS), zero before the first launch: weights of the candidates, by
+// their digit at bit `shift`.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
             const int32* __restrict__ rank, const int64* __restrict__ heavy, int32 has_heavy,
@@ -52,37 +54,34 @@ count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
         for (int32 k = 0; k < n_outputs; ++k) {
             const int64 cell = node * n_outputs + k;
             const int32* ranks = rank + k * n_rows + begin;
-            const int32 leading = lower[cell] >> shift >> DIGIT_BITS;
+            const uint32 found = lower[cell], settled = bits_above<uint32>(shift, DIGIT_BITS);
             int64 sums[DIGITS];
             #pragma unroll
             for (int32 d = 0; d < DIGITS; ++d) sums[d] = 0;
             for (int32 at = threadIdx.x; at < end; at += MEDIAN_THREADS) {
-                const int32 digits = ranks[at] >> shift;
-                if (digits >> DIGIT_BITS != leading) continue;
+                const uint32 number = ranks[at];
+                if (!is_candidate(number, found, settled)) continue;
                 const int64 own = weights.at(begin + at);
+                const int32 digit = number >> shift & (DIGITS - 1);
                 #pragma unroll
-                for (int32 d = 0; d < DIGITS; ++d) {
-                    sums[d] += (digits & (DIGITS - 1)) == d ? own : 0;
-                }
+                for (int32 d = 0; d < DIGITS; ++d) sums[d] += digit == d ? own : 0;
             }
             #pragma unroll
             for (int32 d = 0; d < DIGITS; ++d) {
-                const int64 total = warp_sum(sums[d]);
-                if (threadIdx.x % WARP == 0 && total != 0) {
-                    atomicAdd((uint64*)(counts + cell * DIGITS + d), (uint64)total);
-                }
+                add_warp(counts + cell * DIGITS + d, sums[d]);
             }
         }
     }
 }
 
-// The next digit of `lower`, zero before the first launch; counts are zero again after it.
+// The next digit of `lower`, which is zero before the first launch. Leaves the counts zero.
 //
-//   below, total  int64 (nodes, K)   weight of the ranks below those that begin as `lower`, and of
-//                                    all; written in the first launch
-// With the last digit, at shift 0, `upper` is told where it is `lower`; elsewhere `below` is then
-// NOT_FOUND, and `upper` more than any rank.
-// Launch: blocks of MEDIAN_THREADS threads, one for each node and output.
+//   below, total  int64 (nodes, K)   weight of the ranks below all candidates, and of the node;
+//                                    written by the first launch
+//
+// With the last digit, at shift 0: if more than half of the weight lies up to `lower`, `upper` is
+// `lower`; if exactly half does, `below` is NOT_FOUND and `upper` NO_RANK until find_next_ranks.
+// Launch: blocks of MEDIAN_THREADS threads, one thread for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
 choose_rank_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int32 is_first,
                    int64* __restrict__ counts, int64* __restrict__ below, int64* __restrict__ total,
@@ -91,28 +90,17 @@ choose_rank_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift,
     const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
     if (cell >= (int64)*size * n_outputs) return;
     int64* own = counts + cell * DIGITS;
-    if (is_first) {
-        int64 sum = 0;
-        for (int32 d = 0; d < DIGITS; ++d) sum += own[d];
-        total[cell] = sum;
-        below[cell] = 0;
-    }
-    const int64 all = total[cell];
-    int64 before = below[cell], reached = before;
-    int32 digit = -1;
-    for (int32 d = 0; d < DIGITS; ++d) {
-        if (digit < 0) {
-            before = reached;
-            reached += own[d];
-            if (reached >= all - reached) digit = d;
-        }
-        own[d] = 0;
-    }
-    const int32 found = lower[cell] | max(digit, 0) << shift;
-    const bool is_half = shift == 0 && reached == all - reached;
+    const DigitWeights weights = digit_weights<1, DIGITS>(own);
+    const int64 all = is_first ? weights.all : total[cell];
+    const ChosenDigit chosen = next_digit<1, DIGITS>(
+        own, weights, is_first ? 0 : below[cell], [&](int64 sum) { return sum >= all - sum; });
+    const int64 until = chosen.below + chosen.weight;
+    const int32 found = lower[cell] | chosen.digit << shift;
+    const bool is_half = shift == 0 && until == all - until;
+    if (is_first) total[cell] = all;
     lower[cell] = found;
     upper[cell] = is_half ? NO_RANK : found;
-    below[cell] = is_half ? NOT_FOUND : before;
+    below[cell] = is_half ? NOT_FOUND : chosen.below;
 }
 
 // `upper` where half of the weight lies up to `lower`: the next rank above it.
@@ -142,7 +130,7 @@ find_next_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weigh
     }
 }
 
-__device__ __forceinline__ int32 sign_about(int32 rank, int32 lower, int32 upper)
+__device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 upper)
 {
     return (int32)(rank >= upper) - (int32)(rank <= lower);
 }
@@ -161,7 +149,7 @@ put_signs(const int32* __restrict__ rank, const int32* __restrict__ n_pieces,
             const int32 low = lower[node * n_outputs + k], high = upper[node * n_outputs + k];
             const int64 to = k * n_rows + begin;
             for (int32 at = threadIdx.x; at < rows[piece]; at += MEDIAN_THREADS) {
-                sign[to + at] = sign_about(rank[to + at], low, high);
+                sign[to + at] = side_of_median(rank[to + at], low, high);
             }
         }
     }
@@ -179,8 +167,7 @@ __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, i
         const int64 value = side * wide[row[at] * (int64)n_columns + column];
         own += draws ? value * weight[at] : value;
     }
-    const int64 total = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && total != 0) atomicAdd((uint64*)sum, (uint64)total);
+    add_warp(sum, own);
 }
 
 // sums int64 (nodes, 6 K + 2), zero before the launch: see gpuboost/backends/protocol.py. wide

@@ -1,5 +1,5 @@
-// The next features of nodes none of whose first features could split, one after the other, until
-// one can. Few nodes come here: those whose rows all have one value of each feature looked at.
+// The next features of nodes that none of the first features could split, until one can. There are
+// few such nodes: their rows all have one value of each feature looked at.
 //
 //   undecided   uint8 (nodes,)        of select_split.cu
 //   last        uint64 (slots,)       of select_split.cu
@@ -7,8 +7,9 @@
 //   row, weight, target               the rows, see histogram.cu; n_rows between columns of target
 //   others                            as in split.cu
 //
-// A block of SPLIT_THREADS threads takes a node, then the next one of its. It adds the rows of the
-// node to the histogram in global memory by 64-bit atomics, so any number of classes will do.
+// A block of SPLIT_THREADS threads takes a node, then the node that lies as many blocks further on
+// as the grid has. It adds the rows of the node to the histogram in global memory by 64-bit
+// atomics, so that there may be any number of classes.
 //
 // Launch: any grid; static shared memory only.
 
@@ -24,11 +25,6 @@ struct Rows {
     int64 count;
 };
 
-__device__ __forceinline__ void add(int64* to, int64 value)
-{
-    if (value != 0) atomicAdd((uint64*)to, (uint64)value);
-}
-
 // Every thread of the block takes part.
 __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ codes,
                                       const Rows& rows, int32 width, const Options& options)
@@ -39,22 +35,22 @@ __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ co
     for (int64 i = threadIdx.x; i < rows.count; i += SPLIT_THREADS) {
         const int64 at = rows.start + i, weight = rows.weight[at];
         int64* cell = cells + codes[rows.row[at]] * planes;
-        add(cell, weight);
-        add(cell + 1, 1);
+        add_to(cell, weight);
+        add_to(cell + 1, 1);
         if (options.by_class && options.n_channels > 1) {
-            add(cell + 2 + rows.target[at], weight);
+            add_to(cell + 2 + rows.target[at], weight);
         } else {
             for (int32 k = 0; k < options.n_channels; ++k) {
                 const int64 value = rows.target[k * rows.n_rows + at];
-                add(cell + 2 + k, GRADIENTS ? value : weight * value);
+                add_to(cell + 2 + k, GRADIENTS ? value : weight * value);
             }
         }
     }
     __syncthreads();
 }
 
-// Per slot: looked int32, the feature that could split, -1 if none could; and of it what split.cu
-// writes for an entry of its lists.
+// Per slot: looked int32, the feature that could split, -1 if none could; and its split, as written
+// by split.cu for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         const uint32* __restrict__ weight, const int32* __restrict__ target,
@@ -75,8 +71,8 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         int16* __restrict__ bin, int16* __restrict__ next_bin, double* __restrict__ draw,
         int8* __restrict__ missing, uint32* __restrict__ mask)
 {
-    __shared__ Workspace space;
-    __shared__ uint64 of_warp[SPLIT_WARPS];
+    __shared__ Workspace<SPLIT_THREADS> space;
+    __shared__ uint64 of_warp[SPLIT_THREADS / WARP];
     const int32 t = threadIdx.x;
     const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
                              random_thresholds != 0, regular};
@@ -89,8 +85,8 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
         int64* cells_of_node = histogram + (int64)own * width * (2 + n_channels);
         const GlobalHistogram<volatile int64> cells = {cells_of_node, width, n_channels};
         uint64 rank = last[own];
-        bool occupied = false, looks = false;
-        while (!looks && rank != EVERY_RANK) {
+        bool occupied = false, has_choice = false;
+        while (!has_choice && rank != EVERY_RANK) {
             rank = next_rank(of_warp, allowed + allowed_row(n, tree[n]) * n_features, n_features,
                              key[n], rank + 1);
             const bool is_one = rank != EVERY_RANK;
@@ -99,15 +95,15 @@ try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ ro
                 build(cells_of_node, column, rows, width, options);
             }
             occupied = is_one && t < width && cells.hessian(t) > 0;
-            looks = __syncthreads_count(occupied) >= 2;  // `of_warp` is read until here
+            has_choice = __syncthreads_count(occupied) >= 2;  // after it `of_warp` may be written
         }
-        const int32 f = looks ? (int32)(rank & 0xffffffffull) : -1;
+        const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
         if (t == 0) {
             looked[own] = f;
-            could[own] = looks;
+            could[own] = has_choice;
             score[own] = -1.0;
         }
-        if (!looks) continue;
+        if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
         const Bounds bounds = {regular, lower, upper};

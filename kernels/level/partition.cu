@@ -3,9 +3,10 @@
 //   before   node a: l r l l r      node b (a leaf): x x      node c: r l
 //   after    node a: l l l | r r                              node c: l | r
 //
-// Stable, so that rows that lie by class still do. The rows of the level are cut into pieces, and
-// those into words of WARP rows. The first pass looks up which way each row goes, keeps that as a
-// bit, and counts; children.cu turns counts into places; the second pass moves the rows.
+// The partition is stable, so rows that are sorted by class stay sorted. The rows of the level are
+// cut into pieces, and pieces into words of WARP rows. The first pass finds which way each row
+// goes, stores that as a bit, and counts; children.cu turns counts into places; the second pass
+// moves the rows.
 //
 //   codes      uint8 (F, n)        code of each feature and row
 //   row, weight   uint32 (r,)      target int32 (C, r), columns `n_rows` apart
@@ -15,8 +16,11 @@
 //   mask       uint32 (nodes, 16)  of categorical splits
 //   turns      uint32 (pieces, WARP)   a bit for each row of a piece: whether it goes left
 //
-// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, and the next one of its
-// after all blocks. A warp takes a word, and the next one of its. No dynamic shared memory.
+// Launch: grid (any), PARTITION_THREADS threads; a block takes a piece, then the piece that lies as
+// many blocks further on as the grid has. A warp takes every PARTITION_WARPS-th word of a piece. No
+// dynamic shared memory.
+
+#include "common/goes_left.cuh"
 
 constexpr int32 PARTITION_THREADS = 256;
 constexpr int32 PARTITION_WARPS = PARTITION_THREADS / WARP;
@@ -28,7 +32,17 @@ struct Split {
     const uint32* mask;   // null for a numeric feature
     int32 bin;
     int32 missing_code;
-    bool missing_left;
+    bool is_left;         // where missing values go
+
+    __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row); }
+    __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const { return is_left; }
+    __device__ __forceinline__ bool is_categorical() const { return mask != nullptr; }
+    __device__ __forceinline__ bool in_set(int32 code) const
+    {
+        return has_code(__ldg(mask + code / WARP), code);
+    }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= bin; }
 };
 
 __device__ __forceinline__ Split split_of(int32 node, const uint8* __restrict__ codes,
@@ -42,14 +56,6 @@ __device__ __forceinline__ Split split_of(int32 node, const uint8* __restrict__ 
     const int32 f = feature[node];
     return {codes + f * n_samples, is_categorical[f] ? mask + (int64)node * MASK_WORDS : nullptr,
             bin[node], missing_code, missing[node] == MISSING_LEFT};
-}
-
-__device__ __forceinline__ bool goes_left(const Split& split, uint32 row)
-{
-    const int32 code = __ldg(split.codes + row);
-    if (code == split.missing_code) return split.missing_left;
-    if (split.mask != nullptr) return (__ldg(split.mask + (code >> 5)) >> (code & 31) & 1) != 0;
-    return code <= split.bin;
 }
 
 // left int64 (pieces,): rows of each piece that go left. n_left int64 (nodes,): of each node, zero
@@ -77,8 +83,8 @@ partition_count(const uint8* __restrict__ codes, const uint32* __restrict__ row,
         #pragma unroll
         for (int32 k = 0; k < WARP_WORDS; ++k) {
             const int32 word = k * PARTITION_WARPS + warp, at = word * WARP + lane;
-            const bool goes = at < end && goes_left(split, own_row[at]);
-            const uint32 votes = __ballot_sync(FULL_MASK, goes);
+            const bool left_row = at < end && goes_left(split, split.code(own_row[at]));
+            const uint32 votes = __ballot_sync(FULL_MASK, left_row);
             if (lane == 0) turns[piece * PIECE_WORDS + word] = votes;
             count += __popc(votes);
         }
@@ -88,7 +94,7 @@ partition_count(const uint8* __restrict__ codes, const uint32* __restrict__ row,
             int64 sum = 0;
             for (int32 w = 0; w < PARTITION_WARPS; ++w) sum += left_of_warp[w];
             left[piece] = sum;
-            if (sum != 0) atomicAdd((uint64*)&n_left[own], (uint64)sum);
+            add_to(&n_left[own], sum);
         }
         __syncthreads();
     }
@@ -113,13 +119,7 @@ partition_move(const uint32* __restrict__ row, const uint32* __restrict__ weight
 
         // Each lane has a word of the piece, and how many rows before it go left.
         const uint32 turn = turns[piece * PIECE_WORDS + lane];
-        int32 before = __popc(turn);
-        #pragma unroll
-        for (int32 step = 1; step < WARP; step *= 2) {
-            const int32 other = __shfl_up_sync(FULL_MASK, before, step);
-            before += lane >= step ? other : 0;
-        }
-        before -= __popc(turn);
+        const int32 before = warp_running_sum(__popc(turn)) - __popc(turn);
 
         #pragma unroll
         for (int32 k = 0; k < WARP_WORDS; ++k) {

@@ -1,6 +1,6 @@
-// Policy of a level on the device: which nodes are searched, and where their histograms lie; what
-// the next level is says children.cu. The host never learns how many nodes there are: it launches
-// for as many as there can be, and every kernel reads the number.
+// Policy of a level on the device: which nodes are searched, and where their histograms lie;
+// children.cu makes the next level. The host never reads the number of nodes: it launches for as
+// many as there can be, and every kernel reads the number from device memory.
 //
 //   size       int32 (1,)      nodes of the level; arrays of nodes have room for more
 //   tree       int32 (nodes,)  start, count, hessian  int64 (nodes,)   gradient int64 (nodes, K)
@@ -9,8 +9,9 @@
 // Children come in pairs, left before right: below the roots the sibling of node i is i ^ 1.
 //
 // Launch of all kernels: grid (chunks of nodes, shares), CHUNK_THREADS threads, see chunks.cuh; a
-// thread takes a node. All shares of a chunk go through its nodes; the first writes what nodes
-// have, and each its share of the pieces of their rows. No dynamic shared memory.
+// thread takes a node. The blocks of a column of the grid go through the nodes of one chunk: all
+// count the pieces of the nodes' rows and write a share of them, the first also writes the arrays
+// of nodes. No dynamic shared memory.
 
 #include "common/chunks.cuh"
 
@@ -31,8 +32,8 @@ struct Work {
     int32 capacity;                 // rows of a piece
 };
 
-// Append the rows of a tile of nodes in pieces, after `made` that there are; this thread's node has
-// so many. Returns the pieces there are then. Every thread of the block takes part.
+// Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is how many
+// this thread's node has. Returns the new length. Every thread of the block takes part.
 //
 //   thread        0        1   2
 //   pieces     a a a a           c c       end   4 4 6
@@ -80,18 +81,18 @@ cut_roots(const int32* __restrict__ size, const int64* __restrict__ start,
 
 // ---- Which nodes are searched ------------------------------------------------------------------
 
-// What a node may not fall below, and what is known of the level.
+// Limits that a node must meet to be searched.
 struct Limits {
     const int64* __restrict__ min_hessian;  // (trees,)
     int64 smallest;                         // rows of a node that may be split
-    int64 small_rows;                       // nodes of so many rows are left to small.cu
+    int64 small_rows;                       // nodes with at most so many are left to subtrees.cu
     int32 n_channels;
-    int32 purity;                           // how it is known
+    int32 purity;                           // how pure nodes are recognised
     bool deeper;                            // whether the depth allows children
 };
 
-// `purity`: two classes in one channel; one channel for each class; targets between two bounds;
-// gradients, of which no node is pure.
+// `purity`: two classes in one channel; one channel for each class; the range of the targets;
+// gradients, which make no node pure.
 constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
 
 struct Nodes {
@@ -127,7 +128,7 @@ __device__ __forceinline__ bool may_split(const Nodes& nodes, const Limits& limi
            && !is_pure(nodes, limits, node);
 }
 
-__device__ __forceinline__ bool is_open(const Nodes& nodes, const Limits& limits, int64 node)
+__device__ __forceinline__ bool is_searched(const Nodes& nodes, const Limits& limits, int64 node)
 {
     return nodes.count[node] > limits.small_rows && may_split(nodes, limits, node);
 }
@@ -139,30 +140,30 @@ __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
     return left == ((node & 1) == 0);
 }
 
-// What a node is in its level.
+// What happens to a node in its level.
 struct Role {
-    bool opens;       // is searched here
-    bool needs;       // has a histogram
-    bool subtracted;  // which is the parent's, less that of the sibling
-    bool left_over;   // to small.cu
+    bool is_open;         // is searched in this level
+    bool has_histogram;
+    bool by_subtraction;  // the histogram is the parent's less the sibling's
+    bool is_small;        // is left to subtrees.cu
 };
 
 // Every lane of the warp takes part: siblings are side by side.
 __device__ __forceinline__ Role role_of(const Nodes& nodes, const Limits& limits, int64 node,
                                         bool inside)
 {
-    const bool opens = inside && is_open(nodes, limits, node);
-    const bool sibling_opens = __shfl_xor_sync(FULL_MASK, (int32)opens, 1) != 0;
+    const bool is_open = inside && is_searched(nodes, limits, node);
+    const bool sibling_is_open = __shfl_xor_sync(FULL_MASK, (int32)is_open, 1) != 0;
     const bool known = inside && nodes.parent[node] >= 0;
     const bool larger = known && is_larger(nodes, node);
-    const bool left_over = inside && !opens && nodes.count[node] <= limits.small_rows;
-    return {opens, opens || (known && !larger && sibling_opens), opens && larger, left_over};
+    const bool is_small = inside && !is_open && nodes.count[node] <= limits.small_rows;
+    return {is_open, is_open || (known && !larger && sibling_is_open), is_open && larger, is_small};
 }
 
 __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role, int64 node,
                                            int32 capacity)
 {
-    return role.needs && !role.subtracted ? pieces_of(nodes.count[node], capacity) : 0;
+    return role.has_histogram && !role.by_subtraction ? pieces_of(nodes.count[node], capacity) : 0;
 }
 
 // Sums over the chunks, before open_nodes where there are several. Launch: one share.
@@ -185,15 +186,15 @@ count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
     for (int64 tile = chunk.first; tile < chunk.end; tile += CHUNK_THREADS) {
         const int64 node = tile + threadIdx.x;
         const Role role = role_of(nodes, limits, node, node < chunk.end);
-        numbers += packed(role.needs, role.left_over);
+        numbers += packed(role.has_histogram, role.is_small);
         pieces += pieces_in(nodes, role, node, rows_per_piece);
     }
-    keep_total(warp_sums, totals + blockIdx.x, numbers);
-    keep_total(warp_sums, totals + gridDim.x + blockIdx.x, pieces);
+    write_total(warp_sums, totals + blockIdx.x, numbers);
+    write_total(warp_sums, totals + gridDim.x + blockIdx.x, pieces);
 }
 
-// Histograms of the level, one slot for each node that needs one: the open nodes, and smaller
-// siblings of open nodes whose parent's histogram is known.
+// Histograms of the level, one slot for each node that needs one: the open nodes, and
+// the smaller siblings of open nodes whose parent's histogram is known.
 //
 //   totals   of count_open
 //   slot     int32 (nodes,)    the node's, -1 for none
@@ -201,7 +202,7 @@ count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
 //   source   int32 (nodes,)    FROM_ROWS, or the parent's slot in the level before, from which
 //                              that of the sibling is subtracted
 //   open     uint8 (nodes,)    whether the node is searched here
-//   small    int32 (nodes,)    the nodes left to small.cu, one after the other
+//   small    int32 (nodes,)    the nodes left to subtrees.cu
 //   sizes    int32 (3,)        slots, pieces of work, small nodes
 //   work                       the rows that are summed, by slot
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
@@ -230,18 +231,19 @@ open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
         const int64 node = tile + threadIdx.x;
         const bool inside = node < chunk.end;
         const Role role = role_of(nodes, limits, node, inside);
-        const RunningSum sum = running_sum(space.warp_sums, packed(role.needs, role.left_over));
+        const int64 own_numbers = packed(role.has_histogram, role.is_small);
+        const RunningSum sum = running_sum(space.warp_sums, own_numbers);
         const int64 before = numbers + sum.before;
-        const int32 own = role.needs ? low_of(before) : -1;
+        const int32 own = role.has_histogram ? low_of(before) : -1;
         numbers += sum.all;
         const int64 pieces = pieces_in(nodes, role, node, rows_per_piece);
         n_work = append_work(space, work, n_work, tile, own, pieces, start, count);
         if (!inside || !writes) continue;
         slot[node] = own;
-        if (role.needs) node_of_slot[own] = (int32)node;
-        source[node] = role.subtracted ? parent[node] : FROM_ROWS;
-        open[node] = role.opens;
-        if (role.left_over) small[high_of(before)] = (int32)node;
+        if (role.has_histogram) node_of_slot[own] = (int32)node;
+        source[node] = role.by_subtraction ? parent[node] : FROM_ROWS;
+        open[node] = role.is_open;
+        if (role.is_small) small[high_of(before)] = (int32)node;
     }
     if (last && writes && threadIdx.x == 0) {
         sizes[0] = low_of(numbers);

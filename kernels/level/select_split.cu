@@ -1,30 +1,33 @@
-// The best split of every node: which features it looks at, which of them it is split by, what goes
-// left, and whether the split is taken.
+// The best split of every node: which features it looks at, the best of their splits, the sums of
+// the left child, and whether the split is accepted.
 //
-//   gain, could, ...   (slots, M)    what split.cu found
+//   score, could, ...   (slots, M)    of split.cu
 //   looked      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
-//   unit        float64 (1,)         from the rise of the score to that of weight times impurity
+//   unit        float64 (1,)         from a gain to a decrease of weight times impurity
 //
-// Launch: any grid of (WARP, PICK_WARPS) threads; a warp takes a node, then the next one of its; no
-// shared memory. Nodes whose slots are not among the `n_slots` from `first_slot` on are left out.
+// Launch: any grid of (WARP, SELECT_WARPS) threads; a warp takes a node, then the node that lies as
+// many warps further on as the grid has; no shared memory. Nodes whose slots are not among the
+// `n_slots` from `first_slot` on are left out.
 
+#include "common/goes_left.cuh"
+#include "level/accept.cuh"
 #include "level/allowed_features.cuh"
 
-constexpr int32 PICK_WARPS = 4;
-constexpr int32 PICK_BLOCKS = 8;  // per multiprocessor, at least
+constexpr int32 SELECT_WARPS = 4;
+constexpr int32 SELECT_BLOCKS = 8;  // per multiprocessor, at least
 
 // The first node of a warp, and from one of its nodes to the next.
-__device__ __forceinline__ int32 first_node() { return blockIdx.x * PICK_WARPS + threadIdx.y; }
-__device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * PICK_WARPS; }
+__device__ __forceinline__ int32 first_node() { return blockIdx.x * SELECT_WARPS + threadIdx.y; }
+__device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WARPS; }
 
 // ---- Which features ----------------------------------------------------------------------------
 
 // The first `max_features` features of every open node, in ascending order: looked int32
 // (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
 // EVERY_RANK if the node has no other features.
-extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
+extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
                 const uint8* __restrict__ open, const uint64* __restrict__ key,
                 const int32* __restrict__ tree, const uint8* __restrict__ allowed,
@@ -54,7 +57,7 @@ choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
     }
 }
 
-// What split.cu found, by slot and entry of its list.
+// The splits of split.cu, by slot and entry of its list.
 struct Found {
     const double* __restrict__ score;
     const uint8* __restrict__ could;
@@ -73,31 +76,27 @@ struct Entries {
 };
 
 // The smallest rank of a feature that could split the node. Every lane takes part.
-__device__ __forceinline__ uint64 first_that_could(const AllowedFeatures& choice,
+__device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice,
                                                    const Found& found, const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
     for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
         if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.looked[j]));
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
-    return rank;
+    return warp_min(rank);
 }
 
-struct Picked {
+struct BestEntry {
     uint64 rank;  // EVERY_RANK if there is no split
     int32 entry;
 };
 
 // The best feature up to rank `last`. Every lane takes part.
-__device__ __forceinline__ Picked best_entry(const AllowedFeatures& choice, const Found& found,
-                                             const Entries& entries, uint64 last)
+__device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, const Found& found,
+                                                const Entries& entries, uint64 last)
 {
     double score = -1.0;
-    Picked best = {EVERY_RANK, 0};
+    BestEntry best = {EVERY_RANK, 0};
     for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
         const double own = found.score[entries.first + j];
         if (own < 0.0) continue;
@@ -120,7 +119,7 @@ __device__ __forceinline__ Picked best_entry(const AllowedFeatures& choice, cons
     return best;
 }
 
-// ---- The split that was chosen -----------------------------------------------------------------
+// ---- The best split ----------------------------------------------------------------------------
 
 // The splits of the level, by node, as `engine.growth.frontier.Splits`.
 struct Splits {
@@ -165,27 +164,45 @@ __device__ __forceinline__ int64 sum_left(const int64* cells, uint32 left_codes,
     return warp_sum(sum);
 }
 
+// The split of an entry of a list, for `goes_left`.
+struct EntrySplit {
+    const Found& found;
+    int64 at;
+    bool categorical;
+    int32 missing_code;
+
+    __device__ __forceinline__ bool is_missing(int32 code) const { return code == missing_code; }
+    __device__ __forceinline__ bool missing_left() const
+    {
+        return found.missing[at] == MISSING_LEFT;
+    }
+    __device__ __forceinline__ bool is_categorical() const { return categorical; }
+    __device__ __forceinline__ bool in_set(int32 code) const
+    {
+        return has_code(found.mask[at * MASK_WORDS + code / WARP], code);
+    }
+    __device__ __forceinline__ bool at_most(int32 code) const { return code <= found.bin[at]; }
+};
+
 // The codes that go left, for `sum_left`. Every lane takes part.
 __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool categorical,
                                              int32 width)
 {
     const int32 lane = threadIdx.x;
+    const EntrySplit split = {found, at, categorical, width - 1};
     uint32 left_codes = 0;
     for (int32 code = lane; code < width; code += WARP) {
-        const bool left =
-            code == width - 1 ? found.missing[at] == MISSING_LEFT
-            : categorical     ? (found.mask[at * MASK_WORDS + code / WARP] >> lane & 1) != 0
-                              : code <= found.bin[at];
+        const bool left = goes_left(split, code);
         left_codes |= (left ? 1u : 0u) << (code / WARP);
     }
     return left_codes;
 }
 
-// The best split of every node and whether it is taken: `gain` is -1 where it is not. With
-// `fill`, nodes that are not open get none. undecided uint8 (nodes,), zero before the launch: nodes
-// none of whose features in the list could split, and that have more than these; `last_looked` is
-// the `last` of choose_features.
-extern "C" __global__ void __launch_bounds__(WARP * PICK_WARPS, PICK_BLOCKS)
+// The best split of every node and whether it is accepted: `gain` is -1 where it is not. With
+// `fill`, nodes that are not open get no split. undecided uint8 (nodes,), zero before the launch:
+// nodes that no feature of the list could split, while other features are left; `last_looked` is
+// `last` of choose_features.
+extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               const uint8* __restrict__ open, const uint64* __restrict__ key,
               const int32* __restrict__ tree, const int64* __restrict__ hessian,
@@ -220,33 +237,30 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
         const int32 own = slot[node] - first_slot;
         if (own < 0 || own >= n_slots) continue;
 
-        // Which feature. Where none of the first ones could split, next_feature.cu goes on.
+        // Which feature. If none of the first ones could split, next_feature.cu tries the others.
         const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
                                         key[node],
                                n_features};
         const bool all = stride == 0;  // the list is of all features
         const uint64 last = all ? last_rank(choice, max_features) : EVERY_RANK;
-        const uint64 could_first = first_that_could(choice, found, entries);
+        const uint64 could_first = first_splittable(choice, found, entries);
         const bool none_could = could_first == EVERY_RANK;
         const uint64 until = none_could ? last : max(last, could_first);
-        const Picked best = best_entry(choice, found, entries, until);
+        const BestEntry best = best_entry(choice, found, entries, until);
         if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {
-            const double score = found.score[at];
-            gain = criterion == VARIANCE ? score / (double)hessian[node] : score;
-            const double decrease = gain * *unit / (double)root_hessian[tree[node]] + EPSILON;
-            if (min_decrease > 0.0 && decrease < min_decrease) gain = -1.0;
-            if (needs_gain != 0 && gain == 0.0) gain = -1.0;
+            const AcceptRule accept = {criterion, *unit, min_decrease, needs_gain != 0};
+            gain = accept.gain(found.score[at], hessian[node], root_hessian[tree[node]]);
         }
         if (gain < 0.0) {
             if (lane == 0) write_none(splits, node, n_channels);
             continue;
         }
 
-        // What it is.
+        // The split and the sums of the left child.
         const int32 f = entries.looked[best.entry];
         const bool categorical = is_categorical[f] != 0;
         const uint32 left_codes = codes_left(found, at, categorical, width);

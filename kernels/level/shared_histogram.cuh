@@ -32,8 +32,8 @@ struct Column {
 // The list entry that a lane stands for.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked,
-                                            int32 n_looked, int64 n_samples, int32 tile)
+__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked, int32 n_looked,
+                                            int64 n_samples, int32 tile)
 {
     const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
     const int32 f = entry < n_looked ? looked[entry] : -1;
@@ -61,11 +61,6 @@ __device__ __forceinline__ uint32 take(uint32* cell)
     const uint32 sum = *cell;
     if (sum != 0) *cell = 0;
     return sum;
-}
-
-__device__ __forceinline__ void flush(int64* to, int64 sum)
-{
-    if (sum != 0) atomicAdd((uint64*)to, (uint64)sum);
 }
 
 #endif  // GPUBOOST_SHARED_HISTOGRAM_CUH

@@ -15,12 +15,12 @@
 //   looked      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
 //   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //
-// A block of SPLIT_THREADS threads takes one slot and one feature its node looks at, then the same
-// feature of another slot, as long as there are any. Where the histogram is that of the parent less
-// that of the sibling, the block writes the difference first.
+// A block of SPLIT_THREADS threads takes one slot and one feature that its node looks at, then the
+// same feature of another slot. Where the histogram is the parent's less the sibling's, the block
+// writes the difference first.
 //
-// Launch: grid (any, features), from entry `first_entry` of the lists on, because a grid has no
-// more than 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
+// Launch: grid (any, features), from entry `first_entry` of the lists on, because a grid has at
+// most 65535 rows; slots are the `n_slots` from `first_slot` on. Static shared memory only.
 
 #include "level/histogram_view.cuh"
 #include "level/split.cuh"
@@ -47,7 +47,7 @@ split_features(int64* histogram, const int64* __restrict__ previous,
                int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
                uint32* __restrict__ mask)
 {
-    __shared__ Workspace space;
+    __shared__ Workspace<SPLIT_THREADS> space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;
     const int32 end = min(n_slots, sizes[0] - first_slot);
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
@@ -55,8 +55,8 @@ split_features(int64* histogram, const int64* __restrict__ previous,
         if (open[n] == 0) continue;  // its sibling's histogram is found from its own
         const int64 out = (int64)own * n_looked + entry;
         const int32 f = looked[(int64)own * stride + entry];
-        const bool may_look = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
-        if (!may_look) {
+        const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
+        if (!is_allowed) {
             if (t == 0) {
                 could[out] = 0;
                 score[out] = -1.0;
@@ -75,17 +75,17 @@ split_features(int64* histogram, const int64* __restrict__ previous,
             }
             __syncthreads();
         }
-        if (ALLOWED_BY_LEVEL && !may_look) continue;  // the histogram is for the levels below
+        if (ALLOWED_BY_LEVEL && !is_allowed) continue;  // the histogram is for the levels below
 
-        // Which codes are occupied. The whole block goes on if there is no choice.
+        // Which codes are occupied. With fewer than two there is no split.
         const GlobalHistogram<int64> cells = {cells_of_node, width, n_channels};
         const bool occupied = t < width && cells.hessian(t) > 0;
-        const bool looks = __syncthreads_count(occupied) >= 2;  // the missing bin among them
+        const bool has_choice = __syncthreads_count(occupied) >= 2;  // the missing bin among them
         if (t == 0) {
-            could[out] = looks;
+            could[out] = has_choice;
             score[out] = -1.0;
         }
-        if (!looks) continue;
+        if (!has_choice) continue;
         vote(space.occupied, occupied && t < cells.missing_code());
         __syncthreads();
 

@@ -8,25 +8,24 @@
 // ---- Features in order -------------------------------------------------------------------------
 
 // The smallest rank, `minimum` or more, of a feature that may be looked at, else EVERY_RANK.
-// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and meets
+// `of_warp` has room for a rank of each warp. Every thread of the block takes part, and passes
 // another barrier before the next call.
-__device__ __forceinline__ uint64 next_rank(uint64* of_warp, const uint8* __restrict__ allowed,
-                                            int32 n_features, uint64 key, uint64 minimum)
+template <int32 WARPS>
+__device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
+                                            const uint8* __restrict__ allowed, int32 n_features,
+                                            uint64 key, uint64 minimum)
 {
     uint64 rank = EVERY_RANK;
     #pragma unroll 1
-    for (int32 f = threadIdx.x; f < n_features; f += SPLIT_THREADS) {
+    for (int32 f = threadIdx.x; f < n_features; f += WARPS * WARP) {
         if (allowed[f] == 0) continue;
         const uint64 own = order_rank(key, (uint64)f);
         if (own >= minimum) rank = min(rank, own);
     }
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        rank = min(rank, __shfl_xor_sync(FULL_MASK, rank, step));
-    }
+    rank = warp_min(rank);
     if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = rank;
     __syncthreads();
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) rank = min(rank, of_warp[w]);
+    for (int32 w = 0; w < WARPS; ++w) rank = min(rank, of_warp[w]);
     return rank;
 }
 
@@ -38,19 +37,16 @@ struct Sum {
 };
 
 // Sums over the threads up to this one, and over all. Every thread of the block takes part.
-__device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
+template <int32 THREADS>
+__device__ __forceinline__ Sum running_sum(Workspace<THREADS>& space, int64 value)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    #pragma unroll
-    for (int32 step = 1; step < WARP; step *= 2) {
-        const int64 below = __shfl_up_sync(FULL_MASK, value, step);
-        if (lane >= step) value += below;
-    }
-    if (SPLIT_WARPS == 1) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
+    value = warp_running_sum(value);
+    if (THREADS == WARP) return {value, __shfl_sync(FULL_MASK, value, WARP - 1)};
     if (lane == WARP - 1) space.warp_sums[warp] = value;
     __syncthreads();
     int64 all = 0;
-    for (int32 w = 0; w < SPLIT_WARPS; ++w) {
+    for (int32 w = 0; w < THREADS / WARP; ++w) {
         if (w == warp) value += all;
         all += space.warp_sums[w];
     }
@@ -59,8 +55,8 @@ __device__ __forceinline__ Sum running_sum(Workspace& space, int64 value)
 }
 
 // Sum of one plane over the left side of this thread's candidate, without missing values.
-template <class HistogramView>
-__device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& cells,
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Sum left_sum(Workspace<THREADS>& space, const HistogramView& cells,
                                         const Item& item, int32 plane)
 {
     const int64 own = item.taken ? cells.plane(item.cell, plane) : 0;
@@ -69,28 +65,24 @@ __device__ __forceinline__ Sum left_sum(Workspace& space, const HistogramView& c
 
 // ---- Scores ------------------------------------------------------------------------------------
 
-// What NEWTON holds the values of the children of a node to.
+// Regularisation and bounds of the values of the children of a node, for NEWTON.
 __device__ __forceinline__ Regular regular_of(const Node& node, const Options& options, int32 sign)
 {
     if (!NEWTON_CRITERION) return {0.0, 0.0, 0.0, 0.0, 0};
     return {options.regular[0], options.regular[1], node.lower, node.upper, sign};
 }
 
-// Two classes have one channel, the second class, of which squares need no more.
+// Two classes have one channel, the weight of the second class; VARIANCE needs no more.
 __device__ __forceinline__ void add_terms(Terms& terms, const Options& options,
-                                          const Regular& regular, int64 left, int64 node,
-                                          double hl, double h)
+                                          const Regular& regular, int64 left, int64 node, double hl,
+                                          double h)
 {
     const double gl = (double)left, g = (double)node;
     if (NEWTON_CRITERION) {
         add_newton(terms, regular, gl, g, hl, h);
         return;
     }
-    if (POISSON_CRITERION) {
-        terms.left = terms.left + poisson_term(gl, g, hl, h);
-        return;
-    }
-    if (options.by_class && options.n_channels == 1 && options.criterion != VARIANCE) {
+    if (options.by_class && options.n_channels == 1 && adds_both_classes(options.criterion)) {
         add_channel(terms, options.criterion, hl - gl, h - g, hl, h);
     }
     add_channel(terms, options.criterion, gl, g, hl, h);
@@ -112,11 +104,11 @@ struct Scores {
 };
 
 // Gains of this thread's candidate, -1 where it is not valid. Every thread of the block takes part.
-template <class HistogramView>
-__device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramView& cells,
-                                          const Item& item,
-                                          const Node& node, const Options& options,
-                                          const Regular& regular, int32 directions)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Scores scores_of(Workspace<THREADS>& space, const HistogramView& cells,
+                                            const Item& item, const Node& node,
+                                            const Options& options, const Regular& regular,
+                                            int32 directions)
 {
     const int32 at_missing = cells.missing_code();
     const bool rest = RARE_CATEGORIES && item.leaves_rare;  // all that is not taken
@@ -150,7 +142,9 @@ __device__ __forceinline__ Scores scores_of(Workspace& space, const HistogramVie
 
 // Twice the position of the largest gain of the block, the first of equals, and 1 more if missing
 // values go left there. Every thread takes part.
-__device__ __forceinline__ int32 best_position(Workspace& space, double score, bool missing_left)
+template <int32 THREADS>
+__device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double score,
+                                               bool missing_left)
 {
     int32 position = 2 * (int32)threadIdx.x + (missing_left ? 1 : 0);
     #pragma unroll
@@ -168,7 +162,7 @@ __device__ __forceinline__ int32 best_position(Workspace& space, double score, b
     }
     __syncthreads();
     int32 best = 0;
-    for (int32 w = 1; w < SPLIT_WARPS; ++w) {
+    for (int32 w = 1; w < THREADS / WARP; ++w) {
         if (space.warp_score[w] > space.warp_score[best]) best = w;
     }
     return space.warp_position[best];
@@ -192,23 +186,23 @@ struct Bounds {
     }
 };
 
-// What the block found, as one thread knows it.
+// The best split that the block found, and this thread's candidate.
 struct Best {
-    int32 position;      // of the best candidate; the thread there holds its item and gain
-    double score;         // of this thread's candidate
-    bool missing_left;   // which of its directions
+    int32 position;      // of the best candidate; the thread there holds its item and score
+    double score;        // of this thread's candidate
+    bool missing_left;   // whether it sends missing values left
     bool seen;           // whether anything is missing, or rare
     bool rare_left;      // whether rare categories go left, in the best split
     Item item;
 };
 
-// Whether the thread holds the best split, and there is one.
-__device__ __forceinline__ bool tells(const Best& best)
+// Whether this thread holds the best split, and there is one.
+__device__ __forceinline__ bool holds_best(const Best& best)
 {
     return (int32)threadIdx.x == best.position && best.score >= 0.0;
 }
 
-// Where the best split sends missing values, as the thread knows that tells it.
+// Where the best split sends missing values, in the thread that holds it.
 __device__ __forceinline__ int8 direction(const Best& best)
 {
     if (!best.seen) return MISSING_UNSEEN;
@@ -216,7 +210,8 @@ __device__ __forceinline__ int8 direction(const Best& best)
 }
 
 // Whether this thread's cell goes left in the best split, a categorical one.
-__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace& space)
+template <int32 THREADS>
+__device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace<THREADS>& space)
 {
     if (best.rare_left && best.item.place == NOWHERE) {
         return (space.occupied[threadIdx.x / WARP] >> (threadIdx.x % WARP) & 1) != 0;
@@ -224,10 +219,10 @@ __device__ __forceinline__ bool cell_goes_left(const Best& best, const Workspace
     return best.item.alone ? best.item.place == best.position : best.item.place <= best.position;
 }
 
-template <class HistogramView>
-__device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& cells,
-                                        const Node& node,
-                                        const Options& options, const Feature& feature)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Item item_of(Workspace<THREADS>& space, const HistogramView& cells,
+                                        const Node& node, const Options& options,
+                                        const Feature& feature)
 {
     if (feature.categorical) {
         if (options.random_thresholds) return random_category_item(space, node, feature);
@@ -239,10 +234,10 @@ __device__ __forceinline__ Item item_of(Workspace& space, const HistogramView& c
 }
 
 // The best split, `space.occupied` being set. Every thread of the block takes part.
-template <class HistogramView>
-__device__ __forceinline__ Best best_split(Workspace& space, const HistogramView& cells,
-                                           const Node& node,
-                                           const Options& options, const Feature& feature)
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const HistogramView& cells,
+                                           const Node& node, const Options& options,
+                                           const Feature& feature)
 {
     Best best;
     best.item = item_of(space, cells, node, options, feature);
@@ -261,8 +256,8 @@ __device__ __forceinline__ Best best_split(Workspace& space, const HistogramView
     return best;
 }
 
-// Where splits are written; `mask` only for categorical features.
-struct Written {
+// Where the best split is written; `mask` only for categorical features.
+struct SplitOutput {
     double* __restrict__ score;
     int16* __restrict__ bin;
     int16* __restrict__ next_bin;
@@ -282,14 +277,14 @@ __device__ __forceinline__ uint32 word_of_codes(const Feature& feature, uint32 c
     return bits;
 }
 
-// The thread of the best position tells, if it is valid; the bits of a mask come from all.
-template <class HistogramView>
-__device__ __forceinline__ void write_best(const Best& best, const Workspace& space,
+// Write the best split, by the thread that holds it, and its mask, by all threads.
+template <int32 THREADS, class HistogramView>
+__device__ __forceinline__ void write_best(const Best& best, const Workspace<THREADS>& space,
                                            const HistogramView& cells, const Feature& feature,
-                                           const Written& to, int64 at)
+                                           const SplitOutput& to, int64 at)
 {
     const int32 t = threadIdx.x;
-    if (tells(best)) {
+    if (holds_best(best)) {
         to.score[at] = best.score;
         to.bin[at] = best.item.bin;
         to.next_bin[at] = best.item.next_bin;

@@ -5,23 +5,13 @@
 //   n_pieces      int32 (1,)       the arrays have room for more
 //   slot, first, rows   int32, int64, int32 (pieces,)    node, first row, number of rows
 //
-// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the next
-// one of its. Every warp sums over its rows and adds one number per column to the node's in global
-// memory, by integer atomics.
+// Launch: any grid of SUMS_THREADS threads, no shared memory. A block takes a piece, then the piece
+// that lies as many blocks further on as the grid has. Each warp sums over its rows and adds one
+// number per column to the sums of the node in global memory, by integer atomics.
 
 constexpr int32 SUMS_THREADS = 256;
 constexpr int32 SUMS_BLOCKS = 4;  // per multiprocessor; asking for more spills registers
 constexpr int32 RANGES_BLOCKS = 8;  // of target_ranges
-
-// The smallest value, in every lane.
-__device__ __forceinline__ int32 warp_min(int32 value)
-{
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        value = min(value, __shfl_xor_sync(FULL_MASK, value, step));
-    }
-    return value;
-}
 
 // The classes that the rows of a piece may have, if there are more than two: their rows are sorted.
 struct Classes {
@@ -33,12 +23,6 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
 {
     if (n_classes <= 2) return {0, n_classes};
     return {target[0], target[rows - 1] + 1};
-}
-
-__device__ __forceinline__ void add_to(int64* sum, int64 own)
-{
-    const int64 total = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && total != 0) atomicAdd((uint64*)sum, (uint64)total);
 }
 
 // hessian int64 (nodes,), gradient int64 (nodes, K), zero before the launch. by_class: gradients
@@ -56,7 +40,7 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
         const int32 end = rows[piece];
         int64 sum = 0;
         for (int32 at = threadIdx.x; at < end; at += SUMS_THREADS) sum += weight[begin + at];
-        add_to(hessian + node, sum);
+        add_warp(hessian + node, sum);
         Classes channels = {0, n_channels};
         if (by_class) channels = classes_of(target + begin, end, n_channels);
         for (int32 k = channels.first; k < channels.end; ++k) {
@@ -67,7 +51,7 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
                 const int32 value = values[begin + at];
                 sum += by_class ? (value == k ? w : 0) : GRADIENTS ? value : w * value;
             }
-            add_to(gradient + node * n_channels + k, sum);
+            add_warp(gradient + node * n_channels + k, sum);
         }
     }
 }
@@ -128,7 +112,7 @@ leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
                     const int64 value = own[row[begin + at] * (int64)n_columns + p];
                     sum += draws ? value * weight[begin + at] : value;
                 }
-                add_to(sums + (leaf * n_classes + c) * n_columns + p, sum);
+                add_warp(sums + (leaf * n_classes + c) * n_columns + p, sum);
             }
         }
     }

@@ -1,11 +1,11 @@
-// Prediction: every row walks down every tree, and its leaves' values are added in the order of
-// the trees.
+// Prediction: every row traverses every tree, and the values of its leaves are added in the order
+// of the trees.
 //
 // Counted, not measured: 10M rows x 500 trees of depth 8 are 1.25e9 steps of a warp, each of 20
 // instructions and some 5 passes through the first cache or shared memory. On an H200 each of the
-// two takes 27 to 29 ms, reading X 0.3: so nodes are small (8 bytes where they can be), a node
-// knows whether its children are leaves, which spares a fetch, and a thread walks WALKS trees at
-// once to wait less.
+// two takes 27 to 29 ms, and reading X 0.3 ms. Therefore nodes are small (8 bytes if possible), a
+// node knows whether its children are leaves, which saves a load, and a thread traverses
+// TREES_AT_ONCE trees at once to hide latency.
 //
 //   nodes    uint32 (m, 2 or 4)    one record each, below; those of tree t begin at offset[t]
 //   offset   int64 (T + 1,)        value   float64 (m, V)
@@ -25,8 +25,10 @@
 //   predict       8 * values_per_block * threads, if values_per_block > 1, and the staged rows
 //   find_leaves   the staged rows: sizeof(value) * F * (threads + 1)
 
+#include "common/goes_left.cuh"
+
 constexpr int32 PREDICT_THREADS = 256;
-constexpr int32 WALKS = 4;  // trees that a thread walks at once
+constexpr int32 TREES_AT_ONCE = 4;  // that a thread traverses
 
 constexpr int32 NARROW_CHILD_BITS = 18, NARROW_FEATURE_BITS = 10, WIDE_FEATURE_BITS = 28;
 constexpr int32 FLAG_BITS = 4;
@@ -38,8 +40,8 @@ constexpr int32 LAST_CODE = 255;
 
 // ---- Nodes -------------------------------------------------------------------------------------
 
-// The flags of a node, from the lowest: missing goes right, a categorical split, the right child is
-// a leaf, the left child is a leaf.
+// The flags of a node, lowest bit first: missing values go right, the split is categorical, the
+// right child is a leaf, the left child is a leaf.
 constexpr uint32 MISSING_GOES_RIGHT = 1, CATEGORICAL = 2;
 
 struct NarrowNode {
@@ -55,7 +57,10 @@ struct NarrowNode {
     }
     __device__ __forceinline__ uint32 left() const { return word >> (FEATURE_BITS + FLAG_BITS); }
     __device__ __forceinline__ uint32 mask() const { return threshold; }
-    __device__ __forceinline__ bool below(float x) const { return x > __uint_as_float(threshold); }
+    __device__ __forceinline__ bool exceeds_threshold(float x) const
+    {
+        return x > __uint_as_float(threshold);
+    }
 };
 
 struct FloatNode {
@@ -70,7 +75,10 @@ struct FloatNode {
     }
     __device__ __forceinline__ uint32 left() const { return child; }
     __device__ __forceinline__ uint32 mask() const { return threshold; }
-    __device__ __forceinline__ bool below(float x) const { return x > __uint_as_float(threshold); }
+    __device__ __forceinline__ bool exceeds_threshold(float x) const
+    {
+        return x > __uint_as_float(threshold);
+    }
 };
 
 struct DoubleNode {
@@ -85,7 +93,7 @@ struct DoubleNode {
     }
     __device__ __forceinline__ uint32 left() const { return child; }
     __device__ __forceinline__ uint32 mask() const { return low; }
-    __device__ __forceinline__ bool below(double x) const
+    __device__ __forceinline__ bool exceeds_threshold(double x) const
     {
         return x > __longlong_as_double((int64)((uint64)high << 32 | low));
     }
@@ -106,7 +114,7 @@ struct Forest {
     const uint32* masks;  // null if no tree splits categories
 };
 
-// ---- The walk ----------------------------------------------------------------------------------
+// ---- Traversal of trees ------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32 feature_of(const Node& node)
 {
@@ -118,22 +126,33 @@ __device__ __forceinline__ bool has_flag(const Node& node, uint32 flag)
     return (node.word & flag << Node::FEATURE_BITS) != 0;
 }
 
+// The split of a node, for `goes_left`.
+struct NodeSplit {
+    const Node& node;
+    const uint32* masks;
+
+    __device__ __forceinline__ bool is_missing(Value x) const { return x != x; }
+    __device__ __forceinline__ bool missing_left() const
+    {
+        return !has_flag(node, MISSING_GOES_RIGHT);
+    }
+    __device__ __forceinline__ bool is_categorical() const { return has_flag(node, CATEGORICAL); }
+    __device__ __forceinline__ bool in_set(Value x) const
+    {
+        const int32 code = (int32)min(x, (Value)LAST_CODE);
+        return has_code(__ldg(masks + (int64)node.mask() * CODE_WORDS + code / WARP), code);
+    }
+    __device__ __forceinline__ bool at_most(Value x) const { return !node.exceeds_threshold(x); }
+};
+
 // Whether a value goes right. Plain: it is neither missing nor a category.
 template <bool PLAIN>
 __device__ __forceinline__ bool goes_right(const Node& node, Value x, const uint32* masks)
 {
-    if (PLAIN) return node.below(x);
-    const bool missing = x != x;
-    if (has_flag(node, CATEGORICAL) && !missing) {
-        const Value last = LAST_CODE;
-        const int32 code = (int32)min(x, last);
-        const uint32 word = __ldg(masks + (int64)node.mask() * CODE_WORDS + (code >> 5));
-        return (word >> (code & 31) & 1) == 0;
-    }
-    return node.below(x) | (missing & has_flag(node, MISSING_GOES_RIGHT));
+    return PLAIN ? node.exceeds_threshold(x) : !goes_left(NodeSplit{node, masks}, x);
 }
 
-// Where a row goes from a node; ~k if that is the leaf k.
+// The left or right child of a node; ~k if that is the leaf k.
 __device__ __forceinline__ int32 child_of(const Node& node, uint32 right)
 {
     constexpr int32 LEFT_IS_LEAF = Node::FEATURE_BITS + FLAG_BITS - 1;
@@ -141,36 +160,36 @@ __device__ __forceinline__ int32 child_of(const Node& node, uint32 right)
     return (int32)(node.left() + right) ^ is_leaf;
 }
 
-// Gives `leaves` the leaf of one row in the trees first, ..., last - 1, in this order.
+// Add the leaves of one row in the trees first, ..., last - 1 to `leaves`, in this order.
 template <bool PLAIN, typename Stride, typename Leaves>
-__device__ __forceinline__ void walk(const Forest& forest, const Value* row, Stride stride,
-                                     int32 first, int32 last, Leaves& leaves)
+__device__ __forceinline__ void traverse(const Forest& forest, const Value* row, Stride stride,
+                                         int32 first, int32 last, Leaves& leaves)
 {
-    for (int32 tree = first; tree < last; tree += WALKS) {
-        const uint32* root[WALKS];
-        int32 at[WALKS];  // below zero once the leaf is reached
+    for (int32 tree = first; tree < last; tree += TREES_AT_ONCE) {
+        const uint32* root[TREES_AT_ONCE];
+        int32 at[TREES_AT_ONCE];  // below zero once the leaf is reached
         int32 all = -1;
         #pragma unroll
-        for (int32 w = 0; w < WALKS; ++w) {
+        for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
             const int64 begin = __ldg(forest.offset + min(tree + w, last));
             root[w] = forest.nodes + begin * Node::WORDS;
             at[w] = __ldg(forest.offset + min(tree + w + 1, last)) - begin > 1 ? 0 : ~0;
             all &= at[w];
         }
         while (all >= 0) {
-            Node node[WALKS];
-            Value x[WALKS];
+            Node node[TREES_AT_ONCE];
+            Value x[TREES_AT_ONCE];
             all = -1;
             #pragma unroll
-            for (int32 w = 0; w < WALKS; ++w) {
+            for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
                 if (at[w] >= 0) node[w] = Node::load(root[w], at[w]);
             }
             #pragma unroll
-            for (int32 w = 0; w < WALKS; ++w) {
+            for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
                 if (at[w] >= 0) x[w] = row[(Stride)feature_of(node[w]) * stride];
             }
             #pragma unroll
-            for (int32 w = 0; w < WALKS; ++w) {
+            for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
                 if (at[w] >= 0) {
                     at[w] = child_of(node[w], goes_right<PLAIN>(node[w], x[w], forest.masks));
                 }
@@ -178,8 +197,8 @@ __device__ __forceinline__ void walk(const Forest& forest, const Value* row, Str
             }
         }
         #pragma unroll
-        for (int32 w = 0; w < WALKS; ++w) {
-            if (tree + w < last) leaves.reach(tree + w, (uint32)~at[w]);
+        for (int32 w = 0; w < TREES_AT_ONCE; ++w) {
+            if (tree + w < last) leaves.add(tree + w, (uint32)~at[w]);
         }
     }
 }
@@ -190,7 +209,7 @@ struct Rows {
     int32 n_features;
 };
 
-// Copies the values of the block's rows to `tile`; whether one of them is missing.
+// Copy the values of the block's rows to `tile`; returns whether one of them is missing.
 __device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
 {
     const int32 pitch = blockDim.x + 1;
@@ -209,25 +228,25 @@ __device__ __forceinline__ bool stage(const Rows& rows, Value* tile)
     return __syncthreads_or(missing) != 0;
 }
 
-// Walks the thread's row down some trees; `tile` is null if values are read where they are.
+// Traverse some trees with the thread's row; `tile` is null if values are read from global memory.
 template <typename Leaves>
-__device__ __forceinline__ void walk_rows(const Forest& forest, const Rows& rows, Value* tile,
-                                          int32 first, int32 last, Leaves& leaves)
+__device__ __forceinline__ void traverse_rows(const Forest& forest, const Rows& rows, Value* tile,
+                                              int32 first, int32 last, Leaves& leaves)
 {
     const int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (tile == nullptr) {
         if (row >= rows.n) return;
         const Value* own = rows.X + row * rows.row_stride;
-        walk<false>(forest, own, rows.column_stride, first, last, leaves);
+        traverse<false>(forest, own, rows.column_stride, first, last, leaves);
         return;
     }
     const bool plain = !stage(rows, tile) && forest.masks == nullptr;
     if (row >= rows.n) return;
     const int32 pitch = blockDim.x + 1;
     if (plain) {
-        walk<true>(forest, tile + threadIdx.x, pitch, first, last, leaves);
+        traverse<true>(forest, tile + threadIdx.x, pitch, first, last, leaves);
     } else {
-        walk<false>(forest, tile + threadIdx.x, pitch, first, last, leaves);
+        traverse<false>(forest, tile + threadIdx.x, pitch, first, last, leaves);
     }
 }
 
@@ -240,7 +259,7 @@ struct ValueSums {
     double one;
     double* many;  // [value][thread] from the own thread on, where there are several
 
-    __device__ __forceinline__ void reach(int32 tree, uint32 leaf)
+    __device__ __forceinline__ void add(int32 tree, uint32 leaf)
     {
         const double* values = value + (__ldg(offset + tree) + leaf) * n_values;
         if (n_own == 1) {
@@ -270,7 +289,8 @@ predict(const uint32* __restrict__ nodes, const int64* __restrict__ offset,
     }
     const Forest forest = {nodes, offset, has_masks ? masks : nullptr};
     const Rows rows = {X, n, row_stride, column_stride, n_features};
-    walk_rows(forest, rows, staged ? reinterpret_cast<Value*>(rest) : nullptr, 0, n_trees, leaves);
+    Value* tile = staged ? reinterpret_cast<Value*>(rest) : nullptr;
+    traverse_rows(forest, rows, tile, 0, n_trees, leaves);
 
     const int64 row = (int64)blockIdx.x * threads + threadIdx.x;
     if (row >= n) return;
@@ -284,7 +304,7 @@ struct LeafNumbers {
     int32* found;  // of the own row
     int64 n;
 
-    __device__ __forceinline__ void reach(int32 tree, uint32 leaf)
+    __device__ __forceinline__ void add(int32 tree, uint32 leaf)
     {
         found[tree * n] = (int32)leaf;
     }
@@ -305,11 +325,11 @@ find_leaves(const uint32* __restrict__ nodes, const int64* __restrict__ offset,
     const Forest forest = {nodes, offset, has_masks ? masks : nullptr};
     const Rows rows = {X, n, row_stride, column_stride, n_features};
     Value* tile = staged ? reinterpret_cast<Value*>(shared) : nullptr;
-    walk_rows(forest, rows, tile, first, last, leaves);
+    traverse_rows(forest, rows, tile, first, last, leaves);
 }
 
-// The second half of a prediction of few rows, whose trees were shared out among blocks: adds the
-// values of the leaves found, in the order of the trees. A thread is a row and one of its values.
+// The second half of a prediction of few rows, for which blocks share the trees: add the values of
+// the leaves found, in the order of the trees. A thread is a row and one of its values.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_values(const int32* __restrict__ found, const int64* __restrict__ offset,
            const double* __restrict__ value, int64 n, int32 n_trees, int32 n_values,
@@ -327,8 +347,8 @@ add_values(const int32* __restrict__ found, const int64* __restrict__ offset,
     total[i] = sum;
 }
 
-// The same for trees that did not draw a row, added to what is there: total float64 (N, V) and
-// count int64 (N,), the number of these trees, of rows start, ..., start + n - 1 of all N.
+// Out-of-bag sums: the same over the trees that did not draw the row, added to total float64 (N, V)
+// and, the number of these trees, to count int64 (N,), for rows start, ..., start + n - 1 of N.
 //   found   int32 (T, n)     drawn   uint32, how often tree t drew row r: drawn[t * stride + r]
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
 add_out_of_bag(const int32* __restrict__ found, const int64* __restrict__ offset,

@@ -1,7 +1,7 @@
-// The rows of trees: how often each is drawn, what it weighs, and the list of those in a tree. The
+// The rows of trees: how often each is drawn, its weight, and the list of the rows of a tree. The
 // same numbers as gpuboost/engine/sampling.py, for a batch of trees at once.
 //
-//   seed        uint64 (1,)     with `trees`, what randomness is keyed with
+//   seed        uint64 (1,)     with `trees`, the key of random numbers
 //   trees       uint64 (T,)     numbers of the trees
 //   drawn       uint32 (T, n)   how often each row is drawn; `stride` n, or 0: one for all trees
 //   kept        int64 (T, parts)    rows of each part that are in the tree
@@ -10,8 +10,10 @@
 // Launch unless said otherwise: one block of DRAW_THREADS threads for each part of each tree, the
 // parts of a tree side by side; a part is PART of its rows (or draws). No dynamic shared memory.
 
-#include "sampling/row_list.cuh"
+#include "common/block_rank.cuh"
 #include "common/float_exponent.cuh"
+#include "common/radix_select.cuh"
+#include "sampling/row_list.cuh"
 
 constexpr int32 DRAW_THREADS = 256;
 constexpr int32 DRAW_WARPS = DRAW_THREADS / WARP;
@@ -90,12 +92,12 @@ draw_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
 
 // ---- Without replacement: the rows of the smallest keys ----------------------------------------
 //
-// A row's place in the order is its key followed by its number, so no two rows tie. The last row
-// that is drawn is found digit by digit, leading digit first:
+// Rows are ordered by their keys, then by their numbers, so no two rows tie. The last row that is
+// drawn is found by radix select, see radix_select.cuh: first the digits of its key, then those of
+// its number.
 //
-//   last     uint64 (T, 2)    key and number of the last row drawn, as far as they are settled
-//   wanted   int64 (T,)       rows still to be found among those that begin as `last`; 0: `last` is
-//                             settled to the end
+//   last     uint64 (T, 2)    key and number of the last row drawn, as far as digits are found
+//   wanted   int64 (T,)       rows still to be found among the candidates; 0: `last` is complete
 //   settled  bits of the number (key, or row if `of_row`) that earlier digits have settled
 //   digits   uint32 (T, DIGITS)    rows by their next digit; zero before the first launch
 
@@ -132,8 +134,8 @@ count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
         const uint64 order = order_key(key, row, weights, weighted != 0);
         const uint64 number = of_row ? (uint64)row : order;
         const uint64 begin = of_row ? last_row : last_key;
-        const bool candidate = ((number ^ begin) & settled) == 0 && (!of_row || order == last_key);
-        if (candidate) atomicAdd(&count[number >> shift & (DIGITS - 1)], 1u);
+        if (!is_candidate(number, begin, settled) || (of_row && order != last_key)) continue;
+        atomicAdd(&count[number >> shift & (DIGITS - 1)], 1u);
     }
     __syncthreads();
     for (int32 d = threadIdx.x; d < DIGITS; d += DRAW_THREADS) {
@@ -147,29 +149,20 @@ choose_digit(uint32* __restrict__ digits, uint64* __restrict__ last, int64* __re
              int32 shift, int32 of_row)
 {
     const int64 tree = blockIdx.x;
-    const int32 lane = threadIdx.x;
     const int64 goal = wanted[tree];
     if (goal == 0) return;
-    __syncwarp();  // one lane will write what all have read
-    int64 before = 0;
-    for (int32 start = 0; start < DIGITS; start += WARP) {
-        const int64 count = digits[tree * DIGITS + start + lane];
-        digits[tree * DIGITS + start + lane] = 0;
-        int64 sum = count;
-        #pragma unroll
-        for (int32 step = 1; step < WARP; step *= 2) {
-            const int64 below = __shfl_up_sync(FULL_MASK, sum, step);
-            if (lane >= step) sum += below;
-        }
-        const int64 rest = goal - (before + sum - count);
-        before += __shfl_sync(FULL_MASK, sum, WARP - 1);
-        if (rest < 1 || rest > count) continue;  // the digit of the last row is not this lane's
-        const bool all = rest == count;
-        uint64* number = last + 2 * tree + (of_row ? 1 : 0);
-        *number |= (uint64)(start + lane) << shift | (all ? (1ull << shift) - 1 : 0);
-        if (all && !of_row) last[2 * tree + 1] = ~0ull;
-        wanted[tree] = all ? 0 : rest;
-    }
+    __syncwarp();  // one lane writes what all have read
+    uint32* own = digits + tree * DIGITS;
+    const DigitWeights counts = digit_weights<WARP, DIGITS>(own);
+    const ChosenDigit chosen = next_digit<WARP, DIGITS>(
+        own, counts, 0, [&](int64 sum) { return sum >= goal; });
+    if (chosen.digit < 0) return;
+    const int64 rest = goal - chosen.below;
+    const bool all = rest == chosen.weight;  // all that begin so are drawn
+    uint64* number = last + 2 * tree + (of_row ? 1 : 0);
+    *number |= (uint64)chosen.digit << shift | (all ? (1ull << shift) - 1 : 0);
+    if (all && !of_row) last[2 * tree + 1] = ~0ull;
+    wanted[tree] = all ? 0 : rest;
 }
 
 // Parts are of rows.
@@ -231,43 +224,13 @@ count_classes(const uint32* __restrict__ drawn, const int32* __restrict__ code, 
     __syncthreads();
     const int32 end = min(CLASS_COUNTS, n_classes - first_class);
     for (int32 c = threadIdx.x; c < end; c += DRAW_THREADS) {
-        uint64* sum = (uint64*)in_class + part.tree * n_classes + first_class + c;
-        if (count[c] != 0) atomicAdd(sum, (uint64)count[c]);
+        add_to(in_class + part.tree * n_classes + first_class + c, count[c]);
     }
 }
 
 // ---- The list of a tree's rows -----------------------------------------------------------------
 
-// How many threads of the block before this one keep their row, and how many do at all. Every
-// thread takes part.
-struct Rank {
-    int32 before;
-    int32 all;
-};
-
-__device__ __forceinline__ Rank rank_of(bool keeps, int32* kept_of_warp)
-{
-    const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const uint32 votes = __ballot_sync(FULL_MASK, keeps);
-    if (lane == 0) kept_of_warp[warp] = __popc(votes);
-    __syncthreads();
-    Rank rank = {__popc(votes & ((1u << lane) - 1u)), 0};
-    for (int32 w = 0; w < DRAW_WARPS; ++w) {
-        rank.before += w < warp ? kept_of_warp[w] : 0;
-        rank.all += kept_of_warp[w];
-    }
-    __syncthreads();
-    return rank;
-}
-
-// kept: zero before the launch.
-__device__ __forceinline__ void add_kept(int64* __restrict__ kept, int32 own)
-{
-    const int64 of_warp = warp_sum(own);
-    if (threadIdx.x % WARP == 0 && of_warp != 0) atomicAdd((uint64*)kept + blockIdx.x, of_warp);
-}
-
-// Rows that are drawn.
+// Rows that are drawn. kept: zero before the launch, here and below.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
 count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __restrict__ order,
             int32 ordered, int64 n_samples, int64* __restrict__ kept)
@@ -278,7 +241,7 @@ count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __rest
     for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
         own += drawn[part.tree * stride + listed.row(place)] != 0;
     }
-    add_kept(kept, own);
+    add_warp(kept + blockIdx.x, own);
 }
 
 // Rows of positive weight. largest uint64 (T,): bits of each tree's largest weight, as floating
@@ -293,19 +256,16 @@ count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __r
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
     int32 own = 0;
-    double capacity = 0.0;
+    double max_weight = 0.0;
     for (int64 place = part.first + threadIdx.x; place < part.end; place += DRAW_THREADS) {
         const double weight = weight_of(weights, part.tree, listed.row(place));
         own += weight > 0.0;
-        capacity = max(capacity, weight);
+        max_weight = max(max_weight, weight);
     }
-    add_kept(kept, own);
-    #pragma unroll
-    for (int32 step = WARP / 2; step > 0; step /= 2) {
-        capacity = max(capacity, __shfl_xor_sync(FULL_MASK, capacity, step));
-    }
+    add_warp(kept + blockIdx.x, own);
+    max_weight = warp_max(max_weight);
     if (threadIdx.x % WARP == 0) {
-        atomicMax(largest + part.tree, (uint64)__double_as_longlong(capacity));
+        atomicMax(largest + part.tree, (uint64)__double_as_longlong(max_weight));
     }
 }
 
@@ -316,7 +276,7 @@ list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restri
            int64 n_samples, int32 n_columns, int64 room, uint32* __restrict__ row_out,
            uint32* __restrict__ weight_out, int32* __restrict__ target_out)
 {
-    __shared__ int32 kept_of_warp[DRAW_WARPS];
+    __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
@@ -325,8 +285,8 @@ list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restri
         const int64 place = start + threadIdx.x;
         const int64 row = place < part.end ? listed.row(place) : 0;
         const uint32 weight = place < part.end ? drawn[part.tree * stride + row] : 0;
-        const Rank rank = rank_of(weight != 0, kept_of_warp);
-        if (weight != 0) put(rows, to + rank.before, row, weight);
+        const BlockRank rank = block_rank(listed_of_warp, weight != 0);
+        if (weight != 0) write_row(rows, to + rank.before, row, weight);
         to += rank.all;
     }
 }
@@ -346,7 +306,7 @@ list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
               uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
               int32* __restrict__ target_out)
 {
-    __shared__ int32 kept_of_warp[DRAW_WARPS];
+    __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
     const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
     const Order listed = {order, ordered != 0};
@@ -357,11 +317,11 @@ list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
         const int64 place = start + threadIdx.x;
         const int64 row = place < part.end ? listed.row(place) : 0;
         const double weight = place < part.end ? weight_of(weights, part.tree, row) : 0.0;
-        const Rank rank = rank_of(weight > 0.0, kept_of_warp);
+        const BlockRank rank = block_rank(listed_of_warp, weight > 0.0);
         if (weight > 0.0) {
             const double lifted =
                 scaled(weight, exponent[part.tree]) + uniform(hash_index(key, row));
-            put(rows, to + rank.before, row, (uint32)floor(lifted));
+            write_row(rows, to + rank.before, row, (uint32)floor(lifted));
             if (own_sums) {
                 const double fixed = scaled(weight, high), leading = rint(fixed);
                 int64* planes = wide + 2 * (part.tree * n_samples + row);

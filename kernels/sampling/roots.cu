@@ -1,8 +1,8 @@
-// The roots of a batch of trees: what draw.cu and sums.cu leave to be worked out of a few numbers
-// for each tree. T trees, n_parts parts of the rows of each.
+// The roots of a batch of trees: arrays with a few numbers for each tree, made from the results of
+// draw.cu and sums.cu. T trees, n_parts parts of the rows of each.
 //
-// Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part), and
-// what is left after all threads in turn. No dynamic shared memory.
+// Launch of all kernels: one block of ROOTS_THREADS threads; a thread takes a tree (or a part),
+// then the one that lies ROOTS_THREADS further on. No dynamic shared memory.
 
 #include "common/float_exponent.cuh"
 #include "common/running_sum.cuh"
@@ -17,7 +17,7 @@ constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 //   first   int64 (T, n_parts)    rows of the parts before, of all trees
 //   count   int64 (T,)
 //
-// A thread takes n_each parts side by side: those that it adds up are the ones it writes.
+// A thread adds up n_each parts that lie side by side, and then writes them.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64* first,
             int64* __restrict__ count)
@@ -83,7 +83,7 @@ limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
 // The power of two, at most `capacity`, that brings the largest weight of each tree below 2**bits.
 //
 //   largest   uint64 (T,)    bits of it, as floating point
-//   unit      float64 (T,)   what is to be multiplied by it to become 1
+//   unit      float64 (T,)   the reciprocal of that power
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 capacity,
             int32* __restrict__ exponent, double* __restrict__ unit)
@@ -97,7 +97,7 @@ scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32
 // Weights that give the classes of each tree's draws equal weight.
 //
 //   in_class       int64 (T, n_classes)      draws of each class
-//   class_weight   float64 (T, n_classes)    of a class that was not drawn, as if it were once
+//   class_weight   float64 (T, n_classes)    classes that were not drawn count as drawn once
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
 balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_classes,
                 int64 n_draws, double* __restrict__ class_weight)
@@ -107,10 +107,7 @@ balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_class
         const int64* draws = in_class + (int64)tree * n_classes;
         int64 present = 0;
         for (int32 c = lane; c < n_classes; c += WARP) present += draws[c] > 0;
-        #pragma unroll
-        for (int32 step = WARP / 2; step > 0; step /= 2) {
-            present += __shfl_xor_sync(FULL_MASK, present, step);
-        }
+        present = warp_sum(present);
         for (int32 c = lane; c < n_classes; c += WARP) {
             class_weight[(int64)tree * n_classes + c] =
                 (double)n_draws / (double)(present * max(draws[c], (int64)1));

@@ -21,7 +21,7 @@ struct Rows {
     int32* __restrict__ target_out;
 };
 
-__device__ __forceinline__ void put(const Rows& rows, int64 to, int64 row, uint32 weight)
+__device__ __forceinline__ void write_row(const Rows& rows, int64 to, int64 row, uint32 weight)
 {
     rows.row[to] = (uint32)row;
     rows.weight[to] = weight;

@@ -18,34 +18,20 @@ from gpuboost import (
     GradientBoostingRegressor,
     RandomForestClassifier,
 )
+from gpuboost.backends import cache as user_cache
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends import select as choice
-from gpuboost.backends import user_cache
-from gpuboost.backends.compiled_programs import GROW_ONE
-from gpuboost.backends.cost_model import (
-    Speed,
-    growth_amount,
-    prediction_amount,
-    rounds_are_replayed,
-)
+from gpuboost.backends.cache import GROW_ONE
+from gpuboost.backends.cost_model import Speed, growth_amount, prediction_amount
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import dry_run, nodes_at
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.select import Growth, Work, choose_backend, growth_work
 from gpuboost.cli import calibration
-from gpuboost.cli.calibration import (
-    Size,
-    measure,
-    seconds_of_a_byte,
-    seconds_of_a_launch,
-    seconds_of_a_round,
-    seconds_of_the_start,
-    slopes,
-)
+from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_launch, slope
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.task import NO_LIMIT
-from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
@@ -58,7 +44,6 @@ BOOSTING = Growth(
     max_depth=6,
     n_channels=1,
     n_rounds=100,
-    replayed=True,
 )
 TABLE = ShapeOnlyTable(100_000, 28, 2, 1, 0, False, np.dtype(np.float32))
 BUDGET = 1 << 34  # bytes: room for all
@@ -67,7 +52,7 @@ KINDS = {
     "forest of bounded depth": replace(FOREST, n_trees=100, max_depth=16),
     "boosting": BOOSTING,
     "AdaBoost": replace(BOOSTING, max_depth=1),
-    "a tree": replace(BOOSTING, n_rounds=1, replayed=False, max_depth=NO_LIMIT),
+    "a tree": replace(BOOSTING, n_rounds=1, max_depth=NO_LIMIT),
 }
 
 
@@ -80,7 +65,7 @@ def speed_file(tmp_path, monkeypatch):
     cost.measured_speed.cache_clear()
 
 
-@pytest.mark.parametrize("growth", [FOREST, BOOSTING, replace(BOOSTING, replayed=False)])
+@pytest.mark.parametrize("growth", [FOREST, BOOSTING, replace(BOOSTING, ccp_alpha=0.1)])
 def test_work_grows_with_everything(growth):
     one = growth_work(growth)
     for name in ("n_samples", "n_looked_at", "n_trees", "max_depth", "n_rounds"):
@@ -104,29 +89,30 @@ def test_a_table_travels_once_whatever_a_fit_does():
     assert doubles - forest == FOREST.n_samples * 28 * 4
     one, ten, more = (growth_amount(replace(BOOSTING, n_rounds=n)).bytes for n in (1, 10, 19))
     assert one > BOOSTING.n_samples * 28 * 4
-    assert 0 < more - ten == ten - one < one / 100  # nodes of trees
+    assert one == ten == more
 
 
 def test_rounds_are_launches_or_replays():
-    """The first two of a recording are launched; others of it cost no launch, all others do."""
-    amounts = [growth_amount(replace(BOOSTING, n_rounds=n)) for n in (2, 3, 102)]
-    assert [amount.rounds for amount in amounts] == [0, 1, 100]
+    """The first two of a recording are launched; each other one costs a share of its launches."""
+    binning = (
+        growth_amount(BOOSTING).launches - growth_amount(replace(BOOSTING, value_bytes=1)).launches
+    )
     of_round = cost.BOOSTING_LAUNCHES.of(BOOSTING.max_depth)
-    assert [amount.kernels for amount in amounts] == [0, of_round, 100 * of_round]
+    two, three, many = (
+        growth_amount(replace(BOOSTING, n_rounds=n)).launches - binning for n in (2, 3, 102)
+    )
+    assert two == 2 * of_round and many - two == pytest.approx(100 * (three - two))
+    assert three - two == pytest.approx(cost.REPLAY_LAUNCHES + cost.KERNEL_LAUNCHES * of_round)
     for levels, limits in (
         (32, {"max_depth": 32}),
         (63, {"max_depth": NO_LIMIT, "max_leaf_nodes": 64}),
     ):
-        deep = growth_amount(replace(BOOSTING, n_rounds=3, **limits))
-        assert deep.kernels == cost.BOOSTING_LAUNCHES.of(levels)
-    assert len({amount.launches for amount in amounts}) == 1
-    few, many = (growth_amount(replace(BOOSTING, n_rounds=n, replayed=False)) for n in (10, 100))
-    binning = (
-        growth_amount(BOOSTING).launches - growth_amount(replace(BOOSTING, value_bytes=1)).launches
-    )
-    assert many.launches - binning == pytest.approx(10 * (few.launches - binning))
-    assert many.rounds == few.rounds == many.kernels == few.kernels == 0
-    assert growth_work(BOOSTING).cuda < growth_work(replace(BOOSTING, replayed=False)).cuda
+        deep = growth_amount(replace(BOOSTING, n_rounds=2, **limits)).launches
+        assert deep - binning == 2 * cost.BOOSTING_LAUNCHES.of(levels)
+    asked = replace(BOOSTING, ccp_alpha=0.1)
+    few, more = (growth_amount(replace(asked, n_rounds=n)).launches for n in (10, 100))
+    assert more - binning == pytest.approx(10 * (few - binning))
+    assert growth_work(BOOSTING).cuda < growth_work(asked).cuda
 
 
 ROUNDS: list[dict[str, Any]] = [
@@ -161,8 +147,9 @@ def test_rounds_are_replayed_that_the_host_code_records(limits):
     booster.begin(0, 0.1)
     booster.launch(0)
     is_replayed = booster._grower.recorded is not None and booster.rounds.leaves is not None
-    told = task.options.max_depth, task.options.max_leaf_nodes, task.options.ccp_alpha
-    assert rounds_are_replayed(*told) is is_replayed
+    names = ("max_depth", "max_leaf_nodes", "ccp_alpha")
+    growth = replace(BOOSTING, **{name: getattr(task.options, name) for name in names})
+    assert growth.is_replayed is is_replayed
 
 
 def works_of_fits(monkeypatch, *estimators):
@@ -174,8 +161,7 @@ def works_of_fits(monkeypatch, *estimators):
         seen.append(growth)
         return growth_work(growth)
 
-    for module in (boosting_reading, template):
-        monkeypatch.setattr(module, "growth_work", told)
+    monkeypatch.setattr(template, "growth_work", told)
     for estimator in estimators:
         estimator.set_params(device="numpy").fit(X, X[:, 0] > 0)
     return seen
@@ -191,9 +177,9 @@ def test_what_estimators_foretell(monkeypatch):
     )
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
-    assert boosting == Growth(**one, n_looked_at=3, max_depth=4, replayed=True)
-    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5, replayed=True)
-    assert ada == Growth(**one, n_looked_at=7, max_depth=2, replayed=True)
+    assert boosting == Growth(**one, n_looked_at=3, max_depth=4)
+    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
+    assert ada == Growth(**one, n_looked_at=7, max_depth=2)
     assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
 
 
@@ -271,7 +257,7 @@ def test_few_rows_stay_on_the_host_and_many_go_to_a_gpu(kind, chosen, monkeypatc
     assert chosen(replace(growth, n_samples=1_000_000)) == "cuda"
     assert chosen(replace(growth, n_samples=10_000_000)) == "cuda"
     # Where nothing has been started yet, a small fit is not what starts a GPU.
-    monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: Speed().cuda_start)
+    monkeypatch.setattr(choice, "_cuda_start_seconds", lambda: cost.CUDA_START_SECONDS)
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: choice.LOAD_SECONDS)
     assert chosen(replace(growth, n_samples=150)) in ("numpy", "numba")
     assert chosen(replace(growth, n_samples=10_000)) in ("numpy", "numba")
@@ -288,10 +274,10 @@ def test_a_gpu_is_taken_from_some_rows_on(chosen, speed_file):
 
 def test_a_slow_copy_or_slow_rounds_keep_work_on_the_host(chosen, speed_file):
     growth = replace(BOOSTING, n_samples=100_000)
-    for slow in ({"cuda_round": 0.1}, {"cuda_byte": 1e-6}, {"cuda_traffic": 1e-8}):
-        cost.keep_speed(Speed(cuda_round=1e-6), "a fast GPU")
+    for slow in ({"cuda_launch": 0.1}, {"cuda_byte": 1e-6}, {"cuda_traffic": 1e-8}):
+        cost.keep_speed(Speed(cuda_launch=1e-6), "a fast GPU")
         assert chosen(growth) == "cuda"
-        cost.keep_speed(Speed(**{"cuda_round": 1e-6, **slow}), "a slow GPU")
+        cost.keep_speed(Speed(**{"cuda_launch": 1e-6, **slow}), "a slow GPU")
         assert chosen(growth) != "cuda"
 
 
@@ -326,11 +312,12 @@ def test_measured_speeds_are_kept(speed_file):
 
 WRONG_SPEEDS = {
     "": "Expecting value",
-    "[]": "format 3",
-    '{"format": 2}': "format 3",
-    '{"format": 3, "seconds": {"cuda_byte": 1}}': "its seconds are not cuda_byte, cuda_kernel",
+    "[]": "list indices",
+    '{"format": 2}': "'seconds'",
+    '{"seconds": [1]}': "values",
+    '{"seconds": {"cuda_step": 1}}': "unexpected keyword argument 'cuda_step'",  # of older versions
     **{
-        json.dumps({"format": 3, "seconds": {**asdict(Speed()), "cuda_step": value}}): "cuda_step"
+        json.dumps({"seconds": {**asdict(Speed()), "cuda_byte": value}}): "are not numbers above 0"
         for value in (0.0, -1.0, float("nan"), float("inf"), "fast", True)
     },
 }
@@ -365,38 +352,29 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
 
 
 def test_calibration_measures_what_can_be_used(monkeypatch):
-    small = Size(large=3000, small=200)
-    assert measure([], small, small) == Speed()
-    speed = measure(["numpy", "numba"], small, small)
-    assert speed.numba_visit != Speed().numba_visit and speed.numba_step != Speed().numba_step
-    usual = Speed()
-    assert replace(speed, numba_visit=usual.numba_visit, numba_step=usual.numba_step) == usual
+    assert measure([]) == Speed()
+    speed = measure(["numpy", "numba"], cpu_rows=3000)
+    assert speed.numba_visit != Speed().numba_visit
+    assert replace(speed, numba_visit=Speed().numba_visit) == Speed()
 
 
-def test_a_gpu_is_measured_by_its_traffic(monkeypatch):
-    forest, seconds = calibration.forest, iter([1.0, 1.0, 3.0, 2.0])
-    on_host = partial(forest, "numpy")
-    monkeypatch.setattr(calibration, "forest", lambda device, *given: on_host(*given))
+@pytest.mark.parametrize("unit", ["traffic", "visits"])
+def test_speeds_are_slopes(unit, monkeypatch):
+    forest, seconds = calibration.forest, iter([1.0, 3.0])
+    monkeypatch.setattr(calibration, "forest", lambda device, n_trees: forest("numpy", n_trees))
     monkeypatch.setattr(calibration, "fastest", lambda run: next(seconds))
-    traffic, _ = slopes("cuda", Size(large=200))
     few, more = (
-        calibration.growth_of(200, n_trees).traffic
+        getattr(calibration.growth_of(200, n_trees), unit)
         for n_trees in (calibration.FEW_TREES, calibration.MORE_TREES)
     )
-    assert traffic == 2.0 / (more - few)
+    assert slope("cuda", 200, unit) == 2.0 / (more - few)
 
 
 @pytest.mark.parametrize(("device", "rows"), [("numpy", 4000), ("numba", 20_000)])
 def test_what_calibration_measures_is_about_right(device, rows, monkeypatch):
     """The constants of a device are those of a forest: they foretell another one."""
-    monkeypatch.setattr(calibration, "MORE_ROUNDS", calibration.FEW_ROUNDS + 4)
     monkeypatch.setattr(calibration, "REPEATS", 2)
-    visit, step = slopes(device, Size(large=rows))
     # On a busy machine few trees may take as long as many: the least there is.
-    assert calibration.LEAST <= visit < 1e-6 and calibration.LEAST <= step < 1e-6
-    assert seconds_of_a_launch(device, Size(large=1)) > 1e-6
-    of_round, of_kernel = seconds_of_a_round(device, Size(large=1, small=30))
-    of_two_levels = of_round + of_kernel * cost.BOOSTING_LAUNCHES.of(calibration.ROUND_DEPTHS[0])
-    assert min(of_round, of_kernel) >= calibration.LEAST and 1e-5 < of_two_levels < 1
-    assert 1e-13 < seconds_of_a_byte(device, Size(large=rows)) < 1e-6
-    assert 0 < seconds_of_the_start(device) < 60
+    assert calibration.LEAST <= slope(device, rows, "visits") < 1e-6
+    assert seconds_of_a_launch(device) > 1e-6
+    assert 1e-13 < seconds_of_a_byte(device, rows) < 1e-6

@@ -19,9 +19,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomForestRegressor
-from gpuboost.backends import compiled_programs as compiled
+from gpuboost.backends import cache as compiled
 from gpuboost.backends import select as choice
-from gpuboost.backends.compiled_programs import GROW_MANY, GROW_ONE, PREDICT
+from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.backends.select import (
     COMPILE_SECONDS,
@@ -147,51 +147,71 @@ def test_compiled_code_is_found_where_numba_keeps_it(program, tmp_path):
     code = f"""
 import numpy as np
 from gpuboost import DecisionTreeClassifier
-from gpuboost.backends.compiled_programs import compiled_programs
+from gpuboost.backends.cache import compiled_programs
 X = np.arange(40.0).reshape(20, 2)
 model = DecisionTreeClassifier(device="numpy").fit(X, X[:, 0] > 9)
 assert not compiled_programs()
 model.predict({USES[program]})
-print(*compiled_programs())
+for program, folder in compiled_programs().items():
+    print(program, folder)
 """
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     run = partial(subprocess.run, env=env, check=True, capture_output=True, text=True)
-    assert run([sys.executable, "-c", code]).stdout.split() == [program]
-    folders = {path.parent for path in tmp_path.rglob("*.nbc")}
-    assert {path.parent for path in tmp_path.rglob(f"*{compiled.SUFFIX}")} == folders
+    found, folder = run([sys.executable, "-c", code]).stdout.split()
+    assert found == program and Path(folder) in {path.parent for path in tmp_path.rglob("*.nbc")}
     again = "import sys; from gpuboost.backends import select; print(*select._programs_on_disk())"
     again += "; assert 'numba' not in sys.modules"
     assert run([sys.executable, "-c", again]).stdout.split() == [program]
 
 
-def test_code_of_other_sources_or_versions_is_not_counted(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = compiled.cache_folders()[0]
-    folder.mkdir()
-    assert compiled.compiled_programs() == {}
-    other = folder / f"{PREDICT}.{compiled.installation()}-0123456789abcdef{compiled.SUFFIX}"
-    elsewhere = folder / compiled.marker(PREDICT).replace(".py3", ".py4")
-    other.touch(), elsewhere.touch()
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with machine code, and an empty cache."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "code"))
+    monkeypatch.setenv("GPUBOOST_CACHE_DIR", str(tmp_path / "own"))
+    folder = tmp_path / "code" / "numba"
+    folder.mkdir(parents=True)
+    (folder / "predict.nbc").touch()
+    return folder
+
+
+def test_code_of_other_sources_versions_or_folders_is_not_counted(folder, monkeypatch):
     assert compiled.compiled_programs() == {}
     compiled.mark_compiled(folder, PREDICT)
     assert compiled.compiled_programs() == {PREDICT: folder}
-    assert not other.exists() and elsewhere.exists()
+    for name, other in (("source_stamp", lambda: "0123"), ("metadata", OtherNumba)):
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, name, other)
+            assert compiled.compiled_programs() == {}
+    with monkeypatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(folder))
+        assert compiled.compiled_programs() == {}
+    assert compiled.compiled_programs() == {PREDICT: folder}
 
 
-def test_code_of_every_folder_of_sources_is_counted(tmp_path, monkeypatch):
-    sources = tmp_path / "numba"
-    for folder in (sources, sources / "splits", sources / "deep" / "deeper"):
-        folder.mkdir(parents=True)
-        (folder / "module.py").touch()
-    monkeypatch.setattr(compiled, "_NUMBA_SOURCES", sources)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    folders = compiled.cache_folders()
-    assert len(folders) == len(set(folders)) == 3
-    for folder in folders:
-        folder.mkdir(parents=True)
-        compiled.mark_compiled(folder, PREDICT)
-        assert compiled.compiled_programs() == {PREDICT: folder}
-        (folder / compiled.marker(PREDICT)).unlink()
+class OtherNumba:
+    """`importlib.metadata` where another version is installed."""
+
+    PackageNotFoundError = ImportError
+
+    @staticmethod
+    def version(package):
+        return "0.1"
+
+
+def test_code_that_was_removed_is_not_counted(folder):
+    compiled.mark_compiled(folder, PREDICT)
+    (folder / "predict.nbc").unlink()
+    assert compiled.compiled_programs() == {}
+    shutil.rmtree(folder)
+    assert compiled.compiled_programs() == {}
+
+
+def test_a_damaged_marker_is_not_counted(folder):
+    compiled.mark_compiled(folder, PREDICT)
+    for content in (b"", b"\xff\xfe", compiled.marker(PREDICT).read_bytes()[:-1]):
+        compiled.marker(PREDICT).write_bytes(content)
+        assert compiled.compiled_programs() == {}
 
 
 def test_a_byte_of_any_source_changes_the_stamp(tmp_path, monkeypatch):
@@ -226,26 +246,6 @@ def test_constants_that_are_compiled_in_are_in_the_stamp():
                 place = compiled._ENGINE / module.split(".", 2)[2].replace(".", "/")
                 found = {place.with_suffix(".py"), place / "base.py"}
                 assert found & stamped, f"{path.name} imports constants of {module}"
-
-
-def test_the_folders_are_those_of_numba(tmp_path, monkeypatch):
-    from numba.core import caching, config
-
-    from gpuboost.backends.numba.depth_first import grow
-
-    source = grow.__file__
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(config, "CACHE_DIR", "")
-    tree = next(f for f in compiled.cache_folders() if f.parent == Path(source).parent)
-    assert (
-        str(tree) == caching.InTreeCacheLocator(test_auto_takes_what_is_faster, source)._cache_path
-    )
-    located = caching.UserWideCacheLocator(test_auto_takes_what_is_faster, source)
-    assert Path(located._cache_path) in compiled.cache_folders()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    located = caching.UserProvidedCacheLocator(test_auto_takes_what_is_faster, source)
-    assert Path(located._cache_path) in compiled.cache_folders()
 
 
 def test_many_features_are_work_for_numpy_even_with_few_rows():

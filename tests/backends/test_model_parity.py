@@ -41,6 +41,15 @@ def test_classifiers(name: str, table: str) -> None:
     assert_one_model(name, X, y)
 
 
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if not name.startswith("Gradient")])
+def test_twoing(name: str) -> None:
+    X, y = load_wine(return_X_y=True)
+    words: dict[str, Any] = {"criterion": "twoing"}
+    if name == "BaggingClassifier":
+        words = {"estimator": gpuboost.DecisionTreeClassifier(criterion="twoing")}
+    assert_one_model(name, X, y, **words)
+
+
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_regressors(name: str) -> None:
     X, y = load_diabetes(return_X_y=True)

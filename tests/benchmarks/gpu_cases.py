@@ -14,7 +14,7 @@ from benchmarks.gpu import run
 from benchmarks.gpu.cases import CASES, GpuCase
 from benchmarks.gpu.device import device as device_module
 from benchmarks.gpu.device.device import CudaDevice, Device
-from benchmarks.gpu.measure import Plan
+from benchmarks.gpu.plan import Plan
 from benchmarks.gpu.run import Kept
 from benchmarks.peers.peers import OURS
 from benchmarks.report.results import Results

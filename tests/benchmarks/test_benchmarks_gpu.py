@@ -272,11 +272,10 @@ def test_our_data_are_where_the_peers_are(device: Device, monkeypatch: Any) -> N
 
 
 def test_the_chosen_backend_comes_back(device: Device) -> None:
-    from gpuboost.estimators.boosting import inputs as boosting_reading
     from gpuboost.estimators.fitting import base
     from gpuboost.estimators.fitting import pipeline as template
 
-    places = (base, template, boosting_reading)
+    places = (base, template)
     before = [place.choose_backend for place in places]
     with pytest.raises(ZeroDivisionError), Served(device):
         assert all(place.choose_backend("cpu", None) is device.backend for place in places)

@@ -162,7 +162,9 @@ def test_steps_of_tests_say_that_pytest_is_missing(
 
 def test_nothing_but_tests_needs_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; "
-    code += "from benchmarks.gpu import copies, facts, first_run, run"
+    code += (
+        "from benchmarks.gpu import first_run, run; from benchmarks.gpu.first import copies, facts"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
@@ -261,9 +263,9 @@ def test_findings_of_a_slice_that_was_cut_short_stay(
     "start",
     [
         "import subprocess; subprocess.run(words)",
-        "from benchmarks.gpu import children; children.exit_on_sigterm(); "
+        "from benchmarks.gpu.first import children; children.exit_on_sigterm(); "
         "children.run_child(words, 99, children.INNER_TERM_SECONDS)",  # a case, in its own group
-        "from benchmarks.gpu import children; children.exit_on_sigterm(); "
+        "from benchmarks.gpu.first import children; children.exit_on_sigterm(); "
         "children.run_child(words, 3, 60)",  # SIGTERM comes while it waits for the case to end
     ],
     ids=["a child", "a case", "a case that is being ended"],

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import gpuboost
-from gpuboost.backends import compiled_programs as compiled
+from gpuboost.backends import cache as compiled
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends.select import available_backends
 from gpuboost.cli import calibration, demo, demo_table
@@ -92,12 +92,10 @@ def test_what_auto_does(usable, expected):
 def test_compile_cache_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert cli.compile_cache().startswith("empty")
-    (folder,) = compiled.cache_folders()
-    folder.mkdir()
-    (folder / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # of other sources
+    (tmp_path / "grow.grow-1.py311-0.1.nbc").write_bytes(b"")  # of other sources
     assert cli.compile_cache().startswith("empty")
-    compiled.mark_compiled(folder, compiled.PREDICT)
-    assert cli.compile_cache() == f"predict in {folder}"
+    compiled.mark_compiled(tmp_path, compiled.PREDICT)
+    assert cli.compile_cache() == f"predict in {tmp_path}"
 
 
 def test_packages_that_are_not_there():

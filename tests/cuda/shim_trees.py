@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, POISSON, VARIANCE
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, POISSON, TWOING, VARIANCE
 from gpuboost.engine.task import GrownTree, GrowTask
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.engine.exact import assert_same_fields
@@ -27,6 +27,8 @@ TARGETS_AND_SCORES = [
     ("five classes", VARIANCE),
     ("five classes", ENTROPY),
     ("five classes", MISCLASSIFICATION),
+    ("two classes", TWOING),
+    ("five classes", TWOING),
     ("values", VARIANCE),
     ("heavy values", VARIANCE),
     ("outputs", VARIANCE),

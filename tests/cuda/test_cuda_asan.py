@@ -58,10 +58,12 @@ import numpy as np
 import pytest
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.estimators.boosting import inputs as boosting_reading
 from gpuboost.estimators.fitting import pipeline as template
-from tests import test_cuda_adaboost, test_cuda_booster, test_cuda_boosting, test_cuda_levels
-from tests import test_cuda_best_first, test_cuda_links, test_cuda_quantiles
+from tests.cuda.adaboost import test_cuda_adaboost
+from tests.cuda.boosting import test_cuda_booster, test_cuda_boosting, test_cuda_quantiles
+from tests.cuda.growth import test_cuda_best_first
+from tests.cuda.level import test_cuda_levels
+from tests.cuda.predict import test_cuda_links
 from tests.engine.exact import assert_equal_models
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda.predict.test_cuda_links import Doubled
@@ -74,8 +76,7 @@ def noted(runtime, file_name, name, constants):
     return kernel(runtime, file_name, name, constants)
 
 def fit_on(backend, model, *data, **words):
-    for module in (boosting_reading, template):
-        patch.setattr(module, "choose_backend", lambda device, work: backend)
+    patch.setattr(template, "choose_backend", lambda device, work: backend)
     return model.fit(*data, **words)
 
 with pytest.MonkeyPatch.context() as patch:

@@ -22,5 +22,5 @@ def splice_prelude(source_text: str, file_name: str) -> str:
     """
     if f'#line 1 "{PRELUDE}"' in source_text:
         return source_text
-    prelude, text = kernel_text(PRELUDE), spliced(file_name, source_text)
+    prelude, text = spliced(PRELUDE), spliced(file_name, source_text)
     return f'#line 1 "{PRELUDE}"\n{prelude}\n#line 1 "{file_name}"\n{text}\n'

@@ -19,6 +19,8 @@ MAKERS: dict[str, Callable[[], Loss]] = {
     "huber": lambda: make_loss("huber", alpha=0.8),
     "quantile": lambda: make_loss("quantile", alpha=0.7),
     "quantile of levels": lambda: make_loss("quantile", alpha=LEVELS),
+    "log_cosh": lambda: make_loss("log_cosh"),
+    "log_cosh of outputs": lambda: make_loss("log_cosh", n_outputs=2),
     "poisson": lambda: make_loss("poisson"),
     "gamma": lambda: make_loss("gamma"),
     "tweedie": lambda: make_loss("tweedie", power=1.3),

@@ -172,6 +172,11 @@ class NaiveTree:
             return float(criteria.poisson_gain(terms)[0])
         if len(pairs) == 1 and self.task.target.classes is not None:
             pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
+        if self.options.criterion == criteria.TWOING:
+            total = np.zeros(1)
+            for a, b in pairs:
+                total = total + np.abs(a * fh - b * fhl)
+            return float((total * total / (fhl * (fh - fhl)) / fh)[0])
         if self.options.criterion == criteria.MISCLASSIFICATION:
             parts = [max(a[0] for a, _ in pairs), max((b - a)[0] for a, b in pairs)]
             return float((parts[0] + parts[1]) - max(b[0] for _, b in pairs))

@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, VARIANCE
+from gpuboost.engine.criteria import (
+    ENTROPY,
+    MISCLASSIFICATION,
+    NEWTON,
+    POISSON,
+    TWOING,
+    VARIANCE,
+)
 from gpuboost.engine.task import NO_LIMIT, Regularisation, TreeOptions
 from tests.engine.harness import (
     COLUMN_KINDS,
@@ -24,7 +31,7 @@ LEVELS = (2, 4, 7, 40)  # of categorical columns: both sides of ONE_HOT_LEVELS
 @st.composite
 def tree_options(draw: st.DrawFn, classification: bool, target_kind: str) -> TreeOptions:
     """Limits of every kind, most often few of them."""
-    scores = (VARIANCE, ENTROPY, MISCLASSIFICATION) if classification else (VARIANCE,)
+    scores = (VARIANCE, ENTROPY, MISCLASSIFICATION, TWOING) if classification else (VARIANCE,)
     if target_kind in ("counts", "amounts"):
         scores = (POISSON, POISSON, VARIANCE)
     return TreeOptions(

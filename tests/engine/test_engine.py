@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gpuboost.engine.fixed_point import (
     two_planes,
 )
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.tree import class_impurity, levels, sum_children
+from gpuboost.engine.growth.tree import levels, sum_children
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
 from gpuboost.engine.targets import EXACT_BITS, value_target
 from gpuboost.engine.task import TreeOptions
@@ -78,7 +79,7 @@ def test_entropy_needs_no_logarithm_of_a_library(monkeypatch: pytest.MonkeyPatch
     for name in ("log", "log2", "log10", "log1p"):
         monkeypatch.delattr(np, name)
     shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]])
-    found = class_impurity(shares, criteria.ENTROPY)
+    found = criteria.entropy(shares)
     assert found[:2].tolist() == [1.0, 0.0]
     assert found[2] == pytest.approx(2 - 0.75 * math.log2(3), rel=1e-15)
 
@@ -129,6 +130,26 @@ def test_scores_are_the_rise_of_the_criterion(sides: list[tuple[int, int]], crit
         right_max = np.max([y - x for x, y in zip(gl, g, strict=True)], axis=0)
         found = criteria.misclassification_gain(np.max(gl, axis=0), right_max, np.max(g, axis=0))
     assert found[0] == pytest.approx(max(naive_gain(criterion, left, node), 0), rel=1e-9, abs=1e-7)
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, max_size=5))
+def test_twoing_is_the_best_gini_of_two_sets_of_classes(sides: list[tuple[int, int]]) -> None:
+    """Theorem 4.10 of Breiman and others (1984)."""
+    left, right = [a for a, _ in sides], [b for _, b in sides]
+    if not sum(left) or not sum(right):
+        return
+    hl, h = float(sum(left)), float(sum(left) + sum(right))
+    sums: Any = (0.0, 0.0, 0.0)
+    for a, b in sides:
+        sums = criteria.add_twoing(sums, float(a), float(a + b), hl, h)
+    best = 0.0
+    for bits in range(2 ** len(sides)):
+        chosen = [k for k in range(len(sides)) if bits >> k & 1]
+        a, b = sum(left[k] for k in chosen), sum(right[k] for k in chosen)
+        merged = [a, sum(left) - a], [a + b, sum(left) + sum(right) - a - b]
+        best = max(best, naive_gain(criteria.VARIANCE, *merged))
+    unit = criteria.CRITERIA[criteria.TWOING].class_unit
+    assert unit * criteria.twoing_score(sums, hl, h) == pytest.approx(best, rel=1e-9, abs=1e-7)
 
 
 @given(st.integers(1, 2**40), st.integers(-(2**47), 2**47), st.integers(2, 50))

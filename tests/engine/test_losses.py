@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,7 @@ from sklearn._loss import loss as oracles
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import Loss, Predicted, formulas, make_loss
 from gpuboost.engine.losses.base import as_columns
-from gpuboost.engine.losses.classification import MulticlassLogLoss
-from gpuboost.engine.losses.regression import Quantile
+from gpuboost.engine.losses.regression import Quantile, QuantileBaseline
 from tests.engine.loss_cases import (
     LEVELS,
     MAKERS,
@@ -30,12 +31,18 @@ from tests.engine.loss_cases import (
 PROPERTY = settings(deadline=None, max_examples=40, print_blob=True)
 
 
+def softmax_of(n_classes: int) -> Loss:
+    """Log loss by softmax, of two classes as well."""
+    return replace(make_loss("log_loss", n_classes=3), columns=n_classes)
+
+
 # ---- calculus ----------------------------------------------------------------------------------
 
 
 def units(loss: Loss) -> float:
     """Row losses in units of what gradients belong to."""
-    return 2.0 if loss.name == "squared_error" or loss.formula == formulas.LOG_LOSS else 1.0
+    of_two_classes = loss.name == "log_loss" and not loss.takes_rows
+    return 2.0 if loss.name == "squared_error" or of_two_classes else 1.0
 
 
 @each_loss
@@ -46,7 +53,7 @@ def test_gradients_are_differences_of_losses(kind: str) -> None:
     parameter = loss.round_parameter(Predicted(y, raw))
     g, _ = gradients(loss, y, raw, None, parameter)
     # Rows average their columns, but for softmax, whose classes are one prediction.
-    share = 1.0 if loss.formula == formulas.SOFTMAX else 1.0 / loss.columns
+    share = 1.0 if loss.takes_rows else 1.0 / loss.columns
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
         step[k] = 1e-5
@@ -66,7 +73,7 @@ def test_hessians_are_differences_of_gradients_or_what_bounds_the_step(kind: str
     if loss.constant_hessian:
         np.testing.assert_array_equal(h, 1.0)
         return
-    factor = loss.columns / (loss.columns - 1.0) if loss.columns > 1 else 1.0
+    factor = loss.columns / (loss.columns - 1.0) if loss.takes_rows else 1.0
     raised = 0
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
@@ -78,7 +85,7 @@ def test_hessians_are_differences_of_gradients_or_what_bounds_the_step(kind: str
         expected = np.maximum(rise[:, k] / 2e-5, np.abs(g[:, k]) / formulas.MAX_STEP) * factor
         np.testing.assert_allclose(h[:, k], expected, rtol=1e-5, atol=1e-8)
         raised += (np.abs(g[:, k]) >= h[:, k] / factor * formulas.MAX_STEP * (1 - 1e-12)).sum()
-    if loss.formula in (formulas.LOG_LOSS, formulas.SOFTMAX, formulas.POISSON):
+    if loss.hessian_is_information:
         assert 0 < raised < raw.size
 
 
@@ -110,7 +117,7 @@ def test_scikit_learn_finds_the_same(kind: str) -> None:
     their_g, their_h = (part.reshape(len(y), -1) for part in (their_g, their_h))
     np.testing.assert_allclose(g, their_g, rtol=1e-11, atol=1e-13)
     if not loss.constant_hessian:
-        factor = loss.columns / (loss.columns - 1.0) if loss.columns > 1 else 1.0
+        factor = loss.columns / (loss.columns - 1.0) if loss.takes_rows else 1.0
         their_h = np.maximum(their_h, np.abs(their_g) / formulas.MAX_STEP)
         np.testing.assert_allclose(h, their_h * factor, rtol=1e-10, atol=1e-13)
     theirs = oracle.predict_proba(their_raw) if loss.is_classifier else oracle.link.inverse(raw)
@@ -132,6 +139,23 @@ def test_huber_is_scikit_learn_s_where_both_turn_linear_alike() -> None:
     assert weights[beyond].sum() <= 0.2 * weights.sum() <= weights[beyond].sum() + weights.max()
 
 
+def test_log_cosh_is_numpy_s_for_residuals_of_every_size() -> None:
+    loss, sizes = make_loss("log_cosh"), np.exp2(np.linspace(-60, 9, 5000))
+    x = np.concatenate([sizes, -sizes, [0.0, -0.0, 1e15, -1e300]])
+    g, h = gradients(loss, np.zeros(len(x)), x[:, None])
+    np.testing.assert_allclose(g[:, 0], np.tanh(x), rtol=1e-13)
+    with np.errstate(over="ignore"):
+        curve = 1.0 / np.cosh(x) ** 2
+        expected = np.logaddexp(x, -x) - np.log(2.0)
+    np.testing.assert_allclose(h[:, 0], np.maximum(curve, np.abs(g[:, 0]) / 8.0), rtol=1e-13)
+    found = row_losses(loss, np.zeros(len(x)), x[:, None])
+    small = np.abs(x) < 0.01
+    np.testing.assert_allclose(found[~small], expected[~small], rtol=2e-11)
+    near = x[small]
+    np.testing.assert_allclose(found[small], near**2 / 2 - near**4 / 12, rtol=1e-9)
+    assert (np.diff(found[: len(sizes)]) > 0).all() and (found[-4:-2] == 0).all()
+
+
 # ---- constants and links -----------------------------------------------------------------------
 
 
@@ -143,8 +167,9 @@ def test_baseline_is_the_best_constant(kind: str, weighted: bool) -> None:
     w = weights if weighted else None
     best = loss.baseline(y, w)
     assert best.shape == (loss.columns,) and best.dtype == np.float64
-    if loss.name == "huber":  # Friedman's start, the median
-        assert best == make_loss("absolute_error").baseline(y, w)
+    if loss.name in ("huber", "log_cosh"):  # Friedman's start, the median
+        medians = make_loss("absolute_error", n_outputs=loss.columns).baseline(y, w)
+        np.testing.assert_array_equal(best, medians)
         return
     for k in range(loss.columns):
 
@@ -165,7 +190,7 @@ def test_baseline_predicts_the_mean_or_the_shares(kind: str) -> None:
     if loss.is_classifier:
         shares = np.bincount(y, weights=weights) / weights.sum()
         np.testing.assert_allclose(predicted, shares, rtol=1e-12)
-    elif not loss.has_leaf_quantiles:
+    elif not isinstance(loss, QuantileBaseline):
         means = np.average(as_columns(y), axis=0, weights=weights)
         np.testing.assert_allclose(predicted, means, rtol=1e-12)
 
@@ -192,7 +217,7 @@ def test_order_of_rows_does_not_matter(kind: str) -> None:
 
 def test_softmax_of_two_columns_is_the_binary_loss() -> None:
     """Two columns that step by s and -s move the log-odds by 2 s; (K - 1) / K of that is s."""
-    softmax, binary = MulticlassLogLoss(2), make_loss("log_loss", n_classes=2)
+    softmax, binary = softmax_of(2), make_loss("log_loss", n_classes=2)
     y, raw, weights = sample(binary, 1000)
     halves = np.column_stack([-0.5 * raw[:, 0], 0.5 * raw[:, 0]])
     g2, h2 = gradients(softmax, y, halves, weights)
@@ -224,7 +249,7 @@ def test_no_row_asks_for_a_step_beyond_the_bound(kind: str, seed: int, spread: f
 @given(st.integers(0, 2**31), st.integers(2, 9), st.floats(0.1, 1000.0))
 def test_softmax_is_a_distribution(seed: int, n_classes: int, spread: float) -> None:
     rng = np.random.default_rng(seed)
-    loss = MulticlassLogLoss(n_classes)
+    loss = softmax_of(n_classes)
     raw, y = rng.normal(size=(50, n_classes)) * spread, rng.integers(0, n_classes, 50)
     probabilities = loss.predict(raw)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-14)
@@ -249,6 +274,12 @@ def test_weighted_mean_is_close_and_free_of_order(
     random.shuffle(rows)
     values, weights = np.array(rows).T
     assert_same_bits(weighted_mean(values[:, None], weights), found)
+
+
+@each_loss
+def test_models_are_pickled_with_their_loss(kind: str) -> None:
+    loss = MAKERS[kind]()
+    assert pickle.loads(pickle.dumps(loss)) == loss
 
 
 # ---- what is refused ---------------------------------------------------------------------------
@@ -301,6 +332,6 @@ def test_losses_that_are_not_there(given: dict[str, Any], message: str) -> None:
 
 def test_one_level_for_several_outputs() -> None:
     loss = make_loss("quantile", n_outputs=2, alpha=0.3)
-    assert loss == Quantile(2, (0.3, 0.3))
+    assert loss == Quantile(loss.facts, 2, (0.3, 0.3))
     y = np.arange(20.0).reshape(10, 2)
     np.testing.assert_array_equal(loss.baseline(y), [5.0, 6.0])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.runtime.source import constant, kernel_folder
 from gpuboost.backends.numba.boosting import gradients as compiled
 from gpuboost.backends.numba.boosting import losses
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.losses import LOSSES, Predicted, formulas, make_loss
-from gpuboost.engine.losses.base import as_columns
+from gpuboost.engine.losses.base import CLASSES, as_columns
+from gpuboost.engine.losses.table import TABLE
 from tests import cuda_shim
 from tests.cuda.runtime.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
 from tests.cuda.runtime.test_kernels_compile import compiled as compiled_kernel
@@ -132,7 +134,7 @@ def test_kernels_find_the_same_bits(kind: str) -> None:
         launch("columns", len(y), formula, target, column, np.float64(parameter[k]), n, out)
         assert_same_bits(out[0], g[:, k])
         assert_same_bits(out[1], h[:, k])
-        assert_same_bits(out[2], loss.functions.value(target, column, parameter[k]))
+        assert_same_bits(out[2], loss.facts.value(target, column, parameter[k]))
         assert_same_bits(out[3], formulas.sigmoid(column))
 
 
@@ -156,17 +158,17 @@ def test_kernels_compile_to_exact_and_lean_code(architecture: str) -> None:
     assert not complaints(compiled_kernel(KERNELS, "losses_test.cu", architecture))
 
 
-FORMULAS = (
-    *("SQUARED_ERROR", "ABSOLUTE_ERROR", "HUBER", "QUANTILE", "POISSON", "GAMMA", "TWEEDIE"),
-    *("LOG_LOSS", "SOFTMAX", "EXPONENTIAL"),
-)
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_numbers_of_the_formulas(name: str) -> None:
-    assert constant("boosting/losses.cuh", name) == getattr(formulas, name)
-    numbers = [getattr(formulas, other) for other in FORMULAS]
-    assert sorted(numbers) == list(range(len(FORMULAS)))
+def test_kernels_have_the_losses_of_the_table() -> None:
+    text = (kernel_folder() / "boosting/losses.cuh").read_text()
+    rows = [
+        (int(number), name) for number, name in re.findall(r"^ +ROW\((\d+), (\w+)\)", text, re.M)
+    ]
+    of_columns = [row for row in TABLE if row.target != CLASSES]
+    assert rows == [(row.number, row.pair.__name__) for row in of_columns]
+    assert [row.value.__name__ for row in TABLE] == [f"{row.pair.__name__}_loss" for row in TABLE]
+    (softmax,) = (row.number for row in TABLE if row.target == CLASSES)
+    assert constant("boosting/losses.cuh", "SOFTMAX") == softmax
+    assert [row.number for row in TABLE] == list(range(len(TABLE)))
 
 
 def test_every_loss_is_tested() -> None:

@@ -13,7 +13,10 @@ from sklearn.model_selection import train_test_split
 from gpuboost import DecisionTreeRegressor
 from tests.estimators.boosting_cases import classifier, regressor, table
 
-LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie")
+LOSSES = (
+    *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
+    "log_cosh",
+)
 
 
 # ---- theory ------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ REGRESSIONS = {
     "poisson, offset": {"loss": "poisson", "_offset": True, "l2_regularization": 1.0},
     "gamma": {"loss": "gamma", "max_leaf_nodes": 9, "max_depth": None, "min_samples_category": 0},
     "tweedie": {"loss": "tweedie", "max_features": 2, "max_features_per_tree": 4},
+    "log cosh, offset": {"loss": "log_cosh", "_offset": True, "_weights": "real", "subsample": 0.8},
     "early stopping": {"n_iter_no_change": 5, "subsample": 0.5, "learning_rate": 0.3},
     "monotonic": {"monotonic_cst": {"a": 1, "c": -1}, "max_depth": 5},
     "interactions": {"interaction_cst": [{"a", "b"}, {"c", "kind"}], "max_features_per_level": 3},

@@ -186,7 +186,7 @@ def test_rows_without_weight_are_no_rows():
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_rounds_on_the_device_keep_rare_categories_together(n_classes, monkeypatch):
     from gpuboost.backends.cuda.backend import CudaBackend
-    from gpuboost.estimators.boosting import inputs as boosting_reading
+    from gpuboost.estimators.fitting import pipeline as template
     from tests.cuda.shim_runtime import ShimRuntime
 
     X, signal = noisy(2, n_levels=30, n=300)
@@ -199,7 +199,7 @@ def test_rounds_on_the_device_keep_rare_categories_together(n_classes, monkeypat
     ).fit(X, y)
     assert without.fingerprint() != expected.fingerprint()
     backend = CudaBackend(ShimRuntime(order_seed=1))
-    monkeypatch.setattr(boosting_reading, "choose_backend", lambda device, work: backend)
+    monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
     found = GradientBoostingClassifier(**words).fit(X, y)
     assert found.fingerprint() == expected.fingerprint()
     np.testing.assert_array_equal(found.train_score_, expected.train_score_)

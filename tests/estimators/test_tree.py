@@ -323,6 +323,17 @@ def test_misclassification_grows_a_tree():
     np.testing.assert_allclose(tree.impurity, 1 - tree.value[:, 0].max(axis=1))
 
 
+def test_twoing_of_two_classes_is_gini():
+    X, y = few_values(800, 4, seed=13)
+    y = as_classes(y, 2)
+    twoing, gini = (
+        DecisionTreeClassifier(criterion=criterion, device="numpy", max_depth=5).fit(X, y)
+        for criterion in ("twoing", "gini")
+    )
+    assert twoing.fingerprint() == gini.fingerprint()
+    np.testing.assert_array_equal(twoing.feature_importances_, gini.feature_importances_)
+
+
 @pytest.mark.parametrize("name", ["DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"])
 @pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
 @pytest.mark.parametrize("direction", [1, -1])

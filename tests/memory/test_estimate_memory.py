@@ -52,9 +52,7 @@ needs_compiler = pytest.mark.skipif(
 def test_an_estimate_is_near_the_peak_of_a_fit(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators.fitting import pipeline as template
-
-    compare_with_a_fit(estimator, given, meter, monkeypatch, template)
+    compare_with_a_fit(estimator, given, meter, monkeypatch)
 
 
 BOOSTED: list[tuple[Any, dict[str, Any]]] = [
@@ -79,10 +77,8 @@ BOOSTED: list[tuple[Any, dict[str, Any]]] = [
 def test_an_estimate_of_boosting_is_near_the_peak(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators.boosting import inputs as boosting_reading
-
     estimator.set_params(n_estimators=2)
-    compare_with_a_fit(estimator, given, meter, monkeypatch, boosting_reading)
+    compare_with_a_fit(estimator, given, meter, monkeypatch)
 
 
 REWEIGHTED: list[tuple[Any, dict[str, Any]]] = [
@@ -117,15 +113,15 @@ REWEIGHTED: list[tuple[Any, dict[str, Any]]] = [
 def test_an_estimate_of_adaboost_is_near_the_peak(
     estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    from gpuboost.estimators.fitting import pipeline as template
-
-    compare_with_a_fit(estimator, given, meter, monkeypatch, template)
+    compare_with_a_fit(estimator, given, meter, monkeypatch)
 
 
 def compare_with_a_fit(
-    estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any, where: Any
+    estimator: Any, given: dict[str, Any], meter: Meter, monkeypatch: Any
 ) -> None:
-    """The estimate against what a fit on the shim holds; ``where`` a backend is chosen."""
+    """The estimate against what a fit on the shim holds."""
+    from gpuboost.estimators.fitting import pipeline as template
+
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 6), dtype=np.float32)
     X[::7, 0] = np.nan
@@ -136,7 +132,7 @@ def compare_with_a_fit(
         y = rng.exponential(size=(1500, n_outputs) if n_outputs > 1 else 1500)
     weights = rng.uniform(0.5, 1, 1500) if given.get("weighted") else None
     backend = CudaBackend(TrackedRuntime(budget=1 << 30, n_multiprocessors=132))
-    monkeypatch.setattr(where, "choose_backend", lambda device, work: backend)
+    monkeypatch.setattr(template, "choose_backend", lambda device, work: backend)
     estimator.set_params(random_state=0).fit(X, y, weights)
     estimated = estimate_memory(estimator, 1500, 6, memory_budget=1 << 30, **given)
     assert abs(estimated / meter.peak - 1) < 0.15, (estimated, meter.peak)

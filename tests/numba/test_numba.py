@@ -122,6 +122,8 @@ def elementwise(function: Any, n_arguments: int) -> Any:
         ("entropy_gain", 5),
         ("entropy_node", 2),
         ("misclassification_gain", 3),
+        ("twoing_term", 4),
+        ("twoing_gain", 4),
         ("newton_value", 4),
         ("bounded", 3),
         ("newton_term", 5),
@@ -249,7 +251,8 @@ def test_sums_beyond_one_word() -> None:
 
 
 @pytest.mark.parametrize(
-    "criterion", [criteria.VARIANCE, criteria.ENTROPY, criteria.MISCLASSIFICATION]
+    "criterion",
+    [criteria.VARIANCE, criteria.ENTROPY, criteria.MISCLASSIFICATION, criteria.TWOING],
 )
 @pytest.mark.parametrize("n_classes", [3, 9, 300])
 def test_many_classes(criterion: int, n_classes: int) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gpuboost
+from gpuboost.backends.cache import cache_folder
 from gpuboost.backends.cuda.runtime import arrays
-from gpuboost.backends.user_cache import cache_folder
 from tests import cuda_shim
 from tests.estimators.device_cases import Case
 from tests.fakes.fake_cupy import Array
@@ -70,7 +70,7 @@ INNER = """
 import os
 import pytest
 from types import SimpleNamespace
-from tests import finished
+from tests.runs import finished
 from tests.runs.gpu_runs import give_back
 
 def pytest_addoption(parser):

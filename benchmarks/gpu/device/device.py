@@ -20,10 +20,7 @@ from benchmarks.gpu.device.peak import peak_memory
 CEILINGS = Path(__file__).with_name("ceilings.cu")
 AHEAD_BYTES = 1 << 31  # what fills the device's queue for half a millisecond
 _INTERCEPTED = "choose_backend"
-_WHERE = tuple(
-    f"gpuboost.estimators.{name}"
-    for name in ("fitting.base", "fitting.pipeline", "boosting.inputs")
-)
+_WHERE = tuple(f"gpuboost.estimators.fitting.{name}" for name in ("base", "pipeline"))
 _DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 

@@ -16,7 +16,7 @@ from benchmarks.gpu.device.device import Device
 from benchmarks.peers.peers import OURS
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.measure import Keep, Plan
+    from benchmarks.gpu.plan import Keep, Plan
 
 WIDTH = 256
 LARGEST_VALUE = 2**27

@@ -21,6 +21,7 @@ from benchmarks.report.report import markdown
 from benchmarks.report.results import FOLDER
 from gpuboost.backends.cuda.runtime.compile import OPTIONS
 from gpuboost.backends.cuda.runtime.source import constant, kernel_folder, kernel_source
+from gpuboost.engine.criteria import NEWTON
 
 RESULT = FOLDER / "gpu_instructions.json"
 ARCHITECTURE = "sm_90"
@@ -95,7 +96,7 @@ def _subtree(name: str, path: LoopPath, of: str) -> Hot:
         "small": ("level/candidates.cuh", "SPLIT_THREADS"),
         "tiny": ("common/common.cuh", "WARP"),
     }[name]
-    return Hot(f"{name}.cu grow_{name}", path, of, threads)
+    return Hot(f"growth/subtrees.cu grow_{name}", path, of, threads)
 
 
 def _split(excludes: tuple[str, ...], **constants: int) -> Hot:
@@ -149,7 +150,7 @@ HOT = {
     ),
     "flush of a class": _flush("histogram_classes", LoopPath(_CELLS, opcode_counts={"REDG": 4}), 4),
     "split by squares": _split(_NUMERIC),
-    "split by gradients": _split(_NUMERIC, NEWTON_CRITERION=1),
+    "split by gradients": _split(_NUMERIC, CRITERION=NEWTON),
     "random split": _split(_RANDOM),
     "split of a node": Hot(
         "level/select_split.cu decide_splits",

@@ -26,7 +26,7 @@ STRIDING_BLOCKS = 16.0 * MULTIPROCESSORS  # of a launch whose blocks take item a
 PIECE_ROWS, POLICY_TILE = 1024, 1024
 HALVINGS = 64  # of 64-bit ranks
 # Bytes of shared memory of a block: where registers are what there is too little of, and what a
-# block of small.cu takes, about.
+# block of grow_small takes, about.
 FEW_SHARED, SMALL_SHARED = 1 << 10, 16 << 10
 # Of a multiprocessor: NVIDIA's tuning guide for Hopper.
 REGISTERS, MAX_WARPS, SHARED_BYTES, RESERVED_BYTES = 65536, 64, 228 << 10, 1 << 10
@@ -266,7 +266,7 @@ def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0
 
 
 def subtrees(size: str, kind: str, nodes: float, looked: float) -> Stage:
-    """Nodes of few rows, each grown by a block of small.cu or a warp of tiny.cu.
+    """Nodes of few rows, each grown by a block or a warp of subtrees.cu.
 
     Their launches are among those of the policy.
     """

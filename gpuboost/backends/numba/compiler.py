@@ -1,8 +1,8 @@
 """Compilation: our decorators, and the engine's formulas compiled from their one source.
 
 `gpuboost.engine.numerics`, `randomness`, `criteria` and `losses.formulas` are written for arrays.
-Here each is loaded a second time with its functions compiled for scalars, callees first, so what
-NumPy and Numba compute is one text. The three functions that only arrays know (`select`, `bits_of`,
+Here each is loaded a second time with its functions compiled for scalars, so what NumPy and Numba
+compute is one text. The three functions that only arrays know (`select`, `bits_of`,
 `float_of`) are replaced by machine instructions.
 """
 
@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.util
 from collections.abc import Callable
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +25,7 @@ from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic
 
-from gpuboost.backends.compiled_programs import (
+from gpuboost.backends.cache import (
     GROW_MANY,
     GROW_ONE,
     PREDICT,
@@ -153,41 +154,60 @@ def select(condition, yes, no):
     return yes if condition else no
 
 
+def by_number(functions: dict[int, Any]) -> Any:
+    """Compiled functions as one that is told first the number of the one it calls.
+
+    The last one is called for every number that no other one has.
+    """
+    (_, last), *others = reversed(functions.items())
+    chosen = _only(last)
+    for number, function in others:
+        chosen = _this_or(number, function, chosen)
+    return chosen
+
+
+def _only(function: Any) -> Any:
+    """A function whatever the number is."""
+
+    @helper
+    def run(number, *arguments):
+        return function(*arguments)
+
+    return run
+
+
+def _this_or(own: int, function: Any, others: Any) -> Any:
+    """A function if the number is its own, else one of others."""
+
+    @helper
+    def run(number, *arguments):
+        if number == own:
+            return function(*arguments)
+        return others(number, *arguments)
+
+    return run
+
+
 _REPLACED = {"select": select, "bits_of": bits_of, "float_of": float_of}
-_FORMULAS = {
-    "numerics": ("log_series", "log", "half_deviance", "exp", "midway"),
-    "randomness": (
-        *("mix", "hash_index", "uniform", "left_key", "right_key"),
-        *("feature_rank", "level_key", "threshold_draw", "missing_goes_left"),
-        "category_goes_left",
-    ),
-    "criteria": (
-        *("variance_term", "variance_gain", "entropy_term", "entropy_gain", "entropy_node"),
-        *("misclassification_gain", "newton_value", "bounded", "newton_term", "newton_gain"),
-        *("middle", "poisson_term", "poisson_gain"),
-    ),
-    "losses.formulas": (
-        *("inside", "raised", "sigmoid", "softmax_weight", "softmax", "softmax_loss"),
-        *("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"),
-        *("log_loss", "exponential", "squared_error_loss", "absolute_error_loss", "huber_loss"),
-        *("quantile_loss", "poisson_loss", "gamma_loss", "tweedie_loss", "log_loss_loss"),
-        "exponential_loss",
-    ),
-}
 
 
 def _load_compiled(name: str, known: dict[str, Any]) -> ModuleType:
-    """A second copy of an engine module whose formulas are compiled, in the order given."""
+    """A second copy of an engine module whose functions are compiled, those of ``known`` too.
+
+    Numba compiles a function when it is first called, so those that only arrays know, which no
+    compiled code calls, do no harm.
+    """
     spec = importlib.util.find_spec(f"gpuboost.engine.{name}")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for function in _FORMULAS[name]:
-        for imported, compiled in known.items():
-            if hasattr(module, imported):
-                setattr(module, imported, compiled)
-        known[function] = inlined(getattr(module, function))
-        setattr(module, function, known[function])
+    for own, function in list(vars(module).items()):
+        is_own = isfunction(function) and function.__module__ == module.__name__
+        if is_own and own not in _REPLACED:
+            known[own] = inlined(function)
+    for own in vars(module):
+        if own in known:
+            setattr(module, own, known[own])
     return module
 
 

@@ -123,27 +123,13 @@ class Scorer:
     def _score(
         self, pairs: list[tuple[np.ndarray, np.ndarray]], hl: np.ndarray, h: np.ndarray
     ) -> Any:
-        """Gains by the scores that know no values of sides."""
-        criterion, terms, hr = self._options.criterion, 0.0, h - hl
-        if criterion == criteria.VARIANCE:
-            for gl, g in pairs:
-                terms = terms + criteria.variance_term(gl, g, hl, h)
-            return criteria.variance_gain(terms, hl, hr)
-        if criterion == criteria.POISSON:
-            for gl, g in pairs:
-                terms = terms + criteria.poisson_term(gl, g, hl, h)
-            return criteria.poisson_gain(terms)
-        if self._two_classes:
+        """Scores by the criteria that know no values of sides."""
+        criterion = criteria.CRITERIA[self._options.criterion]
+        assert criterion.add is not None and criterion.score is not None
+        if self._two_classes and criterion.both_classes:
             gl, g = pairs[0]
             pairs = [(hl - gl, h - g), (gl, g)]
-        left, right, node = 0.0, 0.0, 0.0
-        if criterion == criteria.MISCLASSIFICATION:
-            for gl, g in pairs:
-                left, right = np.maximum(left, gl), np.maximum(right, g - gl)
-                node = np.maximum(node, g)
-            return criteria.misclassification_gain(left, right, node)
+        sums: Any = (0.0, 0.0, 0.0)
         for gl, g in pairs:
-            left = left + criteria.entropy_term(gl)
-            right = right + criteria.entropy_term(g - gl)
-            node = node + criteria.entropy_term(g)
-        return criteria.entropy_gain(left, right, criteria.entropy_node(node, h), hl, hr)
+            sums = criterion.add(sums, gl, g, hl, h)
+        return criterion.score(sums, hl, h)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host
-from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits, two_planes
 from gpuboost.engine.order_statistics import between, integer_weights
 from gpuboost.engine.targets import centre_targets, value_target
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
 
 def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> Target:
     """Target of a regression (n, K) for a score, where the values and weights are."""
-    return median_target(y, facts) if criterion == ABSOLUTE else value_target(y, facts, criterion)
+    if CRITERIA[criterion].by_median:
+        return median_target(y, facts)
+    return value_target(y, facts, criterion)
 
 
 def median_options(options: TreeOptions) -> TreeOptions:
-    """Options of ABSOLUTE as trees are grown with them, those of other scores as they are.
+    """Options of trees of medians as they are grown with them, those of other scores as they are.
 
     What a split does to the absolute error is not known before its children have medians.
     """
-    if options.criterion != ABSOLUTE:
+    if not CRITERIA[options.criterion].by_median:
         return options
     minimum = options.min_impurity_decrease
     return replace(options, criterion=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.engine.criteria import VARIANCE
+from gpuboost.engine.criteria import gain_of
 from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def may_split(
 
 def gains(criterion: int, splits: Splits, frontier: Frontier) -> np.ndarray:
     """Rise of the score by each split, -1 where there is none: float64 (m,)."""
-    if criterion != VARIANCE:
-        return splits.score
-    return np.where(splits.score < 0, -1.0, splits.score / frontier.hessian)
+    return np.where(splits.score < 0, -1.0, gain_of(criterion, splits.score, frontier.hessian))
 
 
 def good_enough(

@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.criteria import (
-    ENTROPY,
-    MISCLASSIFICATION,
-    NEWTON,
-    POISSON,
-    VARIANCE,
-    bounded,
-    middle,
-)
+from gpuboost.engine.criteria import CRITERIA, bounded, middle
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.growth.medians import decreases, median_values
-from gpuboost.engine.numerics import log, log2, midpoint
+from gpuboost.engine.numerics import in_order, log, midpoint
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
@@ -129,19 +121,16 @@ def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
 def gain_unit(criterion: int, target: Target) -> float:
     """Factor from `GrownTree.gain` to the rise of weight times impurity.
 
-    For two classes VARIANCE looks at one of two equal channels; targets of a regression are scaled
-    by powers of two, and impurity is the mean over outputs.
+    Where two classes have one channel, its double has equal terms; targets of a regression are
+    scaled by powers of two, and impurity is the mean over outputs.
     """
-    if criterion == ENTROPY:
-        return 1.4426950408889634  # 1 / ln 2: nats to bits
-    if criterion == POISSON:  # of the first power of targets, others of the second
-        return float(np.ldexp(1.0 / target.n_outputs, -target.value_exponent))
-    if criterion not in (VARIANCE, NEWTON):
-        return 1.0
+    of = CRITERIA[criterion]
     if target.classes is not None:
-        return 2.0 if target.n_channels == 1 else 1.0
-    # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
-    exponent = min(max(-2 * target.value_exponent, -800), 800)
+        return of.class_unit * (1.0 if of.both_classes or target.n_channels > 1 else 2.0)
+    exponent = -of.power * target.value_exponent
+    if of.power > 1:
+        # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
+        exponent = min(max(exponent, -800), 800)
     return float(np.ldexp(1.0 / target.n_outputs, exponent))
 
 
@@ -309,7 +298,7 @@ def node_values(
         per_class = planes_to_float(planes, exponents)[..., 0]
     weight = in_order(per_class)
     share = per_class / weight[:, None]
-    return share, class_impurity(share, criterion), weight
+    return share, CRITERIA[criterion].impurity(share), weight
 
 
 def regression_values(
@@ -321,7 +310,7 @@ def regression_values(
     weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
     centred = sums[:, :k] / weight[:, None]
     unit = target.square_unit
-    if criterion == POISSON:
+    if CRITERIA[criterion].counts:
         means = np.ldexp(centred, -unit)
         spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
         return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
@@ -329,20 +318,3 @@ def regression_values(
     with np.errstate(over="ignore", under="ignore"):
         impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
     return target.mean + centred, impurity, weight
-
-
-def class_impurity(share: np.ndarray, criterion: int) -> np.ndarray:
-    """Gini, entropy (bits) or misclassification rate of class shares (m, V)."""
-    if criterion == MISCLASSIFICATION:
-        return 1.0 - share.max(axis=1)
-    if criterion == ENTROPY:
-        return in_order(-share * log2(np.where(share > 0.0, share, 1.0)))
-    return 1.0 - in_order(np.square(share))
-
-
-def in_order(columns: np.ndarray) -> np.ndarray:
-    """Sum over the columns of (m, V), first to last."""
-    total = np.zeros(len(columns))
-    for k in range(columns.shape[1]):
-        total = total + columns[:, k]
-    return total

@@ -19,8 +19,10 @@ Arrays: ``y`` is float64 (n,) or (n, n_outputs), for classifiers the int32 codes
 ``raw`` float64 (n, columns); ``weights`` float64 (n,) or None for ones; ``parameter`` float64
 (columns,). A backend may give `Predicted` order statistics of its own.
 
-Attributes of a loss, facts of its class but for ``columns``:
+Attributes of a loss, facts of its row in the table (`table`) or of its class:
 
+facts : LossFacts
+    The row.
 name : str
 formula : int
     Which functions of `formulas`; backends compile them by this number. `USER` if none.
@@ -32,8 +34,10 @@ constant_hessian : bool
 has_leaf_quantiles : bool
     It is an `OrderStatisticLoss`: leaves take its `leaf_values` of the residuals in place of
     Newton's -G / (H + lambda), ``leaf_quantile_level`` (columns,) being the quantile. Huber adds a
-    step.
+    step (``clips_residuals``).
 is_classifier : bool
+takes_rows : bool
+    Its formulas take probabilities, made of all columns of a row.
 hessian_is_information : bool
     Hessians of weight 1 are Fisher's information, whatever the units of the target: 1 over that of
     some rows is the variance of their best raw prediction. They then do not depend on the target.
@@ -43,8 +47,8 @@ sums_outputs : bool
 
 from gpuboost.engine.losses.base import USER, Loss, Predicted
 from gpuboost.engine.losses.custom import UserLoss, user_loss
-from gpuboost.engine.losses.registry import LOSSES, make_loss
 from gpuboost.engine.losses.regression import OrderStatisticLoss
+from gpuboost.engine.losses.table import LOSSES, make_loss
 
 __all__ = [
     "LOSSES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,19 +15,62 @@ if TYPE_CHECKING:
     from gpuboost.engine.losses.links import Link
     from gpuboost.engine.order_statistics import OrderStatistics
 
-USER = -1  # the formula of a loss that a user brings
+USER = -1  # the number of a loss that a user brings
 BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes
 
 
-@dataclass(frozen=True)
-class Functions:
-    """Those of `engine.losses.formulas` for one formula.
+# Kinds of hessians. WEIGHT: that of a row is its weight. INFORMATION: Fisher's, see `losses`.
+WEIGHT, OWN, INFORMATION = "weight", "own", "information"
+# Kinds of targets: real numbers, those of at least and those above 0; codes of two, and of several
+# classes.
+REAL, NOT_NEGATIVE, POSITIVE = "real", "not negative", "positive"
+TWO_CLASSES, CLASSES = "two classes", "classes"
 
-    ``pair`` gives gradient and hessian, ``value`` the loss, of a row and column.
+
+@dataclass(frozen=True)
+class LossFacts:
+    """What there is to know of a loss: one row of `engine.losses.table`.
+
+    Attributes
+    ----------
+    number : int
+        Backends compile the functions by it; ``kernels/boosting/losses.cuh`` has the same.
+    name : str
+        As users write it. One for two classes and one for several may share it.
+    pair, value : callable
+        Functions of `engine.losses.formulas`: gradient and hessian, and the loss, of a row and
+        column.
+    kind : type of Loss
+        Makes the baseline, the parameter of a round and, of an `OrderStatisticLoss`, the leaves.
+    link : Link
+    hessian : {WEIGHT, OWN, INFORMATION}
+    target : {REAL, NOT_NEGATIVE, POSITIVE, TWO_CLASSES, CLASSES}
+    sums_outputs : bool
+        One tree may hold all columns in a leaf (outputs of one regression, classes).
     """
 
+    number: int
+    name: str
     pair: Callable[..., Any]
     value: Callable[..., Any]
+    kind: type[Loss]
+    link: Link
+    hessian: str = OWN
+    target: str = REAL
+    sums_outputs: bool = False
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether targets are codes of classes."""
+        return self.target in (TWO_CLASSES, CLASSES)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters that some losses take: ``alpha`` of huber and quantile, ``power`` of tweedie."""
+
+    alpha: float | Sequence[float] = 0.9
+    power: float = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +106,60 @@ def as_columns(y: np.ndarray) -> np.ndarray:
 class Loss:
     """One loss for one shape of target."""
 
+    facts: LossFacts
     columns: int = 1
 
-    name: ClassVar[str]
-    formula: ClassVar[int] = USER
-    functions: ClassVar[Functions]
-    link: ClassVar[Link]
-    constant_hessian: ClassVar[bool] = False
     has_leaf_quantiles: ClassVar[bool] = False
-    is_classifier: ClassVar[bool] = False
-    hessian_is_information: ClassVar[bool] = False
-    sums_outputs: ClassVar[bool] = False
+
+    @classmethod
+    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Loss:
+        """The loss of a row of the table, for so many outputs or classes."""
+        return cls(facts, columns)
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return self.facts.name
+
+    @property
+    def formula(self) -> int:
+        """The number of the loss, `USER` if a user brings it."""
+        return self.facts.number
+
+    @property
+    def link(self) -> Link:
+        """Between raw predictions and predictions."""
+        return self.facts.link
+
+    @property
+    def constant_hessian(self) -> bool:
+        """Whether the hessian of every row is its weight."""
+        return self.facts.hessian == WEIGHT
+
+    @property
+    def moves_with_target(self) -> bool:
+        """Whether adding to the target adds the same to the best raw predictions."""
+        return self.constant_hessian
+
+    @property
+    def hessian_is_information(self) -> bool:
+        """Whether hessians are Fisher's information."""
+        return self.facts.hessian == INFORMATION
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether targets are codes of classes."""
+        return self.facts.is_classifier
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the formulas need all columns of a row, as softmax does."""
+        return self.facts.target == CLASSES
+
+    @property
+    def sums_outputs(self) -> bool:
+        """Whether one tree may hold all columns in a leaf."""
+        return self.facts.sums_outputs
 
     def check_target(self, y: np.ndarray) -> None:
         """Refuse targets that the loss has no value for.
@@ -108,7 +194,7 @@ class Loss:
 
     def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
         """Gradients and hessians of weight 1."""
-        return self.functions.pair(as_columns(y), raw, parameter)
+        return self.facts.pair(as_columns(y), raw, parameter)
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
         """Loss of each row, float64 (n,): the mean over its columns.
@@ -124,7 +210,7 @@ class Loss:
 
     def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
         """Losses of some rows."""
-        values = self.functions.value(as_columns(y), raw, parameter)
+        values = self.facts.value(as_columns(y), raw, parameter)
         total = np.zeros(len(raw))
         for k in range(self.columns):
             total = total + values[:, k]

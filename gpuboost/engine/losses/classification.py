@@ -1,56 +1,24 @@
-"""Losses of classes. Targets are int32 codes 0 to n_classes - 1."""
+"""Losses of several classes. Targets are int32 codes 0 to n_classes - 1."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses import formulas as gradients
-from gpuboost.engine.losses.base import Functions, Loss, Predicted
-from gpuboost.engine.losses.links import HALF_LOGIT, LOGIT, SOFTMAX, Link, row_largest, row_weights
+from gpuboost.engine.losses.base import Loss, Predicted
+from gpuboost.engine.losses.links import row_largest, row_weights
 
 
 @dataclass(frozen=True)
-class LogLoss(Loss):
-    """Binomial deviance of two classes; one raw prediction, the log-odds of class 1."""
-
-    name: ClassVar[str] = "log_loss"
-    formula: ClassVar[int] = gradients.LOG_LOSS
-    functions: ClassVar[Functions] = Functions(gradients.log_loss, gradients.log_loss_loss)
-    link: ClassVar[Link] = LOGIT
-    is_classifier: ClassVar[bool] = True
-    hessian_is_information: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class Exponential(Loss):
-    """exp(-s raw), s = 1 for class 1 and -1 for class 0; raw is half the log-odds of class 1."""
-
-    name: ClassVar[str] = "exponential"
-    formula: ClassVar[int] = gradients.EXPONENTIAL
-    functions: ClassVar[Functions] = Functions(gradients.exponential, gradients.exponential_loss)
-    link: ClassVar[Link] = HALF_LOGIT
-    is_classifier: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class MulticlassLogLoss(Loss):
+class SoftmaxLoss(Loss):
     """-log of the softmax probability of the row's class, K raw predictions.
 
     Hessians are the diagonal times K / (K - 1): Newton steps then are those of Friedman (2001,
     algorithm 6), whose factor (K - 1) / K makes them agree with the binary ones for two classes.
     """
-
-    name: ClassVar[str] = "log_loss"
-    formula: ClassVar[int] = gradients.SOFTMAX
-    functions: ClassVar[Functions] = Functions(gradients.softmax, gradients.softmax_loss)
-    link: ClassVar[Link] = SOFTMAX
-    is_classifier: ClassVar[bool] = True
-    hessian_is_information: ClassVar[bool] = True
-    sums_outputs: ClassVar[bool] = True
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """K / (K - 1) for every class."""
@@ -67,9 +35,9 @@ class MulticlassLogLoss(Loss):
     def _unweighted(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> Any:
         probabilities = self.link.inverse(raw)
         indicators = (y[:, None] == np.arange(self.columns)).astype(np.float64)
-        return gradients.softmax(indicators, probabilities, parameter)
+        return self.facts.pair(indicators, probabilities, parameter)
 
     def _values(self, y: np.ndarray, raw: np.ndarray, parameter: np.ndarray) -> np.ndarray:
         own = np.take_along_axis(raw, y[:, None].astype(np.int64), axis=1)[:, 0]
         _, total = row_weights(raw)
-        return gradients.softmax_loss(own, row_largest(raw)[:, 0], total[:, 0])
+        return self.facts.value(own, row_largest(raw)[:, 0], total[:, 0])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import Loss, Predicted
-from gpuboost.engine.losses.links import IDENTITY, Link
+from gpuboost.engine.losses.base import USER, Loss, LossFacts, Predicted
+from gpuboost.engine.losses.links import IDENTITY
 
 BOTH, FIRST, SECOND = "gradient_hessian", "gradient", "hessian"
 
@@ -31,9 +31,6 @@ class UserLoss(Loss):
     """
 
     objective: Any = None
-
-    name: ClassVar[str] = "user"
-    link: ClassVar[Link] = IDENTITY
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """What the objective says, else zeros."""
@@ -125,6 +122,14 @@ class UserLoss(Loss):
         return part
 
 
+def _unknown(y: Any, raw: Any, parameter: Any) -> Any:
+    """Stands for the formulas of an objective, whose methods are called instead."""
+    raise NotImplementedError
+
+
+_FACTS = LossFacts(USER, "user", _unknown, _unknown, UserLoss, IDENTITY)
+
+
 def _shape_of(found: Any) -> str:
     """The shape of what a user returned, in words."""
     shape = getattr(found, "shape", None)
@@ -140,7 +145,7 @@ def user_loss(objective: Any, columns: int = 1) -> UserLoss:
         It has neither ``gradient`` and ``hessian`` nor ``gradient_hessian``.
     """
     if hasattr(objective, BOTH) or (hasattr(objective, FIRST) and hasattr(objective, SECOND)):
-        return UserLoss(columns, objective)
+        return UserLoss(_FACTS, columns, objective)
     raise TypeError(
         "a loss of your own must have the methods gradient(y, raw) and hessian(y, raw), or "
         f"gradient_hessian(y, raw) that returns both, got {objective!r}; or name one of the "

@@ -18,7 +18,7 @@ _LOG_OF_LARGER = 44.3614195558365
 @dataclass(frozen=True)
 class Link:
     """``forward`` takes the constant prediction (columns,) to raw, ``inverse`` raw (n, columns)
-    to predictions (n, anything)."""
+    to predictions (n, anything). Both have names, as models are pickled with them."""
 
     forward: Callable[[np.ndarray], np.ndarray]
     inverse: Callable[[np.ndarray], np.ndarray]
@@ -70,8 +70,17 @@ def _centred_log(p: np.ndarray) -> np.ndarray:
     return logs - total / float(len(logs))
 
 
-def _both_classes(p: np.ndarray) -> np.ndarray:
+def _half_logit(p: np.ndarray) -> np.ndarray:
+    return 0.5 * _logit(p)
+
+
+def _sigmoid(raw: np.ndarray) -> np.ndarray:
+    p = sigmoid(raw[:, 0])
     return np.column_stack([1.0 - p, p])
+
+
+def _sigmoid_of_double(raw: np.ndarray) -> np.ndarray:
+    return _sigmoid(2.0 * raw)
 
 
 def _softmax(raw: np.ndarray) -> np.ndarray:
@@ -81,6 +90,6 @@ def _softmax(raw: np.ndarray) -> np.ndarray:
 
 IDENTITY = Link(_same, _same)
 LOG = Link(log, _exp)
-LOGIT = Link(_logit, lambda raw: _both_classes(sigmoid(raw[:, 0])))
-HALF_LOGIT = Link(lambda p: 0.5 * _logit(p), lambda raw: _both_classes(sigmoid(2.0 * raw[:, 0])))
+LOGIT = Link(_logit, _sigmoid)
+HALF_LOGIT = Link(_half_logit, _sigmoid_of_double)
 SOFTMAX = Link(_centred_log, _softmax)

@@ -1,45 +1,37 @@
-"""Losses of real targets."""
+"""Kinds of losses of real targets: baselines, parameters of rounds, and rules of leaves."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses import formulas as gradients
-from gpuboost.engine.losses.base import Functions, Loss, Predicted, as_columns
-from gpuboost.engine.losses.links import IDENTITY, LOG, Link
+from gpuboost.engine.losses.base import (
+    POSITIVE,
+    Loss,
+    LossFacts,
+    Predicted,
+    Settings,
+    as_columns,
+)
 from gpuboost.engine.order_statistics import one_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuboost.engine.order_statistics import Groups
 
 
 @dataclass(frozen=True)
-class SquaredError(Loss):
-    """(raw - y)**2, gradients of half of it. L2 boosting."""
+class QuantileBaseline(Loss):
+    """A loss that starts at a quantile of the target, as the best constant is one or near one."""
 
-    name: ClassVar[str] = "squared_error"
-    formula: ClassVar[int] = gradients.SQUARED_ERROR
-    functions: ClassVar[Functions] = Functions(
-        gradients.squared_error, gradients.squared_error_loss
-    )
-    link: ClassVar[Link] = IDENTITY
-    constant_hessian: ClassVar[bool] = True
-    sums_outputs: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class OrderStatisticLoss(Loss):
-    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf."""
-
-    link: ClassVar[Link] = IDENTITY
-    constant_hessian: ClassVar[bool] = True
-    has_leaf_quantiles: ClassVar[bool] = True
+    @property
+    def moves_with_target(self) -> bool:
+        """Whether adding to the target adds the same to the best raw predictions."""
+        return True
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -52,6 +44,19 @@ class OrderStatisticLoss(Loss):
         values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
 
+    def residuals(self, rows: Predicted, column: int) -> np.ndarray:
+        """Residuals of one column: (n,)."""
+        y = as_columns(rows.y)
+        return y[:, column % y.shape[1]] - rows.raw[:, column]
+
+
+@dataclass(frozen=True)
+class OrderStatisticLoss(QuantileBaseline):
+    """A loss whose best constant is a quantile, of the target and of the residuals in a leaf."""
+
+    has_leaf_quantiles: ClassVar[bool] = True
+    clips_residuals: ClassVar[bool] = False  # whether leaves add the mean of clipped residuals
+
     def leaf_values(
         self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
     ) -> np.ndarray:
@@ -62,11 +67,6 @@ class OrderStatisticLoss(Loss):
         integers = rows.order.integer_weights(rows.weights, len(rows.y))
         level = float(self.leaf_quantile_level[column])
         return rows.order.weighted_quantiles(self.residuals(rows, column), integers, groups, level)
-
-    def residuals(self, rows: Predicted, column: int) -> np.ndarray:
-        """Residuals of one column: (n,)."""
-        y = as_columns(rows.y)
-        return y[:, column % y.shape[1]] - rows.raw[:, column]
 
 
 def _quantiles(
@@ -81,25 +81,17 @@ def _quantiles(
 
 
 @dataclass(frozen=True)
-class AbsoluteError(OrderStatisticLoss):
-    """abs(raw - y). L1 boosting; leaves are medians."""
-
-    name: ClassVar[str] = "absolute_error"
-    formula: ClassVar[int] = gradients.ABSOLUTE_ERROR
-    functions: ClassVar[Functions] = Functions(
-        gradients.absolute_error, gradients.absolute_error_loss
-    )
-
-
-@dataclass(frozen=True)
 class Huber(OrderStatisticLoss):
     """Square below, linear above the ``alpha`` quantile of the absolute residuals of a round."""
 
     alpha: float = 0.9
 
-    name: ClassVar[str] = "huber"
-    formula: ClassVar[int] = gradients.HUBER
-    functions: ClassVar[Functions] = Functions(gradients.huber, gradients.huber_loss)
+    clips_residuals: ClassVar[bool] = True
+
+    @classmethod
+    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Huber:
+        """Huber loss of the outputs, checked."""
+        return cls(facts, columns, _level(settings.alpha, f"alpha of loss={facts.name!r}"))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Where square and linear meet (Friedman 2001, algorithm 4), of each column."""
@@ -122,9 +114,21 @@ class Quantile(OrderStatisticLoss):
 
     levels: tuple[float, ...] = (0.5,)
 
-    name: ClassVar[str] = "quantile"
-    formula: ClassVar[int] = gradients.QUANTILE
-    functions: ClassVar[Functions] = Functions(gradients.quantile, gradients.quantile_loss)
+    @classmethod
+    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Quantile:
+        """Quantile loss of one level per output, or of several for one output."""
+        alpha, what = settings.alpha, f"loss={facts.name!r}"
+        levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
+        if not levels:
+            raise ValueError(f"alpha of {what} holds no level; give one or several in (0, 1)")
+        checked = tuple(_level(level, f"alpha of {what}") for level in levels)
+        if columns > 1 and len(checked) > 1:
+            raise ValueError(
+                f"{what} takes several levels for one output, or one level for several, got "
+                f"{len(checked)} levels and y with {columns} columns; fit the outputs one by one"
+            )
+        checked = checked * columns
+        return cls(facts, len(checked), checked)
 
     @property
     def leaf_quantile_level(self) -> np.ndarray:
@@ -137,15 +141,12 @@ class Quantile(OrderStatisticLoss):
 
 
 @dataclass(frozen=True)
-class _Positive(Loss):
+class PositiveLoss(Loss):
     """A loss of positive means: raw predictions are their logarithms."""
-
-    link: ClassVar[Link] = LOG
-    allows_zero: ClassVar[bool] = True
 
     def check_target(self, y: np.ndarray) -> None:
         """Refuse negative targets, and zeros where they have no likelihood or nothing else is."""
-        _check_positive(y, self.name, self.allows_zero)
+        _check_positive(y, self.name, self.facts.target != POSITIVE)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Logarithm of the weighted mean."""
@@ -160,34 +161,15 @@ class _Positive(Loss):
 
 
 @dataclass(frozen=True)
-class Poisson(_Positive):
-    """Half the deviance of counts, or of rates weighted by exposure."""
-
-    name: ClassVar[str] = "poisson"
-    formula: ClassVar[int] = gradients.POISSON
-    functions: ClassVar[Functions] = Functions(gradients.poisson, gradients.poisson_loss)
-    hessian_is_information: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class Gamma(_Positive):
-    """Half the deviance of positive values whose spread grows with their mean."""
-
-    name: ClassVar[str] = "gamma"
-    formula: ClassVar[int] = gradients.GAMMA
-    functions: ClassVar[Functions] = Functions(gradients.gamma, gradients.gamma_loss)
-    allows_zero: ClassVar[bool] = False
-
-
-@dataclass(frozen=True)
-class Tweedie(_Positive):
+class Tweedie(PositiveLoss):
     """Half the deviance of variance mean**power: zeros beside positive values."""
 
     power: float = 1.5
 
-    name: ClassVar[str] = "tweedie"
-    formula: ClassVar[int] = gradients.TWEEDIE
-    functions: ClassVar[Functions] = Functions(gradients.tweedie, gradients.tweedie_loss)
+    @classmethod
+    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Tweedie:
+        """Tweedie loss of the outputs, checked."""
+        return cls(facts, columns, _power(settings.power))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power."""
@@ -208,4 +190,21 @@ def _check_positive(y: np.ndarray, name: str, allows_zero: bool) -> None:
     raise ValueError(
         f"loss={name!r} requires {allowed}, got {given}; remove or shift such targets, or use "
         "loss='squared_error'"
+    )
+
+
+def _level(level: float | Sequence[float], what: str) -> float:
+    """A level as float."""
+    if isinstance(level, Real) and 0.0 < float(level) < 1.0:
+        return float(level)
+    raise ValueError(f"{what} must be strictly between 0 and 1, got {level!r}")
+
+
+def _power(power: float) -> float:
+    """The power of a Tweedie distribution with a mass at 0."""
+    if isinstance(power, Real) and 1.0 < float(power) < 2.0:
+        return float(power)
+    raise ValueError(
+        f"power of loss='tweedie' must be strictly between 1 and 2, got {power!r}; "
+        "use loss='poisson' for 1 and loss='gamma' for 2"
     )

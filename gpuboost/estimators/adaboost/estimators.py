@@ -11,6 +11,7 @@ import numpy as np
 import sklearn.tree
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.arrays import array_module, working_on
@@ -29,12 +30,12 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels, running_sums
 from gpuboost.estimators.adaboost.rounds import Rounds
 from gpuboost.estimators.docstrings import documented, takes
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copy_result_to_host
-from gpuboost.estimators.fitting.pipeline import FitTemplate
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import check_option, draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
-from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.estimators.model.fitted import Batch
 from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
@@ -42,8 +43,8 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuboost.estimators.fitting.pipeline import Prepared
-    from gpuboost.estimators.inputs.parameters import Execution
+    from gpuboost.backends.select import Growth
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
 BOOSTING = (REWEIGHTING, RESAMPLING)
@@ -51,8 +52,8 @@ LEAVES_AT_A_TIME = 2**22  # values of which medians are taken together
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdaBoost(ManyTrees, FitTemplate):
-    """What AdaBoost for classification and for regression shares."""
+class AdaBoost(ManyTrees):
+    """Base of AdaBoost for classification and for regression."""
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = 50
@@ -64,7 +65,6 @@ class AdaBoost(ManyTrees, FitTemplate):
 
     _tree_class: ClassVar[type[SingleTree]]
     _their_trees: ClassVar[tuple[type, ...]]
-    _in_turn = True
 
     # ---- the trees -------------------------------------------------------------------------------
 
@@ -93,34 +93,31 @@ class AdaBoost(ManyTrees, FitTemplate):
 
     @abstractmethod
     def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective | ValueObjective:
-        """What the rounds are judged by."""
+        """The errors and votes of the rounds."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
         """Class weights of the trees, at most 1: float64 (K,), None for ones."""
         return None
 
-    def _batch(
-        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
-    ) -> Batch:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
         """All rounds; the sampler has the seed and the weights of the first."""
-        n, n_rounds = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
+        labels, n = inputs.labels, len(inputs.labels)
+        n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
         check_option("boosting", self.boosting, BOOSTING)
+        weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
-        return Batch(range(n_rounds), sampler, None)
+        return tree_plan(self, inputs, Batch(range(n_rounds), sampler, None), in_turn=True)
 
-    def _grown_model(self, prepared: Prepared, execution: Execution, before: Any) -> BoostedTrees:
+    def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
         """Run the rounds."""
         with where_they_are(prepared.labels.rows):
             objective = self._judge(prepared, float(self.learning_rate))
             of_class = self._weights_of_classes(prepared.labels)
         rounds = Rounds(prepared, objective, str(self.boosting), of_class)
-        return BoostedTrees.of(rounds.run(execution), prepared)
-
-    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
-        assert isinstance(model, BoostedTrees)
-        return {
+        model = BoostedTrees.of(rounds.run(), prepared)
+        return model, {
             "estimator_": self._empty_tree(),
             "estimator_weights_": model.tree_votes.copy(),
             "estimator_errors_": model.errors.copy(),
@@ -148,7 +145,7 @@ class AdaBoost(ManyTrees, FitTemplate):
     @property
     def feature_importances_(self) -> np.ndarray:
         """Importances in the trees, by their weights: ndarray of shape (n_features,)."""
-        assert self._ensemble is not None  # or it raises that there is no model
+        check_is_fitted(self)
         return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
@@ -189,12 +186,12 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         may_reverse = options.regularisation.monotonic is None
         return ClassObjective.of(labels.codes, len(labels.classes), learning_rate, may_reverse)
 
-    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
-        assert isinstance(model, BoostedTrees)
+    def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
+        model, facts = super()._grow(prepared)
         bound, bounds = 1.0, np.empty(len(model.bounds))
         for t, normaliser in enumerate(model.bounds):
             bound = bounds[t] = bound * normaliser
-        return {**super()._further_facts(model, prepared), "training_error_bound_": bounds}
+        return model, {**facts, "training_error_bound_": bounds}
 
     @takes("X")
     def decision_function(self, X: Any) -> np.ndarray:
@@ -306,11 +303,9 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
-    def _batch(
-        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
-    ) -> Batch:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
         check_option("loss", self.loss, adaboost.LOSSES)
-        return super()._batch(labels, weights, n_features, before)
+        return super()._plan(inputs)
 
     @takes("X")
     def predict(self, X: Any) -> np.ndarray:

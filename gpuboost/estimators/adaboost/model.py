@@ -1,4 +1,4 @@
-"""What AdaBoost learns from, and what a fit of it leaves behind."""
+"""Fitted models of AdaBoost, and the targets of its regressor."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BoostedTrees(FittedTrees):
 
     @cached_property
     def votes(self) -> Ensemble:
-        """The trees with what leaves add to the decision function in place of class shares."""
+        """The trees with votes in the leaves: what each adds to the decision function."""
         vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round
     from gpuboost.estimators.fitting.pipeline import Prepared
-    from gpuboost.estimators.inputs.parameters import Execution
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class Rounds:
     boosting: str
     of_class: np.ndarray | None = None
 
-    def run(self, execution: Execution) -> list[Round]:
+    def run(self) -> list[Round]:
         """All rounds.
 
         Raises
@@ -46,9 +45,9 @@ class Rounds:
             The first tree of a classification is no better than chance.
         """
         n_rounds = len(self.prepared.plan.batch.trees)
-        return list(with_progress(self._rounds(execution), n_rounds, execution.verbose))
+        return list(with_progress(self._rounds(), n_rounds, self.prepared.execution.verbose))
 
-    def _rounds(self, execution: Execution) -> Iterator[Round]:
+    def _rounds(self) -> Iterator[Round]:
         """Rounds until one is perfect or no better than chance."""
         prepared, chance = self.prepared, self.objective.chance
         plan = prepared.plan
@@ -60,7 +59,7 @@ class Rounds:
             self.boosting,
             n_rounds=len(plan.batch.trees),
             of_class=self.of_class,
-            n_threads=execution.n_threads,
+            n_threads=prepared.execution.n_threads,
         )
         reweighter = prepared.backend.reweighter(task)
         for number in plan.batch.trees:
@@ -73,7 +72,7 @@ class Rounds:
                 return
 
     def _check_first(self, found: Round) -> None:
-        """One tree may be all there is of a regression, as in scikit-learn; classes need better."""
+        """A classification needs a first tree better than chance; a regression may keep any."""
         if isinstance(self.objective, ValueObjective):
             return
         raise ValueError(

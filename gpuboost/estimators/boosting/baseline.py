@@ -16,7 +16,7 @@ from gpuboost.engine.losses.links import log_shares
 if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
 
-NEWTON_STEPS = 50  # at most, to find a baseline beside offsets; it takes some five
+NEWTON_STEPS = 50  # at most, to find a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0
 SMALLEST_SHARE = 1e-7  # of a class, as an ``init`` estimator predicts it
 
@@ -29,11 +29,11 @@ def baseline(
     Parameters
     ----------
     offsets : float64 (n, columns) or None
-        What each row has beside the constant: offsets.
+        Offsets, to which the constant is added.
     """
     if offsets is None:
         return loss.baseline(y, weights)
-    if loss.has_leaf_quantiles or loss.constant_hessian:  # raw predictions are in the units of y
+    if loss.moves_with_target:
         left = y.reshape(len(y), -1) - offsets
         if y.ndim > 1:
             return loss.baseline(left, weights)
@@ -80,7 +80,7 @@ def fitted_init(given: Any, X: Any, y: np.ndarray, weights: np.ndarray | None) -
 
 
 def raw_of_init(init: Any, X: Any, loss: Loss) -> np.ndarray:
-    """What an ``init`` estimator predicts, as raw predictions: float64 (n, columns)."""
+    """Predictions of an ``init`` estimator as raw predictions: float64 (n, columns)."""
     if not loss.is_classifier:
         values = np.asarray(copy_to_host(init.predict(X)), dtype=np.float64)
         values = loss.link.forward(values.reshape(len(values), -1))

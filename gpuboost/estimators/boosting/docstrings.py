@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
+from gpuboost.engine.losses.table import CLASSIFICATION, REGRESSION
+
 OF_BOTH = {
     "learning_rate": (
         "float or callable",
@@ -107,12 +111,15 @@ _OWN_LOSS = (
     "or an object with ``gradient(y, raw)`` and ``hessian(y, raw)``,\n"
     "arrays in and out, and maybe ``loss(y, raw)``, ``predict(raw)`` and ``baseline(y, weights)``."
 )
+
+
+def _listed(losses: tuple[str, ...]) -> str:
+    """Names of losses, in lines of a docstring."""
+    return fill(", ".join(map(repr, losses)), 90)
+
+
 OF_REGRESSOR = {
-    "loss": (
-        "str or object",
-        "'squared_error', 'absolute_error', 'huber', 'quantile', 'poisson', 'gamma', 'tweedie';\n"
-        + _OWN_LOSS,
-    ),
+    "loss": ("str or object", f"{_listed(REGRESSION)};\n{_OWN_LOSS}"),
     **OF_BOTH,
     "alpha": (
         "float, or list of float for several quantiles",
@@ -121,6 +128,6 @@ OF_REGRESSOR = {
     "tweedie_power": ("float", "Power of the variance of loss='tweedie', between 1 and 2."),
 }
 OF_CLASSIFIER = {
-    "loss": ("str or object", "'log_loss', 'exponential' (two classes);\n" + _OWN_LOSS),
+    "loss": ("str or object", f"{_listed(CLASSIFICATION)} (two classes);\n{_OWN_LOSS}"),
     **OF_BOTH,
 }

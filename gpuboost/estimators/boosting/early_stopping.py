@@ -1,4 +1,4 @@
-"""What a boosting fit follows from round to round, and when it stops."""
+"""Evaluation after each round of boosting, early stopping and callbacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MonitoredSet:
-    """Rows that metrics are taken of after each round.
+    """A set of rows that is evaluated after each round.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class MonitoredSet:
     metrics: list[Metric]
 
     def scores(self, booster: Booster, loss: Loss, mean_loss: float) -> dict[str, float]:
-        """Loss, which is known, and metrics after the rounds so far."""
+        """The given mean loss, and the metrics after the rounds so far."""
         found = {loss.name: mean_loss}
         if self.metrics:
             prediction = loss.predict(booster.raw_predictions(self.place))
@@ -84,7 +84,7 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What callbacks are told after a round.
+    """The argument of callbacks after a round.
 
     Attributes
     ----------

@@ -1,11 +1,11 @@
-"""Gradient boosting: trees one after the other, each on what those before it left."""
+"""Gradient boosting: each tree is fitted to the gradients of the loss after those before it."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,15 +14,20 @@ from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.arrays import array_module, working_on
 from gpuboost.engine.losses import USER, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
-from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
+from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.docstrings import OF_CLASSIFIER, OF_REGRESSOR
-from gpuboost.estimators.boosting.inputs import Given, read_fit
+from gpuboost.estimators.boosting.inputs import (
+    BoostPlan,
+    EvaluationReader,
+    boost_plan,
+    start_of_rows,
+)
 from gpuboost.estimators.boosting.model import BoostedRounds, predictions
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
-from gpuboost.estimators.boosting.training import BoostingFit
+from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
 from gpuboost.estimators.docstrings import OF_A_FIT, documented, takes
-from gpuboost.estimators.fitting.grow_plan import memory_advice
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.fitting.pipeline import keep, memory_advice, prepare
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
@@ -31,8 +36,9 @@ from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpuboost.backends.select import Growth
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 OF_A_TREE = (
     *("max_depth", "min_samples_split", "min_samples_leaf", "min_weight_fraction_leaf"),
@@ -42,7 +48,7 @@ OF_A_TREE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GradientBoosting(ManyTrees):
-    """What gradient boosting for classification and for regression shares."""
+    """Base of gradient boosting for classification and for regression."""
 
     loss: Any = "squared_error"
     learning_rate: Any = 0.1
@@ -116,48 +122,59 @@ class GradientBoosting(ManyTrees):
         self
         """
         with memory_advice():
-            given = Given(X, y, sample_weight, offset, eval_set)
-            fit, labels = read_fit(self, given, cast("Any", self._model_to_extend()))
-            model = fit.run(monitor)
-        self._adopt(self._facts(fit, model, labels))
+            prepared = prepare(self, X, y, sample_weight)
+            keep(self, prepared, *self._grow(prepared, X, y, monitor, offset, eval_set))
         return self
 
-    def _facts(
-        self, fit: BoostingFit, model: BoostedRounds, labels: ClassLabels | ValueLabels
-    ) -> dict[str, Any]:
-        """Fitted attributes."""
+    def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+        return boost_plan(self, inputs)
+
+    def _grow(
+        self,
+        prepared: Prepared,
+        X: Any = None,
+        y: Any = None,
+        monitor: Callable[..., Any] | None = None,
+        offset: Any = None,
+        eval_set: Any = None,
+    ) -> tuple[BoostedRounds, dict[str, Any]]:
+        """Fit or keep ``init``, read offsets and evaluation sets, and run the rounds."""
+        plan, before = prepared.plan, prepared.before
+        init = None if before is None else before.init
+        if before is None and self.init is not None:
+            init = fitted_init(self.init, X, y, plan.given_weights)
+        offsets = start_of_rows(X, offset, init, plan.loss, len(plan.y))
+        evaluated = EvaluationReader(self, prepared, init).read(eval_set)
+        fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
+        model = fit.run(monitor)
+        return model, self._facts(fit, model)
+
+    def _facts(self, fit: BoostingFit, model: BoostedRounds) -> dict[str, Any]:
+        """The fitted attributes that other estimators do not have."""
+
+        def extended(name: str, new: list[float]) -> np.ndarray:
+            """Scores of all rounds, those before a warm start included."""
+            return np.array([*(getattr(self, name, ()) if fit.setup.before else ()), *new])
+
         facts: dict[str, Any] = {
-            "_model": model,
-            "_binning": (self.max_bins, self.categorical_features),
-            "n_features_in_": model.schema.n_features,
-            "device_": fit.backend.name,
-            **labels.attributes(),
             "n_estimators_": model.n_rounds,
             "n_trees_per_iteration_": model.trees_per_round,
             "max_features_": FeatureCounts.of(self, model.schema.n_features).node,
             "baseline_": model.baseline,
-            "train_score_": self._extended("train_score_", fit.train_scores),
+            "train_score_": extended("train_score_", fit.train_scores),
             "evals_result_": fit.results,
         }
         if fit.oob_scores:
-            facts["oob_improvement_"] = self._extended("oob_improvement_", fit.oob_improvements)
-            facts["oob_scores_"] = self._extended("oob_scores_", fit.oob_scores)
+            facts["oob_improvement_"] = extended("oob_improvement_", fit.oob_improvements)
+            facts["oob_scores_"] = extended("oob_scores_", fit.oob_scores)
             facts["oob_score_"] = fit.oob_scores[-1]
         if fit.results:
-            last = fit.results[fit.monitored[-1].name]
-            facts["validation_score_"] = np.array(last[list(last)[-1]])
+            facts["validation_score_"] = np.array(fit.scores)
         if fit.best_round is not None:
             facts["best_iteration_"] = fit.best_round
         if model.init is not None:
             facts["init_"] = model.init
-        if model.schema.names is not None:
-            facts["feature_names_in_"] = model.schema.names
         return facts
-
-    def _extended(self, name: str, new: list[float]) -> np.ndarray:
-        """Scores of all rounds, those before a warm start included."""
-        old = getattr(self, name, ()) if self._model_to_extend() is not None else ()
-        return np.array([*old, *new])
 
     # ---- a fitted model ------------------------------------------------------------------------
 
@@ -177,7 +194,7 @@ class GradientBoosting(ManyTrees):
             yield raw
 
     def _start(self, X: Any, trees: np.ndarray, offset: Any) -> np.ndarray:
-        """Raw predictions before the first round: (n or 1, columns), where those of trees are."""
+        """Raw predictions before the first round: (n or 1, columns), on the device of ``trees``."""
         model: BoostedRounds = self._model
         start = array_module(trees).asarray(model.baseline[None])
         offsets = read_offset(offset, len(trees), model.loss.columns, near=trees)
@@ -326,7 +343,7 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
             return self._labels_at(shares.argmax(axis=1))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        """Of each class; a loss of the user's own that says nothing of them has logistic ones."""
+        """Probability of each class, logistic if a user's loss does not define ``predict``."""
         loss: Loss = self._model.loss
         if loss.formula != USER or hasattr(self.loss, "predict"):
             found = predictions(loss, raw)

@@ -1,4 +1,4 @@
-"""What a user brings to a fit of gradient boosting -> checked and binned data, and the fit."""
+"""Inputs of gradient boosting other than X, y and weights: loss, offsets and evaluation sets."""
 
 from __future__ import annotations
 
@@ -8,115 +8,76 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from gpuboost.backends.device_arrays import adopt_features, adopt_targets
-from gpuboost.backends.select import Growth, Work, choose_backend, growth_work, rounds_are_replayed
+from gpuboost.backends.device_arrays import adopt_targets
+from gpuboost.backends.select import Growth
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
-from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.estimators.boosting import parameters as options
-from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
-from gpuboost.estimators.boosting.training import BoostingFit, TrainingData
-from gpuboost.estimators.inputs.features import (
-    read_prediction,
-    read_targets,
-    read_training,
-    where_they_are,
-)
-from gpuboost.estimators.inputs.parameters import execution_of, tree_limits
+from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
+from gpuboost.estimators.inputs.features import read_prediction, read_targets, where_they_are
+from gpuboost.estimators.inputs.parameters import tree_limits
 
 if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.boosting.model import BoostedRounds
-    from gpuboost.estimators.inputs.features import Table
-    from gpuboost.estimators.inputs.parameters import Execution
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
+LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
 ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """The arguments of `fit`."""
+class BoostPlan:
+    """The loss, targets and weights of a fit; arrays are on the host.
 
-    X: Any
-    y: Any
-    sample_weight: Any
-    offset: Any
-    eval_set: Any
+    Attributes
+    ----------
+    loss : Loss
+    y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
+    weights : float64 (n,) or None
+    given_weights : float64 (n,) or None
+        The user's, without those of classes, for ``init``.
+    """
+
+    loss: Loss
+    y: np.ndarray
+    weights: np.ndarray | None
+    given_weights: np.ndarray | None = None
 
 
-def read_fit(
-    estimator: Any, given: Given, before: BoostedRounds | None
-) -> tuple[BoostingFit, ClassLabels | ValueLabels]:
-    """Read, check and bin everything, and choose the device."""
-    check_flush_to_zero()
-    execution = execution_of(estimator)
-    X, device = adopt_features(given.X, execution.device)
-    table = read_training(X, estimator, before)
-    labels, weights = read_rows(estimator, given.y, given.sample_weight, table.shape[0], device)
-    if before is not None:
-        estimator._check_same_labels(labels)
+def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, Growth]:
+    """The plan of a fit of boosting, and how much work its rounds are."""
+    labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
     y = copy_to_host(labels.rows)
     loss.check_target(y)
-    backend = choose_backend(device, work_of(estimator, table, loss))
-    matrix = table.bin(weights, backend, execution.n_threads)
-    init = None if before is None else before.init
-    if before is None and estimator.init is not None:
-        init = fitted_init(estimator.init, given.X, given.y, weights)
-    data = TrainingData(
-        table.schema,
-        matrix,
-        y,
-        copy_to_host(estimator._weights(labels, weights)),
-        start_of_rows(given.X, given.offset, init, loss, len(y)),
-        init,
-        [],
-    )
-    reader = EvaluationReader(estimator, data, loss, backend, execution)
-    data.evaluated.extend(reader.read(given.eval_set, labels))
-    return BoostingFit(estimator, data, loss, backend, execution, before), labels
+    weights = copy_to_host(estimator._weights(labels, inputs.weights))
+    return BoostPlan(loss, y, weights, inputs.weights), growth_of(estimator, inputs, loss)
 
 
-def work_of(estimator: Any, table: Table, loss: Loss) -> Work:
-    """What the fit costs, round after round, for the choice of a device."""
-    n, n_features = table.shape
+def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
+    """The work of the rounds, by which a device is chosen."""
+    n, n_features = len(inputs.labels), inputs.schema.n_features
     counts = options.FeatureCounts.of(estimator, n_features)
     trees, columns = (
         (1, loss.columns) if options.sums_outputs(estimator, loss) else (loss.columns, 1)
     )
     limits = tree_limits(estimator, n, counts.level)
-    of_replay = (limits[name] for name in ("max_depth", "max_leaf_nodes", "ccp_alpha"))
-    growth = Growth(
+    return Growth(
         n,
         n_features,
         n_looked_at=counts.node,
         n_trees=trees,
-        max_depth=limits["max_depth"],
         n_channels=columns,
-        value_bytes=table.value_bytes,
+        value_bytes=inputs.value_bytes,
         n_rounds=integer_at_least("n_estimators", estimator.n_estimators, 1),
-        replayed=rounds_are_replayed(*of_replay),
-        max_leaf_nodes=limits["max_leaf_nodes"],
-        min_samples_leaf=limits["min_samples_leaf"],
+        **{name: limits[name] for name in LIMITS},
     )
-    return growth_work(growth)
-
-
-def read_rows(
-    estimator: Any, y: Any, sample_weight: Any, n: int, device: str
-) -> tuple[ClassLabels | ValueLabels, np.ndarray | None]:
-    """Labels, and weights of rows by the user."""
-    y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
-    with where_they_are(y, sample_weight):
-        return read_targets(estimator._labels, y, sample_weight, n)
 
 
 def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndarray | None:
-    """What raw predictions start from beside a constant: float64 (n, columns)."""
+    """Offsets plus predictions of ``init``: float64 (n, columns), None if there are neither."""
     offsets = read_offset(offset, n, loss.columns)
     if init is None:
         return offsets
@@ -129,33 +90,34 @@ class EvaluationReader:
     """Reads ``eval_set`` with the columns, bins and labels of the training data."""
 
     estimator: Any
-    data: TrainingData
-    loss: Loss
-    backend: Backend
-    execution: Execution
+    prepared: Prepared
+    init: Any
 
-    def read(self, eval_set: Any, labels: ClassLabels | ValueLabels) -> list[RowSet]:
-        """The row sets; their raw predictions are those beside the constant."""
+    def read(self, eval_set: Any) -> list[RowSet]:
+        """The row sets; their raw predictions do not include the baseline yet."""
         if eval_set is None:
             return []
         if isinstance(eval_set, tuple) or not isinstance(eval_set, list):
             eval_set = [eval_set]
-        return [self._rows(each, labels) for each in eval_set]
+        return [self._rows(each) for each in eval_set]
 
-    def _rows(self, given: Any, labels: ClassLabels | ValueLabels) -> RowSet:
+    def _rows(self, given: Any) -> RowSet:
         if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
             raise ValueError(
                 "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
                 f"offset), got an element {type(given).__name__} of {given!r:.80}"
             )
         X, y, sample_weight, offset = (*given, None, None)[:4]
-        data = read_prediction(X, self.data, type(self.estimator).__name__)
+        prepared, loss = self.prepared, self.prepared.plan.loss
+        data = read_prediction(X, prepared, type(self.estimator).__name__)
         n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
-        own, weights = read_rows(self.estimator, y, sample_weight, n, self.backend.name)
-        target = self._target(own, labels)
-        offsets = start_of_rows(X, offset, self.data.init, self.loss, len(target))
+        y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
+        with where_they_are(y, sample_weight):
+            own, weights = read_targets(self.estimator._labels, y, sample_weight, n)
+        target = self._target(own, prepared.labels)
+        offsets = start_of_rows(X, offset, self.init, loss, len(target))
         if offsets is None:
-            offsets = np.zeros((len(target), self.loss.columns))
+            offsets = np.zeros((len(target), loss.columns))
         return RowSet(data, target, weights, offsets)
 
     def _target(self, own: Any, labels: Any) -> np.ndarray:

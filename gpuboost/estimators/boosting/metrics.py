@@ -13,7 +13,7 @@ from sklearn import metrics
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A number that says how good predictions are.
+    """A measure of how good predictions are.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def named_metrics(is_classifier: bool) -> dict[str, Metric]:
 
 
 def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
-    """What a user asks to be followed, beside the loss.
+    """The metrics that a user asks for in addition to the loss.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class BoostedRounds(FittedTrees):
 
     @property
     def n_rounds(self) -> int:
-        """Rounds there are."""
+        """Number of rounds."""
         return self.ensemble.n_trees // self.trees_per_round
 
     @cached_property
@@ -61,7 +61,7 @@ class BoostedRounds(FittedTrees):
         return tuple(map(on_codes, self.columns))
 
     def raw(self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
-        """What the trees add up to, without the start: float64 (n, columns)."""
+        """Sum of the trees' values, without the baseline: float64 (n, columns)."""
         coded = isinstance(data, BinnedMatrix)
         return _sums(self._coded_columns if coded else self.columns, data, backend, n_threads)
 
@@ -92,7 +92,7 @@ class BoostedRounds(FittedTrees):
 
 
 def predictions(loss: Loss, raw: np.ndarray) -> np.ndarray:
-    """What a loss predicts, from raw predictions and where these are."""
+    """Predictions from raw predictions, by the inverse link, on the same device."""
     if loss.formula != USER:
         return inverse_link(loss.link, raw)
     with working_on(raw):

@@ -1,4 +1,4 @@
-"""How a model of gradient boosting is fitted: the steps between checked data and the model."""
+"""The rounds of gradient boosting: what they start from, and how they run."""
 
 from __future__ import annotations
 
@@ -33,62 +33,49 @@ from gpuboost.estimators.trees.many_trees import check_growing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.protocol import Backend, Booster, FittedRound
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix
+    from gpuboost.backends.protocol import Booster, FittedRound
+    from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.inputs.parameters import Execution
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """What a fit learns from, read, checked and binned.
-
-    Attributes
-    ----------
-    matrix : BinnedMatrix
-    y : float64 (n,) or (n, n_outputs), or class codes int32 (n,)
-    weights : float64 (n,) or None
-    offsets : float64 (n, columns) or None
-        What raw predictions start from beside a constant: offsets, and what ``init`` predicts.
-    init : estimator or None
-    evaluated : list of RowSet
-        Rows of ``eval_set``; their ``raw`` is what they start from beside the constant.
-    """
-
-    schema: FeatureSchema
-    matrix: BinnedMatrix
-    y: np.ndarray
-    weights: np.ndarray | None
-    offsets: np.ndarray | None
-    init: Any
-    evaluated: list[RowSet]
-
-    @property
-    def mapper(self) -> BinMapper:
-        """Bins of the features."""
-        return self.matrix.mapper
+    from gpuboost.estimators.boosting.inputs import BoostPlan
+    from gpuboost.estimators.fitting.pipeline import Prepared
 
 
 @dataclass(eq=False)
-class BoostingFit:
-    """One fit: what it is made of, and its rounds."""
+class RoundSetup:
+    """What the rounds of a fit start from.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        Its plan is a `BoostPlan`.
+    offsets : float64 (n, columns) or None
+        Offsets plus predictions of ``init``.
+    init : estimator or None
+    evaluated : list of RowSet
+        Rows of ``eval_set``; their ``raw`` does not include the baseline.
+    """
 
     estimator: Any
-    data: TrainingData
-    loss: Loss
-    backend: Backend
-    execution: Execution
-    before: BoostedRounds | None
-    trees: list[Tree] = field(default_factory=list)
-    train_scores: list[float] = field(default_factory=list)
-    oob_scores: list[float] = field(default_factory=list)
-    oob_improvements: list[float] = field(default_factory=list)
-    results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    best_round: int | None = None
+    prepared: Prepared
+    offsets: np.ndarray | None = None
+    init: Any = None
+    evaluated: list[RowSet] = field(default_factory=list)
 
-    # ---- what the rounds go by -----------------------------------------------------------------
+    @property
+    def plan(self) -> BoostPlan:
+        """The loss, targets and weights."""
+        return self.prepared.plan
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that is minimised."""
+        return self.plan.loss
+
+    @property
+    def before(self) -> BoostedRounds | None:
+        """The model that a warm start goes on from."""
+        return self.prepared.before
 
     @cached_property
     def seed(self) -> int:
@@ -103,9 +90,9 @@ class BoostingFit:
         """Rows that early stopping sets aside: bool (n,)."""
         patience = options.patience(self.estimator.n_iter_no_change)
         share = fraction("validation_fraction", self.estimator.validation_fraction, one=False)
-        if patience is None or self.data.evaluated:
+        if patience is None or self.evaluated:
             return None
-        n, y = len(self.data.y), self.data.y
+        n, y = len(self.plan.y), self.plan.y
         classes = y if is_classifier(self.estimator) else None
         chosen = train_test_split(
             np.arange(n), test_size=share, random_state=self.seed, stratify=classes
@@ -116,7 +103,7 @@ class BoostingFit:
         return mask
 
     def _check_parts(self, held_out: np.ndarray) -> None:
-        """Both the rows to grow trees on and those held out have weight."""
+        """Check that both parts, for training and for early stopping, have rows with weight."""
         for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
             if not (self._given_weights[part] > 0.0).any():
                 raise ValueError(
@@ -128,47 +115,48 @@ class BoostingFit:
 
     @cached_property
     def weights(self) -> np.ndarray | None:
-        """Of the rows that trees are grown on: those held out have weight 0."""
+        """Weights for growing trees: rows held out have weight 0."""
         if self.held_out is None:
-            return self.data.weights
+            return self.plan.weights
         return np.where(self.held_out, 0.0, self._given_weights)
 
     @property
     def _given_weights(self) -> np.ndarray:
-        """The user's, held out or not; ones where there are none."""
-        return np.ones(len(self.data.y)) if self.data.weights is None else self.data.weights
+        """Weights of all rows, held out or not; ones if the user gave none."""
+        return np.ones(len(self.plan.y)) if self.plan.weights is None else self.plan.weights
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """What boosting starts from beside offsets and ``init``: float64 (columns,)."""
+        """The baseline, to which offsets and ``init`` are added: float64 (columns,)."""
         if self.before is not None:
             return self.before.baseline
         if self.estimator.init is not None:
             return np.zeros(self.loss.columns)
-        return baseline(self.loss, self.data.y, self.weights, self.data.offsets)
+        return baseline(self.loss, self.plan.y, self.weights, self.offsets)
 
     @cached_property
     def train(self) -> RowSet:
         """The rows that trees are grown on."""
-        data = self.data
-        start = starting_at(len(data.y), self.constant, data.offsets)
-        return RowSet(data.matrix, data.y, self.weights, self._so_far(data.matrix, start))
+        matrix, y = self.prepared.matrix, self.plan.y
+        start = starting_at(len(y), self.constant, self.offsets)
+        return RowSet(matrix, y, self.weights, self._so_far(matrix, start))
 
     def _so_far(self, data: BinnedMatrix | np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Raw predictions with the rounds that a warm start goes on from."""
+        """Raw predictions, including the rounds before a warm start."""
         if self.before is None:
             return start
-        return start + self.before.raw(data, self.backend, self.execution.n_threads)
+        backend, execution = self.prepared.backend, self.prepared.execution
+        return start + self.before.raw(data, backend, execution.n_threads)
 
     @cached_property
     def monitored(self) -> list[MonitoredSet]:
-        """Rows that metrics are taken of, and which metrics."""
+        """Row sets that are evaluated after each round, and their metrics."""
         metrics = read_metrics(self.estimator.eval_metric, is_classifier(self.estimator))
         sets = []
         if self.held_out is not None:
             weights = np.where(self.held_out, self._given_weights, 0.0)
             sets.append(("validation", replace(self.train, weights=weights)))
-        for i, rows in enumerate(self.data.evaluated):
+        for i, rows in enumerate(self.evaluated):
             raw = self._so_far(rows.data, rows.raw + self.constant)
             sets.append((f"validation_{i}", replace(rows, raw=raw)))
         return [MonitoredSet(name, i + 1, own, metrics) for i, (name, own) in enumerate(sets)]
@@ -176,7 +164,7 @@ class BoostingFit:
     @cached_property
     def sampler(self) -> RowSampler:
         """Draws the rows of each round."""
-        n = len(self.data.y)
+        n = len(self.plan.y)
         n_draws = options.rows_of_round(self.estimator.subsample, n)
         method = ALL_ROWS if n_draws == n else WITHOUT_REPLACEMENT
         return RowSampler(method, n, n_draws, self.seed)
@@ -184,20 +172,21 @@ class BoostingFit:
     @cached_property
     def feature_draw(self) -> FeatureDraw | None:
         """Draws the features of each tree."""
-        n = self.data.schema.n_features
+        n = self.prepared.schema.n_features
         count = options.FeatureCounts.of(self.estimator, n).tree
         return None if count == n else FeatureDraw(n, count, replace=False)
 
     def task(self) -> BoostTask:
-        """What the backend is asked for."""
+        """The task for the backend."""
         draw, seed = self.feature_draw, self.seed
-        estimator, n = self.estimator, len(self.data.y)
+        estimator, n = self.estimator, len(self.plan.y)
         minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
-        limits = options.boosting_options(estimator, n, self.data.schema, self.loss)
-        told = information_of_row(self.loss, self.constant, self.data.offsets, self.weights)
-        rare = options.category_fraction(estimator, self.data.mapper, self._rows_of_tree(), told)
+        prepared = self.prepared
+        limits = options.boosting_options(estimator, n, prepared.schema, self.loss)
+        told = information_of_row(self.loss, self.constant, self.offsets, self.weights)
+        rare = options.category_fraction(estimator, prepared.mapper, self._rows_of_tree(), told)
         return BoostTask(
-            matrix=self.data.matrix,
+            matrix=prepared.matrix,
             train=self.train,
             watched=tuple(each.rows for each in self.monitored),
             loss=self.loss,
@@ -207,7 +196,7 @@ class BoostingFit:
             sampler=self.sampler,
             seed=seed,
             features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-            n_threads=self.execution.n_threads,
+            n_threads=prepared.execution.n_threads,
         )
 
     def _rows_of_tree(self) -> float:
@@ -216,46 +205,57 @@ class BoostingFit:
         share = 1.0 if weights is None else int((weights > 0).sum()) / sampler.n_samples
         return sampler.n_draws * share
 
-    # ---- the rounds ----------------------------------------------------------------------------
+
+@dataclass(eq=False)
+class BoostingFit:
+    """The rounds of a fit, and their scores."""
+
+    setup: RoundSetup
+    trees: list[Tree] = field(default_factory=list)
+    train_scores: list[float] = field(default_factory=list)
+    oob_scores: list[float] = field(default_factory=list)
+    oob_improvements: list[float] = field(default_factory=list)
+    results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    best_round: int | None = None
 
     def run(self, monitor: Callable[..., Any] | None) -> BoostedRounds:
         """All rounds, and the model of them."""
-        task = self.task()
-        with closing(self.backend.booster(task)) as booster:
+        task = self.setup.task()
+        with closing(self.setup.prepared.backend.booster(task)) as booster:
             self._rounds(booster, monitor)
         return self._model(task)
 
     def _rounds(self, booster: Booster, monitor: Callable[..., Any] | None) -> None:
-        """Boost until early stopping, a callback or the monitor says so."""
-        rates = options.learning_rates(self.estimator.learning_rate)
-        callbacks, stopping = read_callbacks(self.estimator.callbacks), self._early_stopping()
-        first = 0 if self.before is None else self.before.n_rounds
-        n_rounds = integer_at_least("n_estimators", self.estimator.n_estimators, 1)
+        """Boost until early stopping, a callback or the monitor ends the fit."""
+        estimator, before = self.setup.estimator, self.setup.before
+        rates = options.learning_rates(estimator.learning_rate)
+        callbacks, stopping = read_callbacks(estimator.callbacks), self._early_stopping()
+        first = 0 if before is None else before.n_rounds
+        n_rounds = integer_at_least("n_estimators", estimator.n_estimators, 1)
         check_growing(n_rounds, first, "rounds")
         is_evaluated = bool(callbacks) or stopping is not None or monitor is not None
-        has_metrics = any(each.metrics for each in self.monitored)
-        untold: list[FittedRound] = []
-        for number in with_progress(
-            range(first, n_rounds), n_rounds - first, self.execution.verbose
-        ):
+        has_metrics = any(each.metrics for each in self.setup.monitored)
+        verbose = self.setup.prepared.execution.verbose
+        unread: list[FittedRound] = []
+        for number in with_progress(range(first, n_rounds), n_rounds - first, verbose):
             rate = rates(number)
-            untold.append(booster.boost(number, rate))
+            unread.append(booster.boost(number, rate))
             if not (is_evaluated or has_metrics):
-                continue  # a device need not be waited for
-            self._tell(untold, booster)
-            told = RoundResult(number, rate, self.train_scores[-1], self.results)
-            answers = [each(told) is True for each in callbacks]
-            answers.append(stopping is not None and stopping.stops(number, self._evaluated()))
-            answers.append(monitor is not None and monitor(number, self.estimator, vars(self)))
+                continue  # the host does not wait for the device
+            self._read(unread, booster)
+            result = RoundResult(number, rate, self.train_scores[-1], self.results)
+            answers = [each(result) is True for each in callbacks]
+            answers.append(stopping is not None and stopping.stops(number, self.scores[-1]))
+            answers.append(monitor is not None and monitor(number, estimator, vars(self)))
             if any(answers):
                 break
-        self._tell(untold, booster)
+        self._read(unread, booster)
         if stopping is not None:
             self.best_round = stopping.best_round
 
-    def _tell(self, untold: list[FittedRound], booster: Booster) -> None:
-        """Keep what rounds have made that nobody has asked for yet."""
-        for made in untold:
+    def _read(self, unread: list[FittedRound], booster: Booster) -> None:
+        """Keep trees and scores of rounds that have not been read yet."""
+        for made in unread:
             losses = made.losses
             self.trees += made.trees
             self.train_scores.append(losses.train)
@@ -263,35 +263,38 @@ class BoostingFit:
                 before, after = losses.outside
                 self.oob_scores.append(after)
                 self.oob_improvements.append(before - after)
-            for each, loss in zip(self.monitored, losses.watched, strict=True):
-                for name, score in each.scores(booster, self.loss, loss).items():
+            for each, loss in zip(self.setup.monitored, losses.watched, strict=True):
+                for name, score in each.scores(booster, self.setup.loss, loss).items():
                     self.results.setdefault(each.name, {}).setdefault(name, []).append(score)
-        untold.clear()
+        unread.clear()
 
     def _early_stopping(self) -> EarlyStopping | None:
         """Judges by the last metric of the last rows, as XGBoost does."""
-        patience = options.patience(self.estimator.n_iter_no_change)
-        tol = number_between("tol", self.estimator.tol, 0.0)
+        estimator = self.setup.estimator
+        patience = options.patience(estimator.n_iter_no_change)
+        tol = number_between("tol", estimator.tol, 0.0)
         if patience is None:
             return None
-        metrics = self.monitored[-1].metrics
+        metrics = self.setup.monitored[-1].metrics
         return EarlyStopping(patience, tol, bool(metrics) and metrics[-1].greater_is_better)
 
-    def _evaluated(self) -> float:
-        last = self.results[self.monitored[-1].name]
-        return last[list(last)[-1]][-1]
+    @property
+    def scores(self) -> list[float]:
+        """The last metric of the last rows, after each round."""
+        last = self.results[self.setup.monitored[-1].name]
+        return last[list(last)[-1]]
 
     def _model(self, task: BoostTask) -> BoostedRounds:
-        old = () if self.before is None else self.before.ensemble.trees
-        first = len(old)
-        batch = Batch(range(first, first + len(self.trees)), self.sampler, None)
+        setup, before = self.setup, self.setup.before
+        old, batches = ((), ()) if before is None else (before.ensemble.trees, before.batches)
+        numbers = range(len(old), len(old) + len(self.trees))
         return BoostedRounds(
             Ensemble.of((*old, *self.trees)),
-            self.data.matrix.mapper,
-            self.data.schema,
-            (*(() if self.before is None else self.before.batches), batch),
-            self.loss,
-            self.constant,
+            setup.prepared.mapper,
+            setup.prepared.schema,
+            (*batches, Batch(numbers, setup.sampler, None)),
+            setup.loss,
+            setup.constant,
             task.trees_per_round,
-            self.data.init,
+            setup.init,
         )

@@ -1,9 +1,9 @@
-"""What all estimators share: parameters of the machine, and what a fitted model can do."""
+"""Base of all estimators: parameters of the machine, `fit`, and the methods of a fitted model."""
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,16 +17,17 @@ from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import thread_count
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.estimators.docstrings import OF_A_FIT, takes
+from gpuboost.estimators.fitting.pipeline import keep, memory_advice, prepare
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
+    from gpuboost.backends.select import Growth
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
-
-    Labels = ClassLabels | ValueLabels
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -46,36 +47,48 @@ class TreeModel(BaseEstimator, ABC):
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
 
-    # ---- what a kind of estimator says -------------------------------------------------------
+    # ---- fit, and the steps that kinds of estimators define ------------------------------------
+
+    @takes("X", "y", "sample_weight", told=OF_A_FIT)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Grow the trees.
+
+        Returns
+        -------
+        self
+        """
+        with memory_advice():
+            prepared = prepare(self, X, y, sample_weight)
+            keep(self, prepared, *self._grow(prepared))
+        return self
+
+    @abstractmethod
+    def _plan(self, inputs: FitInputs) -> tuple[Any, Growth]:
+        """A plan of the trees or rounds, and how much work they are."""
+
+    @abstractmethod
+    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+        """The model, and the fitted attributes that not all estimators have."""
 
     @property
     def _tree(self) -> Any:
-        """What has the parameters of a tree as attributes."""
+        """The object whose attributes are the parameters of a tree."""
         return self
 
     def _voting_rule(self) -> str:
-        """How the trees of a classifier vote; the values of a regressor's trees are averaged."""
+        """How the trees of a classifier vote. Those of a regressor are always averaged."""
         return check_option("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of the rows, with which they are also drawn where they are drawn.
+        """Weights of the rows, by which they are also drawn if they are drawn.
 
-        The user's; in a classifier times those of their classes, but for bagging.
+        In classifiers other than bagging they are multiplied by the weights of classes.
         """
         return weights
 
     def _model_to_extend(self) -> FittedTrees | None:
         """The model that a warm start adds trees to."""
         return None
-
-    def _check_same_labels(self, labels: Labels) -> None:
-        """Trees that a warm start adds must have the leaves of those there are."""
-        for name, value in labels.attributes().items():
-            if not np.array_equal(getattr(self, name), value):
-                raise ValueError(
-                    f"with warm_start, y must have the same {name} as before, "
-                    f"{getattr(self, name)!r:.80}, got {value!r:.80}; fit with warm_start=False"
-                )
 
     # ---- a fitted model ----------------------------------------------------------------------
 

@@ -1,27 +1,30 @@
-"""The steps between checked data and finished trees, the same for every estimator."""
+"""Plans of trees that are known before the first of them grows, and how such trees are grown."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from traceback import clear_frames
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.host.finish import check_weight, in_threads
+from gpuboost.backends.select import Growth
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.medians import median_options
 from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.task import GrowTask
+from gpuboost.estimators.inputs.constraints import with_monotonic
+from gpuboost.estimators.inputs.parameters import tree_options
+from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import Target, TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
-    from gpuboost.estimators.inputs.parameters import Execution
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
     from gpuboost.estimators.model.fitted import Batch
 
 
@@ -34,60 +37,85 @@ class GrowPlan:
     target: Target
 
 
-def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
-    """The rows of a tree, checked to be some."""
-    rows = sampler.rows(tree)
-    check_weight(sampler, tree, bool(rows.weight.any()))
-    return rows
+def tree_plan(
+    estimator: Any, inputs: FitInputs, batch: Batch, in_turn: bool = False
+) -> tuple[GrowPlan, Growth]:
+    """The plan of a batch of trees, and how much work they are.
+
+    Parameters
+    ----------
+    estimator : object
+        Its ``_tree`` has the parameters of the trees.
+    inputs : FitInputs
+    batch : Batch
+    in_turn : bool
+        Whether each tree waits for the one before.
+    """
+    tree, labels, schema = estimator._tree, inputs.labels, inputs.schema
+    n_features = schema.n_features if batch.feature_draw is None else batch.feature_draw.count
+    options = tree_options(tree, len(labels), n_features, labels.criteria)
+    options = with_monotonic(options, tree.monotonic_cst, schema, labels)
+    target = labels.target(batch.sampler, options.criterion)
+    options = median_options(options)
+    n_trees = len(batch.trees)
+    growth = Growth(
+        len(labels),
+        schema.n_features,
+        n_looked_at=options.max_features,
+        n_trees=1 if in_turn else n_trees,
+        max_depth=options.max_depth,
+        n_channels=target.n_channels,
+        value_bytes=inputs.value_bytes,
+        n_rounds=n_trees if in_turn else 1,
+        max_leaf_nodes=options.max_leaf_nodes,
+        min_samples_leaf=options.min_samples_leaf,
+        ccp_alpha=options.ccp_alpha,
+    )
+    return GrowPlan(options, batch, target), growth
 
 
-def grow_trees(
-    plan: GrowPlan, matrix: BinnedMatrix, backend: Backend, execution: Execution
-) -> Iterator[Tree]:
-    """Grow the trees of a plan, and prune what comes finished."""
-    sampler, draw = plan.batch.sampler, plan.batch.feature_draw
-    seed = sampler.seed
+def grow_trees(prepared: Prepared) -> FittedTrees:
+    """Grow the trees of a plan, after those of a model that is extended, and prune them."""
+    plan, execution, before = prepared.plan, prepared.execution, prepared.before
+    options, batch = plan.options, plan.batch
+    sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
     task = GrowTask(
-        matrix,
+        prepared.matrix,
         plan.target,
-        plan.options,
+        options,
         rows_of=partial(rows_with_weight, sampler),
-        trees=plan.batch.trees,
+        trees=batch.trees,
         seed=seed,
         features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
         n_threads=execution.n_threads,
         sampler=sampler,
     )
 
-    options = plan.options
-
     def prune(numbered: tuple[int, Tree]) -> Tree:
         return pruned(cut_back(numbered[1], options.min_decrease), options.ccp_alpha)
 
     prunes = options.ccp_alpha > 0.0 or options.min_decrease > 0.0
-    trees = in_threads(prune, backend.grow_finished(task), execution.n_threads if prunes else 1)
-    yield from with_progress(trees, len(plan.batch.trees), execution.verbose)
+    grown = prepared.backend.grow_finished(task)
+    trees = in_threads(prune, grown, execution.n_threads if prunes else 1)
+    shown = with_progress(trees, len(batch.trees), execution.verbose)
+    old = before.ensemble.trees if before else ()
+    ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
+    batch = replace(batch, sampler=sampler.drawing_only())
+    batches = (*before.batches, batch) if before else (batch,)
+    return FittedTrees(ensemble, prepared.mapper, prepared.schema, batches)
+
+
+def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:
+    """The rows of a tree, of which some must have weight."""
+    rows = sampler.rows(tree)
+    check_weight(sampler, tree, bool(rows.weight.any()))
+    return rows
 
 
 def with_progress(steps: Iterable[Any], total: int, verbose: int) -> Iterable[Any]:
     """The steps, with a progress bar on standard error if ``verbose``."""
     if not verbose:
         return steps
-    from tqdm import tqdm  # met only by those who ask for it
+    from tqdm import tqdm  # imported only if it is used
 
     return tqdm(steps, total=total, desc="growing trees", unit="tree")
-
-
-@contextmanager
-def memory_advice() -> Iterator[None]:
-    """Say what to change when memory runs out."""
-    try:
-        yield
-    except MemoryError as error:
-        clear_frames(error.__traceback__)  # who keeps the error must not keep the arrays
-        raise MemoryError(
-            "Not enough memory for this fit; nothing of it was kept. Grow smaller trees (max_depth,"
-            " max_leaf_nodes, min_samples_leaf), fewer of them (n_estimators), or several at a "
-            "time with a lower n_jobs; float32 in place of float64, or a gpuboost.Dataset in "
-            f"place of X, halves the data or better. ({error})"
-        ) from error

@@ -1,4 +1,4 @@
-"""What classifiers do and what regressors do with the mean value of a row's leaves."""
+"""Mixins: how classifiers and regressors turn the values of leaves into predictions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def copy_result_to_host(values: Any) -> Any:
-    """What scikit-learn's metrics take: arrays of a GPU as copies, anything else as it is."""
+    """Copy arrays of a GPU to the host, for scikit-learn's metrics; return others as they are."""
     return copy_device_array_to_host(values) if is_on_device(values) else values
 
 
 class Classifier(ClassifierMixin):
-    """What all classifiers share."""
+    """Mixin of all classifiers."""
 
     _labels: ClassVar[Any] = ClassLabels
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
@@ -93,12 +93,12 @@ class Classifier(ClassifierMixin):
         return labels.codes if self._balances_draws() else None
 
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weight of each row by its class, the same for all trees; None: all weigh the same."""
+        """Weight of each row by its class, the same for all trees; None if all are 1."""
         choice = self._tree.class_weight
         check_class_weight(choice, self._class_weights)
         if self._balances_draws():
             return None
-        if isinstance(choice, str):  # where nothing is drawn there is but one balance
+        if isinstance(choice, str):  # without draws all trees have the same balance
             choice = "balanced"
         factor = labels.row_weights(choice)
         if factor is not None:
@@ -127,7 +127,7 @@ class Classifier(ClassifierMixin):
 
 
 class Regressor(RegressorMixin):
-    """What all regressors share."""
+    """Mixin of all regressors."""
 
     _labels: ClassVar[Any] = ValueLabels
 

@@ -22,7 +22,7 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Bagging(TreeEnsemble):
-    """What bagging of classifiers and of regressors shares."""
+    """Base of bagging of classifiers and of regressors."""
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = field(default=10, kw_only=False)
@@ -71,7 +71,7 @@ class Bagging(TreeEnsemble):
 
     @property
     def estimators_features_(self) -> list[np.ndarray]:
-        """Features of each tree, ascending; drawn with replacement some stand there twice."""
+        """Features of each tree in ascending order; drawn with replacement, some are repeated."""
         drawn = [batch.features(t) for t, batch in self._trees_and_batches()]
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
@@ -84,7 +84,7 @@ class BaggingClassifier(Classifier, Bagging):
     _tree_class = DecisionTreeClassifier
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
-        """The user's alone: class_weight is the base tree's, which weighs the rows it is given."""
+        """The user's weights; class_weight belongs to the base tree, see `_row_factor`."""
         return weights
 
     def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""What forests and bagging share: many trees, over rows drawn for each."""
+"""Base of forests and bagging: many trees, each grown on rows drawn for it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from gpuboost.data.parameters import boolean, integer_at_least, thread_count
+from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
-from gpuboost.estimators.fitting.pipeline import FitTemplate, Prepared
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
+if TYPE_CHECKING:
+    from gpuboost.backends.select import Growth
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeEnsemble(ManyTrees, FitTemplate):
-    """Many trees, each over rows of its own."""
+class TreeEnsemble(ManyTrees):
+    """Many trees, each grown on rows drawn for it."""
 
     bootstrap: bool = True
     oob_score: Any = False
@@ -30,22 +34,30 @@ class TreeEnsemble(ManyTrees, FitTemplate):
     if TYPE_CHECKING:
         _out_of_bag_facts: ClassVar[Any]
 
-    # ---- what forests and bagging say ----------------------------------------------------------
+    # ---- how forests and bagging differ --------------------------------------------------------
 
     @abstractmethod
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
         """How rows are drawn for a tree, and how many."""
 
     def _feature_draw(self, n_features: int) -> FeatureDraw | None:
-        """How features are drawn for a tree; None: it sees all."""
+        """How features are drawn for a tree; None if each tree sees all."""
+        return None
+
+    def _balance(self, labels: Any) -> np.ndarray | None:
+        """Class codes if every tree is to balance the classes of the rows it draws."""
+        return None
+
+    def _row_factor(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
+        """Factor of each row's number of draws, the same in every tree."""
         return None
 
     # ---- the steps of a fit --------------------------------------------------------------------
 
-    def _batch(
-        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
-    ) -> Batch:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
         boolean("bootstrap", self.bootstrap)
+        labels, before = inputs.labels, inputs.before
+        weights = self._weights(labels, inputs.weights)
         n, n_trees = len(labels), integer_at_least("n_estimators", self.n_estimators, 1)
         method, n_draws = self._row_draw(n, weights)
         self._check_votes()
@@ -59,16 +71,17 @@ class TreeEnsemble(ManyTrees, FitTemplate):
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
-        return Batch(range(first, n_trees), sampler, self._feature_draw(n_features))
+        features = self._feature_draw(inputs.schema.n_features)
+        return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
 
     def _seed(self, before: FittedTrees | None) -> int:
-        """The seed; a warm start with no integer to go by keeps the one there was."""
+        """The seed; without an integer ``random_state`` a warm start keeps the earlier seed."""
         if before is None or isinstance(self.random_state, (int, np.integer)):
             return draw_seed(self.random_state)
         return before.batches[-1].sampler.seed
 
     def _check_votes(self) -> None:
-        """Judge ``voting`` and ``oob_score``."""
+        """Check ``voting`` and ``oob_score``."""
         self._voting_rule()
         wanted = callable(self.oob_score) or boolean("oob_score", self.oob_score)
         if wanted and not self.bootstrap:
@@ -77,15 +90,15 @@ class TreeEnsemble(ManyTrees, FitTemplate):
                 f"{self.bootstrap!r} and oob_score={self.oob_score!r}; change one of them"
             )
 
-    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
-        facts: dict[str, Any] = {"estimator_": self._empty_tree()}
+    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+        model, facts = grow_trees(prepared), {"estimator_": self._empty_tree()}
         if not self.oob_score:
-            return facts
+            return model, facts
         ensemble = model.votes if self._voting_rule() == "hard" else model.ensemble
-        threads = thread_count(self.n_jobs)
+        threads = prepared.execution.n_threads
         means = out_of_bag_means(model, ensemble, prepared.matrix, prepared.backend, threads)
         score = self.oob_score if callable(self.oob_score) else None
-        return facts | self._out_of_bag_facts(prepared.labels, means, score)
+        return model, facts | self._out_of_bag_facts(prepared.labels, means, score)
 
     # ---- a fitted model ------------------------------------------------------------------------
 
@@ -104,7 +117,7 @@ def rows_drawn(sampler: RowSampler, tree: int) -> np.ndarray:
 
 
 def check_enough_rows(n_draws: int, n_rows: int) -> None:
-    """Without replacement only so many rows can be drawn."""
+    """Check that enough rows have a weight to draw without replacement."""
     if n_draws > n_rows:
         raise ValueError(
             f"max_samples asks for {n_draws} rows without replacement, but only {n_rows} have a "

@@ -20,21 +20,30 @@ from gpuboost.estimators.trees.tree import (
     ExtraTreeClassifier,
     ExtraTreeRegressor,
     SingleTree,
-    TreeParameters,
 )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Forest(TreeEnsemble, TreeParameters):
-    """What forests share."""
+class Forest(TreeEnsemble):
+    """Base of the forests."""
 
     n_estimators: int = field(default=100, kw_only=False)
+    criterion: str = "squared_error"
+    max_depth: int | None = None
+    min_samples_split: float = 2
+    min_samples_leaf: float = 1
+    min_weight_fraction_leaf: float = 0.0
+    max_features: float | str | None = 1.0
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    ccp_alpha: float = 0.0
+    monotonic_cst: Any = None
 
     _tree_class: ClassVar[type[SingleTree]]
 
     @property
     def splitter(self) -> str:
-        """Best or random thresholds, as the trees have it."""
+        """Best or random thresholds, the default of the trees."""
         return self._tree_class.splitter
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
@@ -48,47 +57,36 @@ class Forest(TreeEnsemble, TreeParameters):
         return ALL_ROWS, n_samples
 
     def _empty_tree(self) -> SingleTree:
-        """Its class_weight is None: the weights of the forest's rows have it in them."""
+        """A tree without class_weight, which is part of the forest's row weights already."""
         own = self.get_params(deep=False)
         names = set(self._tree_class().get_params()) & set(own) - {"class_weight"}
         return self._tree_class(**{name: own[name] for name in names})
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ForestClassifier(Classifier, Forest):
-    """What forests for classification share."""
+BALANCES = ("balanced", "balanced_subsample")  # values of class_weight
 
+
+@documented("A random forest for classification.")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestClassifier(Classifier, Forest):
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
     class_weight: Any = None
     voting: str = "soft"
 
-    _class_weights: ClassVar[tuple[str, ...]] = ("balanced", "balanced_subsample")
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ForestRegressor(Regressor, Forest):
-    """What forests for regression share."""
-
-    criterion: str = "squared_error"
-    max_features: float | str | None = 1.0
-
-
-@documented("A random forest for classification.")
-@dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestClassifier(ForestClassifier):
+    _class_weights = BALANCES
     _tree_class = DecisionTreeClassifier
 
 
 @documented("A random forest for regression.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomForestRegressor(ForestRegressor):
+class RandomForestRegressor(Regressor, Forest):
     _tree_class = DecisionTreeRegressor
 
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
-        """What scikit-learn's `partial_dependence` asks of a forest."""
+        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
         out = np.zeros(len(grid))
         for tree in self.estimators_:
             tree.tree_.compute_partial_dependence(grid, target_features, out)
@@ -97,19 +95,24 @@ class RandomForestRegressor(ForestRegressor):
 
 @documented("Extremely randomised trees for classification: thresholds are drawn at random.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesClassifier(ForestClassifier):
+class ExtraTreesClassifier(Classifier, Forest):
+    criterion: str = "gini"
+    max_features: float | str | None = "sqrt"
+    class_weight: Any = None
+    voting: str = "soft"
     bootstrap: bool = False
 
+    _class_weights = BALANCES
     _tree_class = ExtraTreeClassifier
 
 
 @documented("Extremely randomised trees for regression: thresholds are drawn at random.")
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExtraTreesRegressor(ForestRegressor):
+class ExtraTreesRegressor(Regressor, Forest):
     bootstrap: bool = False
 
     _tree_class = ExtraTreeRegressor
 
 
-# scikit-learn's partial_dependence takes its fast way for instances of its own class.
+# scikit-learn's partial_dependence uses recursion only for instances of its own class.
 sklearn_ensemble.RandomForestRegressor.register(RandomForestRegressor)

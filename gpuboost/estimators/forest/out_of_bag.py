@@ -58,7 +58,7 @@ def _within_reach(sampler: RowSampler, backend: Backend) -> RowSampler:
 
 
 def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:
-    """Every tree must have been grown on the rows there are."""
+    """Check that every tree was grown on as many rows as X has."""
     for batch in batches:
         if batch.sampler.n_samples != n_samples:
             raise ValueError(

@@ -64,7 +64,7 @@ def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] |
 
 
 def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of features that may be split on together; those in no group are one of their own."""
+    """Groups of features that may be split on together; the features in no group form one more."""
     n = schema.n_features
     if given is None:
         return None

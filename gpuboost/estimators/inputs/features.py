@@ -1,4 +1,4 @@
-"""What a user brings as X -> checked columns, and those -> bins."""
+"""Reads X: as checked columns, and these as bins."""
 
 from __future__ import annotations
 
@@ -30,33 +30,20 @@ class Table:
     """Training features: columns still to be binned, or the codes of a `Dataset`."""
 
     schema: FeatureSchema
-    columns: np.ndarray | None
-    binned: BinnedMatrix | None
-    mapper: BinMapper | None
+    data: np.ndarray | BinnedMatrix
+    n_samples: int
+    value_bytes: int  # 1 of a code
     max_bins: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        if self.binned is not None:
-            return self.binned.n_samples, self.binned.n_features
-        assert self.columns is not None
-        return self.columns.shape[0], self.columns.shape[1]
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a value as it is here: 1 of a code."""
-        return 1 if self.columns is None else self.columns.dtype.itemsize
+    mapper: BinMapper | None = None  # of the model that a warm start adds trees to
 
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
         """Codes; the edges are quantiles of weighted rows unless there are bins already."""
-        if self.binned is not None:
-            return self.binned
-        assert self.columns is not None
+        if isinstance(self.data, BinnedMatrix):
+            return self.data
         if self.mapper is not None:
-            return backend.bin(self.columns, self.mapper, n_threads)
+            return backend.bin(self.data, self.mapper, n_threads)
         rule = BinRule(self.schema.is_categorical, self.max_bins, weights)
-        return backend.fit_bins(self.columns, rule, n_threads)
+        return backend.fit_bins(self.data, rule, n_threads)
 
 
 def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
@@ -71,18 +58,20 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     max_bins = bin_limit(estimator.max_bins)
     if isinstance(X, Dataset):
         _check_dataset(X, estimator, before, max_bins)
-        return Table(X.schema, None, X.binned, X.mapper, max_bins)
+        return Table(X.schema, X.binned, X.n_samples, 1, max_bins)
     with where_they_are(X):
         if before is None:
             columns, schema = fit_schema(X, estimator.categorical_features)
-            return Table(schema, check_features(columns, schema.names), None, None, max_bins)
-        columns = apply_schema(X, before.schema, type(estimator).__name__)
-        check_features(columns, before.schema.names)
-        return Table(before.schema, columns, None, before.mapper, max_bins)
+        else:
+            schema = before.schema
+            columns = apply_schema(X, schema, type(estimator).__name__)
+        check_features(columns, schema.names)
+    mapper = None if before is None else before.mapper
+    return Table(schema, columns, len(columns), columns.dtype.itemsize, max_bins, mapper)
 
 
 class KnowsColumns(Protocol):
-    """A model, or training data: what says which columns X must have."""
+    """A model, or training data: it defines which columns X must have."""
 
     @property
     def schema(self) -> FeatureSchema:
@@ -107,7 +96,7 @@ def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | Bin
 
 
 def where_they_are(*given: Any) -> AbstractContextManager[Any]:
-    """The device of the arrays of CuPy is the current one, while they are read; all are on one."""
+    """A context in which the device of the given arrays, if they are on one, is the current one."""
     for values in given:
         if is_cupy_array(values):
             return working_on(values)
@@ -133,7 +122,7 @@ def read_targets(
 
 
 def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:
-    """A `Dataset` must have the names, bins and categories of the model's columns."""
+    """Check that a `Dataset` has the names, bins and categories of the model's columns."""
     check_names(data.schema.names, model.schema.names, owner)
     if data.n_features != model.schema.n_features:
         raise ValueError(
@@ -161,7 +150,7 @@ def same_bins(one: BinMapper, other: BinMapper) -> bool:
 def _check_dataset(
     data: Dataset, estimator: Any, before: FittedTrees | None, max_bins: int
 ) -> None:
-    """A Dataset brings its own bins; nothing may contradict them."""
+    """Check that no parameter contradicts the bins of a Dataset."""
     choice = estimator.categorical_features
     if not (isinstance(choice, str) and choice == "from_dtype"):
         raise ValueError(

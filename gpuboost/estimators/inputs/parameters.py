@@ -24,20 +24,15 @@ from gpuboost.data.parameters import (
     thread_count,
 )
 from gpuboost.engine.bins import MAX_BINS
-from gpuboost.engine.criteria import ABSOLUTE, ENTROPY, MISCLASSIFICATION, POISSON, VARIANCE
+from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.task import NO_LIMIT, TreeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-CLASS_CRITERIA = {
-    "gini": VARIANCE,
-    "entropy": ENTROPY,
-    "log_loss": ENTROPY,
-    "misclassification": MISCLASSIFICATION,
-}
-VALUE_CRITERIA = {"squared_error": VARIANCE, "absolute_error": ABSOLUTE, "poisson": POISSON}
+CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
+VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}
 MAX_DRAWS = 2**31 - 1  # draws are counted with int32
 MANY_DRAWS = 10  # times the rows there are: more, and a warning asks whether it is meant
 SPLITTERS = {"best": False, "random": True}

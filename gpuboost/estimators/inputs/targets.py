@@ -1,4 +1,4 @@
-"""What an estimator learns: classes or values, read from ``y`` and given to the engine."""
+"""Targets: classes or values, read from ``y`` and turned into the integers of the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
 from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
-from gpuboost.engine.criteria import POISSON, VARIANCE
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.targets import class_target
@@ -47,16 +47,16 @@ class ClassLabels:
 
     @property
     def rows(self) -> np.ndarray:
-        """What there is of every row."""
+        """The array of labels."""
         return self.codes
 
     def to_module_of(self, weights: np.ndarray) -> ClassLabels:
-        """These labels where the weights are, if that is a GPU."""
+        """These labels, copied to the GPU if the weights are there."""
         return replace(self, codes=to_module_of(self.codes, weights))
 
     @property
     def n_columns(self) -> int:
-        """Numbers that tell the value of a leaf: one share for two classes."""
+        """Length of a leaf's value: one share for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
@@ -72,7 +72,7 @@ class ClassLabels:
         return array_module(self.codes).asarray(of_class)[self.codes]
 
     def attributes(self) -> dict[str, Any]:
-        """What scikit-learn's classifiers tell about the labels."""
+        """Fitted attributes of scikit-learn's classifiers."""
         n_classes = len(self.classes)
         return {"classes_": self.classes, "n_classes_": n_classes, "n_outputs_": 1}
 
@@ -96,23 +96,23 @@ class ValueLabels:
 
     @property
     def rows(self) -> np.ndarray:
-        """What there is of every row."""
+        """The array of labels."""
         return self.values
 
     def to_module_of(self, weights: np.ndarray) -> ValueLabels:
-        """These labels where the weights are, if that is a GPU."""
+        """These labels, copied to the GPU if the weights are there."""
         return replace(self, values=to_module_of(self.values, weights))
 
     @property
     def n_columns(self) -> int:
-        """Numbers that tell the value of a leaf."""
+        """Length of a leaf's value."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
-        if criterion == POISSON:
+        if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
             target = regression_target(columns, facts, criterion)
@@ -123,14 +123,14 @@ class ValueLabels:
         return target
 
     def attributes(self) -> dict[str, Any]:
-        """What scikit-learn's regressors tell about the targets."""
+        """Fitted attributes of scikit-learn's regressors."""
         return {"n_outputs_": 1 if self.values.ndim == 1 else self.values.shape[1]}
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:
     """Warn if so few bits are left of a target that most of its values count as equal.
 
-    Asked of some thousand rows: how many values an output has before and after.
+    The numbers of distinct values before and after are compared on about a thousand rows.
     """
     values, integers = _some_rows_on_host((y, quantised), inside)
     for k in range(y.shape[1]):
@@ -150,7 +150,7 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
 def _some_rows_on_host(
     arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
 ) -> list[np.ndarray]:
-    """One or two thousand rows of arrays, of those inside, where there are more."""
+    """About a thousand evenly spaced rows of arrays, only of those ``inside``."""
     if inside is None:
         step = max(1, len(arrays[0]) // 1000)
         return [copy_to_host(array[::step]) for array in arrays]

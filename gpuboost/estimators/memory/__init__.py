@@ -1,1 +1,1 @@
-"""What a fit takes on a device, before it is begun."""
+"""Memory of a fit on a device, estimated before it starts."""

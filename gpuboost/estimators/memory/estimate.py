@@ -1,4 +1,4 @@
-"""What a fit takes on a device, before it is begun."""
+"""Memory of a fit on a device, estimated before it starts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a fit leaves behind."""
+"""Fitted models."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VIEWS = "_views"  # where an estimator keeps what was made; it is no part of its state
+VIEWS = "_views"  # attribute that caches the views; it is not part of the pickled state
 
 
 class ModelView:
-    """Decorator: a method becomes an attribute that is made once and cannot be assigned.
+    """Decorator that turns a method into an attribute, computed once and read-only.
 
-    What the model does is in the model; a view that could be replaced would be ignored.
+    Prediction reads the model itself, so an assigned view would have no effect.
     """
 
     def __init__(self, make: Callable[[Any], Any]) -> None:

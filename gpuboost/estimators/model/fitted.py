@@ -1,7 +1,7 @@
-"""What a fit leaves behind: the trees, the bins they were grown on, and how to predict with them.
+"""A fitted model: its trees, the bins they were grown on, and how to predict with them.
 
-Binned data (a `Dataset`, or training rows that were left out of a tree) is predicted by the same
-code as other data: with codes in place of values and each split's code in place of its threshold.
+The same code predicts binned data (a `Dataset`, or out-of-bag training rows): codes replace values,
+and the code of each split replaces its threshold.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FeatureDraw:
-    """How the features of a tree are drawn from the ``n_features`` there are."""
+    """How the features of a tree are drawn from all ``n_features``."""
 
     n_features: int
     count: int
     replace: bool
 
     def features(self, seed: int, tree: int) -> np.ndarray:
-        """Ascending int32; drawn with replacement, some stand there twice."""
+        """Indices in ascending order, int32; with replacement some are repeated."""
         return draw_features(seed, tree, self.n_features, self.count, self.replace)
 
     def distinct_features(self, seed: int, tree: int) -> np.ndarray:
-        """The same without repetition: all that growing a tree needs to know."""
+        """The drawn features without repetition, which is what growing a tree needs."""
         return np.unique(self.features(seed, tree))
 
 
@@ -83,7 +83,7 @@ class FittedTrees:
     batches: tuple[Batch, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is computed when it is asked for."""
+        """The fields alone, without cached properties."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**state, "ensemble": replace(self.ensemble)}
 
@@ -112,7 +112,7 @@ class FittedTrees:
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
-        """The trees that take columns or codes, the same object every time: backends keep it."""
+        """The ensemble for columns or codes, always the same object: backends cache it."""
         if isinstance(data, BinnedMatrix):
             return self._coded_votes if hard else self._coded
         return self.votes if hard else self.ensemble

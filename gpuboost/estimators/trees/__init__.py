@@ -1,1 +1,1 @@
-"""Single trees, and what all ensembles show of theirs."""
+"""Single trees, and the views that all ensembles offer of their trees."""

@@ -1,4 +1,4 @@
-"""The trees that an ensemble is made of, where the user brings one for all."""
+"""Base learners that a user passes to an ensemble."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 def checked_tree(
     tree: Any, tree_class: type[SingleTree], ensemble: str, also: str = ""
 ) -> SingleTree:
-    """A base learner, if it is one of the trees there are.
+    """A base learner, checked to be one of our trees.
 
     Parameters
     ----------
     tree : object
-        What the user gave as ``estimator``.
+        The ``estimator`` of the user.
     tree_class : type
         The class of the trees; its subclasses are allowed too.
     ensemble : str
-        Name of the ensemble, which scikit-learn has too.
+        Name of the ensemble, the same as in scikit-learn.
     also : str
         What else is allowed, for the message.
     """

@@ -1,4 +1,4 @@
-"""What all fitted models of many trees show: the trees, the leaves of rows, the way to them."""
+"""Base of the models of many trees: their trees, the leaves of rows, and decision paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ManyTrees(TreeModel):
         """A tree estimator with the parameters of the trees."""
 
     def _model_to_extend(self) -> FittedTrees | None:
-        """The model that a warm start, where there is that choice, adds trees to."""
+        """The model that a warm start adds trees to, None without a warm start."""
         wanted = boolean("warm_start", getattr(self, "warm_start", False))
         if not wanted or self._model is None:
             return None
@@ -111,7 +111,7 @@ class ManyTrees(TreeModel):
         return estimator
 
     def _facts_of_trees(self) -> dict[str, Any]:
-        """What the trees know of the labels: classes are numbered, as in scikit-learn."""
+        """Label attributes of the trees, whose classes are numbers as in scikit-learn."""
         facts: dict[str, Any] = {"n_outputs_": self.n_outputs_}
         if hasattr(self, "n_classes_"):
             facts |= {"n_classes_": self.n_classes_, "classes_": np.arange(self.n_classes_)}
@@ -128,7 +128,7 @@ class ManyTrees(TreeModel):
 
 
 def check_growing(n_asked: int, n_before: int, what: str) -> None:
-    """A warm start can only add to the trees, or rounds, there are."""
+    """Check that a warm start adds to the existing trees or rounds."""
     if n_asked < n_before:
         raise ValueError(
             f"n_estimators={n_asked} must be larger or equal to the {n_before} {what} there are "

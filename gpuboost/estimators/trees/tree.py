@@ -18,8 +18,8 @@ from gpuboost.engine.growth.pruning import pruning_path
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.docstrings import OF_A_FIT, documented, takes, with_check_input
 from gpuboost.estimators.fitting.base import TreeModel
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
-from gpuboost.estimators.fitting.pipeline import FitTemplate, Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
@@ -28,13 +28,16 @@ from gpuboost.estimators.model.tree_view import TreeView, node_paths
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from gpuboost.backends.select import Growth
+    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
+
 
 NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeParameters(TreeModel):
-    """Parameters of a tree, which the trees of a forest have as well."""
+class SingleTree(TreeModel):
+    """Base of the single trees."""
 
     criterion: str = "squared_error"
     max_depth: int | None = None
@@ -46,27 +49,20 @@ class TreeParameters(TreeModel):
     min_impurity_decrease: float = 0.0
     ccp_alpha: float = 0.0
     monotonic_cst: Any = None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class SingleTree(TreeParameters, FitTemplate):
-    """What single trees share."""
-
     splitter: str = "best"
 
     __metadata_request__fit: ClassVar = NO_THRESHOLD
 
-    def _batch(
-        self, labels: Any, weights: np.ndarray | None, n_features: int, before: Any
-    ) -> Batch:
+    def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
         """One tree over all rows and features."""
-        n = len(labels)
+        labels, n = inputs.labels, len(inputs.labels)
+        weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
-        return Batch(range(1), sampler, None)
+        return tree_plan(self, inputs, Batch(range(1), sampler, None))
 
-    def _further_facts(self, model: FittedTrees, prepared: Prepared) -> dict[str, Any]:
-        return {"max_features_": prepared.plan.options.max_features}
+    def _grow(self, prepared: Prepared) -> tuple[FittedTrees, dict[str, Any]]:
+        return grow_trees(prepared), {"max_features_": prepared.plan.options.max_features}
 
     @ModelView
     def tree_(self) -> TreeView:
@@ -171,7 +167,7 @@ class DecisionTreeRegressor(Regressor, SingleTree):
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
     ) -> np.ndarray:
-        """What scikit-learn's `partial_dependence` asks of a tree."""
+        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
         out = np.zeros(len(grid))
         self.tree_.compute_partial_dependence(grid, target_features, out)
         return out
@@ -191,6 +187,6 @@ class ExtraTreeRegressor(DecisionTreeRegressor):
     max_features: float | str | None = 1.0
 
 
-# scikit-learn's export_text and plot_tree take what is an instance of its own classes.
+# scikit-learn's export_text and plot_tree accept only instances of its own classes.
 sklearn_tree.DecisionTreeClassifier.register(DecisionTreeClassifier)
 sklearn_tree.DecisionTreeRegressor.register(DecisionTreeRegressor)

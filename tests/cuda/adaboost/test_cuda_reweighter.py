@@ -68,7 +68,7 @@ def test_rounds_of_bounded_depth_are_replayed(
     runtime = assert_same_fit(fit_on, make(boosting=boosting), *table(n_classes=n_classes))
     assert is_replayed(made[0])
     name = "classes" if n_classes else "values"
-    counts = [runtime.launches.count(f"{verb}_{name}") for verb in ("judge", "reweigh")]
+    counts = [runtime.launches.count(f"{verb}_{name}") for verb in ("evaluate", "reweigh")]
     assert counts == [5, 4]
     assert runtime.launches.count("pack_tree") == runtime.launches.count("end_round") == 5
     assert runtime.launches.count("draw_weighted") == 5 * (boosting == "resampling")

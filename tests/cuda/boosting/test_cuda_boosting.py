@@ -13,7 +13,8 @@ from gpuboost.backends.cuda.level.constraints import group_words
 from gpuboost.backends.cuda.runtime.compile_flags import CONSTANTS_OF, CompileFlags
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.criteria import NEWTON, POISSON, TWOING, VARIANCE
+from gpuboost.engine.losses.table import TABLE
 from gpuboost.engine.task import Regularisation
 from tests import cuda_shim
 from tests.cuda import nvrtc
@@ -147,9 +148,10 @@ def test_groups_beyond_one_word() -> None:
 # What kernels are compiled for --------------------------------------------------------------
 
 VARIANTS = {
-    "newton": CompileFlags(gradients=True, newton=True, by_number=True),
-    "held": CompileFlags(True, True, True, True, True, True, rare_categories=True),
-    "poisson": CompileFlags(poisson=True),
+    "newton": CompileFlags(gradients=True, criterion=NEWTON, by_number=True),
+    "held": CompileFlags(True, NEWTON, True, True, True, True, rare_categories=True),
+    "poisson": CompileFlags(criterion=POISSON),
+    "twoing": CompileFlags(criterion=TWOING, rare_categories=True),
 }
 COMPILED = [
     (name, flags)
@@ -189,7 +191,7 @@ def test_variants_compile_for_every_architecture(name: str, flags: str, architec
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
-@pytest.mark.parametrize("formula", range(10))
+@pytest.mark.parametrize("formula", range(len(TABLE)))
 def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
     text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
     assert not complaints(

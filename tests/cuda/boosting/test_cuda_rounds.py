@@ -34,7 +34,6 @@ from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import boosting
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.growth import tree
-from gpuboost.engine.losses import formulas as gradients
 from gpuboost.engine.task import TreeOptions
 from tests import cuda_shim
 from tests.cuda.boosting.test_cuda_booster import Fit, assert_same_fit, classifier, regressor, table
@@ -66,8 +65,7 @@ def test_bits_of_integers(name: str) -> None:
     assert constant("boosting/gradients.cu", name) == getattr(boosting, name)
 
 
-def test_numbers_of_losses() -> None:
-    assert constant("boosting/losses.cuh", "HUBER") == gradients.HUBER
+def test_bits_of_sums() -> None:
     assert constant("common/rounds.cuh", "SUM_BITS") == boosting.SUM_BITS
 
 

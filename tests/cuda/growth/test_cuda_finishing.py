@@ -17,7 +17,14 @@ from gpuboost.backends.cuda.growth.grow import grow_finished
 from gpuboost.backends.cuda.runtime.source import constant, file_text
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, NEWTON, POISSON, VARIANCE
+from gpuboost.engine.criteria import (
+    ENTROPY,
+    MISCLASSIFICATION,
+    NEWTON,
+    POISSON,
+    TWOING,
+    VARIANCE,
+)
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import GrowTask, Regularisation
 from tests import cuda_shim
@@ -43,6 +50,7 @@ TARGETS = [
     ("five classes", VARIANCE),
     ("five classes", MISCLASSIFICATION),
     ("rare classes", ENTROPY),
+    ("five classes", TWOING),
     ("values", VARIANCE),
     ("heavy values", VARIANCE),
     ("outputs", VARIANCE),

@@ -302,7 +302,8 @@ def test_the_kernel_is_sound(flavour: str, step: int, small_nodes: Callable[[int
             assert {"grow_small", "grow_tiny"} <= set(runtime.launches)
 
 
-KERNEL_FILES = ("growth/small.cu", "growth/tiny.cu", "growth/block_state.cuh", "growth/subtree.cuh")
+KERNEL = "growth/subtrees.cu"
+KERNEL_FILES = (KERNEL, "growth/block_state.cuh", "growth/subtree.cuh")
 MUTANTS = [
     pytest.param(name, mutant, id=f"{name}:{mutant.line}")
     for name in KERNEL_FILES
@@ -323,8 +324,7 @@ def test_every_barrier_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small, "BLOCKS", 1)
-    kernels = [name] if name.endswith(".cu") else ["growth/small.cu", "growth/tiny.cu"]
-    sources = with_text(name, mutant.source_text, kernels)
+    sources = with_text(name, mutant.source_text, [KERNEL])
     runtime = ShimRuntime("race", order_seed=4, n_multiprocessors=1, sources=sources)
     with pytest.raises((KernelError, AssertionError)):
         for rows in (512, 100):
@@ -340,7 +340,7 @@ VOTES = list(vote_mutants(file_text("growth/block_state.cuh")))
 def test_every_vote_is_the_whole_blocks(
     mutant: cuda_shim.Mutant, small_nodes: Callable[[int], None]
 ) -> None:
-    sources = with_text("growth/block_state.cuh", mutant.source_text, ["growth/small.cu"])
+    sources = with_text("growth/block_state.cuh", mutant.source_text, [KERNEL])
     runtime = ShimRuntime("race", order_seed=4, sources=sources)
     small_nodes(512)
     with pytest.raises((KernelError, AssertionError)):
@@ -353,9 +353,10 @@ def test_every_vote_is_the_whole_blocks(
     reason=str(nvrtc.why_not_available()),
 )
 def test_static_shared_memory_of_a_block() -> None:
+    source = splice_prelude(file_text(KERNEL), KERNEL)
+    resources = nvrtc.compile_source(source, "sm_90").resources
     for name in ("small", "tiny"):
-        source = splice_prelude(file_text(f"growth/{name}.cu"), f"growth/{name}.cu")
-        used = nvrtc.compile_source(source, "sm_90").resources[f"grow_{name}"].static_shared
+        used = resources[f"grow_{name}"].static_shared
         assert used <= small.STATIC_BYTES
         assert name == "tiny" or used > 0.75 * small.STATIC_BYTES
 

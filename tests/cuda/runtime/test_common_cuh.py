@@ -48,6 +48,8 @@ extern "C" __global__ void functions(const double* gl, const double* g, const do
     out[4 * (int64)n + i] = entropy_node(x[i], h[i]);
     out[5 * (int64)n + i] = entropy_gain(x[i], g[i], gl[i], hl[i], h[i] - hl[i]);
     out[6 * (int64)n + i] = misclassification_gain(gl[i], g[i], h[i]);
+    out[7 * (int64)n + i] = twoing_term(gl[i], g[i], hl[i], h[i]);
+    out[8 * (int64)n + i] = twoing_gain(x[i], hl[i], h[i] - hl[i], h[i]);
 }
 
 extern "C" __global__ void newton(const double* g, const double* h, const double* lower,
@@ -161,7 +163,7 @@ def test_logarithm_and_scores() -> None:
     gl, g, h, hl, x = (np.ascontiguousarray(a[usable][:N]) for a in (gl, g, h, hl, x))
     n = len(gl)
     assert n > 0.99 * N
-    out = np.empty((7, n))
+    out = np.empty((9, n))
     launch("functions", gl, g, hl, h, x, np.int32(n), out)
     with np.errstate(over="ignore"):
         expected = (
@@ -172,6 +174,8 @@ def test_logarithm_and_scores() -> None:
             criteria.entropy_node(x, h),
             criteria.entropy_gain(x, g, gl, hl, h - hl),
             criteria.misclassification_gain(gl, g, h),
+            criteria.twoing_term(gl, g, hl, h),
+            criteria.twoing_gain(x, hl, h - hl, h),
         )
     for own, other in zip(out, expected, strict=True):
         assert_same_bits(own, other)
@@ -266,7 +270,7 @@ def test_exponential_is_as_good_as_the_librarys() -> None:
 @needs_compiler
 def test_entropy_term_of_nothing_is_zero() -> None:
     zeros, ones = np.zeros(N), np.ones(N)
-    out = np.empty((7, N))
+    out = np.empty((9, N))
     launch("functions", zeros, zeros, zeros, ones, ones, np.int32(N), out)
     assert_same_bits(out[3], zeros)
 
@@ -287,10 +291,6 @@ def test_warp_sum() -> None:
         ("KEEP_FEATURES", randomness),
         ("ROUND_WEIGHT", randomness),
         ("ROUND_GRADIENT", randomness),
-        ("VARIANCE", criteria),
-        ("ENTROPY", criteria),
-        ("MISCLASSIFICATION", criteria),
-        ("NEWTON", criteria),
         ("MISSING_RIGHT", spec),
         ("MISSING_LEFT", spec),
         ("MISSING_UNSEEN", spec),
@@ -300,6 +300,13 @@ def test_warp_sum() -> None:
 )
 def test_constants(name: str, module: Any) -> None:
     assert constant("common/common.cuh", name) == getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["VARIANCE", "ENTROPY", "MISCLASSIFICATION", "NEWTON", "POISSON", "TWOING"]
+)
+def test_numbers_of_criteria(name: str) -> None:
+    assert constant("common/criteria.cuh", name) == getattr(criteria, name)
 
 
 def test_unknown_constant() -> None:

@@ -24,7 +24,7 @@ from gpuboost.backends.cuda.runtime.graph import RecordingRuntime
 from gpuboost.backends.cuda.runtime.shape_arrays import UNIT, DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION
+from gpuboost.engine.criteria import ENTROPY, MISCLASSIFICATION, TWOING
 from gpuboost.engine.task import GrownTree, GrowTask
 from tests import cuda_shim
 from tests.cuda import shim_trees
@@ -100,6 +100,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"min_weight_fraction_leaf": 0.05, "min_impurity_decrease": 0.001},
     {"criterion": ENTROPY},
     {"criterion": MISCLASSIFICATION},
+    {"criterion": TWOING},
     {"max_depth": 32},
     {"max_depth": 1},
     {"max_leaf_nodes": 9, "max_depth": 33},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import class_target, value_target
 from gpuboost.engine.task import GrowTask, Target, TreeOptions
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees
+from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import Execution
 from gpuboost.estimators.model.fitted import Batch
 from tests import cuda_shim
@@ -285,10 +286,12 @@ def test_a_tree_without_rows_is_an_error() -> None:
     asked = Asked("bootstrap")
     sampler = RowSampler("bootstrap", N, 2, 1, None, None, factor)
     task = task_of(sampler, asked.target(sampler))
-    plan = GrowPlan(task.options, Batch(range(5), sampler, None), task.target)
-    backend: Any = ShimBackend()
+    plan: Any = GrowPlan(task.options, Batch(range(5), sampler, None), task.target)
+    nothing, backend = cast("Any", None), cast("Any", ShimBackend())
+    execution = Execution("cuda", 1, 0)
+    prepared = Prepared(nothing, task.matrix, nothing, plan, backend, execution)
     with pytest.raises(ValueError, match="all 2 rows drawn for tree 0 are of classes whose"):
-        list(grow_trees(plan, task.matrix, backend, Execution("cuda", 1, 0)))
+        grow_trees(prepared)
 
 
 def test_trees_without_rows_have_none() -> None:
@@ -353,18 +356,29 @@ def test_kernels_are_sound(flavour: str, short: dict[str, str]) -> None:
     )
 
 
+RANK = "common/block_rank.cuh"
+
+
+def with_rank(rank_text: str) -> str:
+    """The kernels with small parts, and another text of what they include."""
+    return short_parts()["sampling/draw.cu"].replace(f'#include "{RANK}"', rank_text)
+
+
 MUTANTS = [
-    pytest.param(mutant, id=f"draw.cu:{mutant.line}")
-    for mutant in barrier_mutants(short_parts()["sampling/draw.cu"])
+    *barrier_mutants(short_parts()["sampling/draw.cu"]),
+    *(
+        cuda_shim.Mutant(mutant.line, mutant.barrier, with_rank(mutant.source_text))
+        for mutant in barrier_mutants(file_text(RANK))
+    ),
 ]
 
 
 def test_there_is_a_mutant_for_each_barrier() -> None:
-    text = file_text("sampling/draw.cu")
+    text = file_text("sampling/draw.cu") + file_text(RANK)
     assert len(MUTANTS) == text.count("__syncthreads();") + text.count("__syncwarp();") > 6
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
 def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, short: dict[str, str]) -> None:
     runtime = ShimRuntime(flavour="race", sources={"sampling/draw.cu": mutant.source_text})
     with pytest.raises(KernelError):

@@ -18,7 +18,6 @@ from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.losses import formulas as gradients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +63,7 @@ class LeafQuantiles:
             np.ascontiguousarray(loss.leaf_quantile_level, dtype=np.float64)
         )
         self._weights = weights
-        self._clips = loss.formula == gradients.HUBER
+        self._clips = loss.clips_residuals
 
     def begin(self, capacity: int | None = None) -> None:
         """Begin a round: no leaf is known; there are at most so many, if that is known better."""

@@ -32,7 +32,7 @@ class Batch:
     def grow_small(
         self, rows: DeviceRows, frontier: DeviceFrontier, candidates: Search, depth: int
     ) -> None:
-        """Grow the nodes left to small.cu, after the last histogram of their rows.
+        """Grow the nodes left to subtrees.cu, after the last histogram of their rows.
 
         Their rows are not what they were then.
         """

@@ -1,6 +1,6 @@
 """Nodes of a batch of trees in one store on the device, and their numbers: node_buffer.cu.
 
-Nodes come level by level, those of subtrees that small.cu and tiny.cu grow between. When there are
+Nodes come level by level, those of subtrees that subtrees.cu grows between. When there are
 no more they are numbered, and finished (`finishing`) or copied as they are.
 """
 
@@ -223,7 +223,7 @@ class NodeBuffer:
         sums: Array | None,
         small_rows: int,
     ) -> None:
-        """Keep the nodes of a level, but those that small.cu has kept, of at most so many rows.
+        """Keep the nodes of a level, but those that subtrees.cu has kept, of at most so many rows.
 
         ``places`` number the nodes that are split; None: none is. ``sums`` are those of leaves.
         """

@@ -1,4 +1,4 @@
-"""Nodes of few rows, grown to their leaves outside the level loop: small.cu and tiny.cu."""
+"""Nodes with few rows, grown to their leaves outside the level loop: subtrees.cu."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.task import GrowTask
 
+KERNELS = "growth/subtrees.cu"
 # Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in
 # global memory; but a block grows a subtree node after node, so there must be a few of them for
 # each multiprocessor. Nodes of at most MIN_ROWS are grown by a warp, of which there are more.
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 MIN_ROWS, MAX_ROWS = 32, 512
 SUBTREES_WANTED = 8  # per multiprocessor
 BLOCKS = 64  # per multiprocessor, at most: each takes node after node
-_FILES = {"grow_small": "growth/small.cu", "grow_tiny": "growth/tiny.cu"}
-STATIC_BYTES = 12 << 10  # of a block: no less than what small.cu takes beside its dynamic memory
+STATIC_BYTES = 12 << 10  # of a block: no less than what grow_small takes beside its dynamic memory
 
 
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
@@ -45,12 +45,12 @@ def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
 
 
 def small_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of small.cu: all codes, and `MAX_ROWS` as compiled."""
+    """Dynamic shared memory of a block of grow_small: all codes, and `MAX_ROWS` as compiled."""
     return shared_bytes(task, task.matrix.width, constant("growth/block_state.cuh", "SMALL_ROWS"))
 
 
 def tiny_bytes(task: GrowTask) -> int:
-    """Dynamic shared memory of a block of tiny.cu: a code and a row for each lane, and missing."""
+    """Dynamic shared memory of a warp of grow_tiny: a code and a row for each lane, and missing."""
     warp = constant("common/common.cuh", "WARP")
     return shared_bytes(task, warp + 1, warp)
 
@@ -85,7 +85,7 @@ def small_rows_for(
 
 @dataclass(frozen=True)
 class TinyNodes:
-    """Nodes that small.cu leaves to tiny.cu; arrays have room for as many as a level can have.
+    """Nodes that grow_small leaves to grow_tiny; arrays have room for as many as a level can have.
 
     Attributes
     ----------
@@ -152,14 +152,14 @@ class SmallTrees:
         own = {"levels": task.options.max_depth - depth, "first": self._store.first}
         own |= {"count": frontier.count, "shared_mem": small_bytes(task)}
         self._launch("grow_small", frontier.capacity, rows, tiny, found, frontier, **own)
-        capacity, warp = min(tiny.capacity, len(rows)), constant("common/common.cuh", "WARP")
-        self._launch("grow_tiny", capacity, rows, tiny, block=(warp,), shared_mem=tiny_bytes(task))
+        capacity = min(tiny.capacity, len(rows))
+        self._launch("grow_tiny", capacity, rows, tiny, shared_mem=tiny_bytes(task))
 
     def _launch(self, name: str, capacity: int, *records: Any, **values: Any) -> None:
         search, nodes, target = self._search, self._store.nodes, self._search.task.target
         options, leaf = search.task.options, self._leaf
         own: dict[str, Any] = {
-            "constants": search.flags.constants(_FILES[name]),
+            "constants": search.flags.constants(KERNELS),
             "n_columns": 0 if leaf is None else leaf.n_columns,
             "n_channels": target.n_channels,
             "by_class": target.classes is not None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.criteria import POISSON
+from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ValueRule:
 
 
 def _kind_of_values(target: Target, criterion: int) -> int:
-    name = "POISSON_MEANS" if criterion == POISSON else "MEANS"
+    name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
     if target.classes is not None:
         name = "SHARES"
     elif target.by_median:

@@ -48,7 +48,7 @@ class Policy:
     purity : int
         How it is known that a node is pure, as policy.cu has it.
     small_rows : int
-        Nodes of so many rows are left to small.cu; 0: none are.
+        Nodes of so many rows are left to subtrees.cu; 0: none are.
     """
 
     runtime: Runtime

@@ -119,7 +119,7 @@ class Search:
     open : uint8 (m,)
         Nodes that are searched.
     small : int32 (m,)
-        Nodes left to small.cu.
+        Nodes left to subtrees.cu.
     sizes : int32 (3,)
         Slots, pieces of work, small nodes.
     work : Pieces

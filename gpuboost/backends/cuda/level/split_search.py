@@ -348,7 +348,7 @@ class SplitSearch:
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, *records: Any, **values: Any) -> None:
         """Launch a kernel of select_split.cu, whose warps take node after node."""
-        n_warps = constant("level/select_split.cu", "PICK_WARPS")
+        n_warps = constant("level/select_split.cu", "SELECT_WARPS")
         n_blocks = striding_blocks(self.runtime, -(-frontier.capacity // n_warps))
         launch(
             *(self.runtime, name, n_blocks, self, frontier, *records),

@@ -131,8 +131,8 @@ def find_leaves(runtime: Runtime, forest: DeviceForest, rows: DeviceFeatures) ->
     n_blocks = -(-rows.n // block.threads)
     wanted = FULL_ROWS * runtime.n_multiprocessors // block.threads
     n_parts = min(max(1, wanted // n_blocks), _GRID_Y)
-    walks = constant("predict/predict.cu", "WALKS")
-    own = -(-forest.n_trees // (n_parts * walks)) * walks
+    at_once = constant("predict/predict.cu", "TREES_AT_ONCE")
+    own = -(-forest.n_trees // (n_parts * at_once)) * at_once
     n_parts = -(-forest.n_trees // own)
     found = runtime.xp.empty((forest.n_trees, rows.n), dtype=runtime.xp.int32)
     given = {"X": rows.values, "trees_per_block": own, "found": found, **block.given(forest)}

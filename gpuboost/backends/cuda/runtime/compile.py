@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.backends.user_cache import keep, recall
+from gpuboost.backends.cache import keep, recall
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpuboost.engine.criteria import NEWTON, POISSON
+from gpuboost.engine.criteria import CRITERIA, NEWTON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuboost.engine.task import GrowTask
 
-CRITERIA = ("NEWTON_CRITERION", "POISSON_CRITERION")
 # Which constants a file looks at.
 CONSTANTS_OF = {
     "level/histogram.cu": ("GRADIENTS",),
     "level/sums.cu": ("GRADIENTS",),
     "level/split.cu": (
-        *CRITERIA,
+        "CRITERION",
         "MONOTONIC",
         "RARE_CATEGORIES",
         "ALLOWED_BY_NODE",
@@ -27,11 +26,10 @@ CONSTANTS_OF = {
     ),
     "level/select_split.cu": ("ALLOWED_BY_NODE", "HASHED_ORDER"),
     "level/next_feature.cu": (
-        *("GRADIENTS", *CRITERIA, "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
+        *("GRADIENTS", "CRITERION", "MONOTONIC", "RARE_CATEGORIES", "ALLOWED_BY_NODE"),
         "HASHED_ORDER",
     ),
-    "growth/small.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
-    "growth/tiny.cu": ("GRADIENTS", *CRITERIA, "RARE_CATEGORIES", "HASHED_ORDER"),
+    "growth/subtrees.cu": ("GRADIENTS", "CRITERION", "RARE_CATEGORIES", "HASHED_ORDER"),
 }
 
 
@@ -43,44 +41,40 @@ class CompileFlags:
     ----------
     gradients : bool
         Targets are gradients that come with rows, not to be weighted.
-    newton : bool
-        The score is NEWTON.
+    criterion : int or None
+        The one there is, of those that are compiled apart.
     monotonic : bool
-        Nodes have bounds of their own; only with ``newton``.
+        Nodes have bounds of their own; only with NEWTON.
     by_node : bool
         Each node has features of its own that it may look at, not each tree.
     by_level : bool
         Levels have features of their own.
     by_number : bool
         A node looks at features in the order of their numbers, not in one of its own.
-    poisson : bool
-        The score is POISSON.
     rare_categories : bool
         Rare categories go where missing values go.
     """
 
     gradients: bool = False
-    newton: bool = False
+    criterion: int | None = None
     monotonic: bool = False
     by_node: bool = False
     by_level: bool = False
     by_number: bool = False
-    poisson: bool = False
     rare_categories: bool = False
 
     @classmethod
     def of(cls, task: GrowTask) -> CompileFlags:
         """That of a task."""
         options = task.options
-        newton = options.criterion == NEWTON
+        criterion = CRITERIA[options.criterion]
         return cls(
             gradients=task.target.has_gradients,
-            newton=newton,
-            monotonic=newton and options.regularisation.monotonic is not None,
+            criterion=criterion.number if criterion.compiled_apart else None,
+            monotonic=criterion.number == NEWTON and options.regularisation.monotonic is not None,
             by_node=options.interactions is not None,
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,
-            poisson=options.criterion == POISSON,
             rare_categories=options.min_category_fraction > 0.0,
         )
 
@@ -93,8 +87,7 @@ class CompileFlags:
 def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
     chosen = {
         "GRADIENTS": 1 if flags.gradients else None,
-        "NEWTON_CRITERION": 1 if flags.newton else None,
-        "POISSON_CRITERION": 1 if flags.poisson else None,
+        "CRITERION": flags.criterion,
         "MONOTONIC": 1 if flags.monotonic else None,
         "RARE_CATEGORIES": 1 if flags.rare_categories else None,
         "ALLOWED_BY_NODE": 1 if flags.by_node else None,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import numpy as np
 
+from gpuboost.backends.cache import cache_folder
 from gpuboost.backends.cuda.runtime.compile import FOLDER, CubinStore
 from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.backends.cuda.runtime.staging import Downloads, Uploads, pinned_memory
-from gpuboost.backends.user_cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -74,7 +74,7 @@ class NumbaBooster(HostBooster):
     def gradients(self, number: int) -> Gradients:
         """What the loss says of the training rows, and which of them are in this round."""
         loss, rows = self.task.loss, self._predicted()
-        if loss.formula == compiled_loss.SOFTMAX:
+        if loss.takes_rows:
             made = self._of_classes()[0]
         else:
             made = compiled_loss.directions(loss, rows, self.parameter, self._pool)
@@ -90,7 +90,7 @@ class NumbaBooster(HostBooster):
             if rows not in self._weight:
                 self._weight[rows] = losses.total_weight(predicted, self._pool)
             weight = self._weight[rows]
-        if loss.formula != compiled_loss.SOFTMAX or rows > 0:
+        if not loss.takes_rows or rows > 0:
             return losses.mean_loss(loss, predicted, self.parameter, self._pool, weight)
         return losses.mean_of(self._of_classes()[1], predicted, self._pool, weight)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import (
     bits_of,
+    by_number,
     entry,
     float_of,
     formulas,
@@ -25,14 +26,14 @@ from gpuboost.backends.numba.compiler import (
 )
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.engine.losses import USER
+from gpuboost.engine.losses.base import CLASSES, WEIGHT
+from gpuboost.engine.losses.table import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuboost.backends.numba.threads.pool import ThreadPool
     from gpuboost.engine.losses import Loss, Predicted
-
-SOFTMAX = formulas.SOFTMAX
 
 CHUNK = 1 << 13  # rows of one task
 SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)
@@ -96,45 +97,27 @@ def _times(weights, values):
 # ---- loops by the number of the formula --------------------------------------------------------
 
 
-def _only(loop: Any) -> Any:
-    """A loop whatever the number is."""
-
-    @helper
-    def run(formula, *arrays):
-        loop(*arrays)
-
-    return run
-
-
-def _this_or(number: int, loop: Any, others: Any) -> Any:
-    """A loop if the number is its own, else one of others."""
-
-    @helper
-    def run(formula, *arrays):
-        if formula == number:
-            loop(*arrays)
-        else:
-            others(formula, *arrays)
-
-    return run
+def loops_by_number(make: Callable[[Any], Any], functions: dict[int, Any]) -> Any:
+    """Loops of formulas, functions by their numbers, as one that is told the number first."""
+    return by_number(
+        {
+            number: make(getattr(formulas, function.__name__))
+            for number, function in functions.items()
+        }
+    )
 
 
-def loops_by_number(make: Callable[[Any], Any], names: list[str], suffix: str = "") -> Any:
-    """Loops of several formulas as one function, which is told the number first."""
-    *some, last = [(getattr(formulas, name.upper()), name + suffix) for name in names]
-    chosen = _only(make(getattr(formulas, last[1])))
-    for number, name in reversed(some):
-        chosen = _this_or(number, make(getattr(formulas, name)), chosen)
-    return chosen
+OF_COLUMNS = [row for row in TABLE if row.target != CLASSES]
+PLAIN = [row for row in OF_COLUMNS if row.hessian == WEIGHT]
+CURVED = [row for row in OF_COLUMNS if row.hessian != WEIGHT]
 
-
-PLAIN = ["squared_error", "absolute_error", "huber", "quantile"]
-POSITIVE = ["poisson", "gamma", "tweedie"]
-CLASSES = ["log_loss", "exponential"]
-
-_plain_column = loops_by_number(_gradient_loop, PLAIN)
-_mean_column = loops_by_number(_pair_loop, POSITIVE)
-_class_column = loops_by_number(_pair_loop, CLASSES)
+_plain_column = loops_by_number(_gradient_loop, {row.number: row.pair for row in PLAIN})
+_value_column = loops_by_number(
+    _pair_loop, {row.number: row.pair for row in CURVED if not row.is_classifier}
+)
+_class_column = loops_by_number(
+    _pair_loop, {row.number: row.pair for row in CURVED if row.is_classifier}
+)
 
 
 # ---- what Python calls, for a chunk of rows ----------------------------------------------------
@@ -199,13 +182,13 @@ def _pairs(column: Any) -> Any:
     return fill
 
 
-_mean_pairs, _class_pairs = _pairs(_mean_column), _pairs(_class_column)
+_value_pairs, _class_pairs = _pairs(_value_column), _pairs(_class_column)
 
 
 @entry
-def mean_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
-    """Directions and hessians of poisson, gamma and tweedie."""
-    _mean_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
+def value_gradients(formula, y, raw, weights, parameter, g, h, sizes, rows):
+    """Directions and hessians of real targets."""
+    _value_pairs(formula, y, raw, weights, parameter, g, h, sizes, rows)
 
 
 @entry
@@ -282,10 +265,10 @@ def directions(
     """
     if loss.formula == USER:
         return _directions_of(*loss.gradients(predicted, parameter))
-    if loss.formula == SOFTMAX:
+    if loss.takes_rows:
         return class_directions(predicted, parameter, pool)[0]
     w = weights_of(predicted)
-    fill = class_gradients if loss.is_classifier else mean_gradients
+    fill = class_gradients if loss.is_classifier else value_gradients
     fill = plain_gradients if loss.constant_hessian else fill
     target, columns = arrays_of(loss, predicted)
     given = (np.int64(loss.formula), target, columns, w, contiguous(parameter, np.float64))

@@ -11,11 +11,8 @@ import numpy as np
 
 from gpuboost.backends.numba.boosting.gradients import (
     BLOCK,
-    CLASSES,
     NO_WEIGHTS,
-    PLAIN,
-    POSITIVE,
-    SOFTMAX,
+    OF_COLUMNS,
     arrays_of,
     by_chunks,
     class_weights,
@@ -44,8 +41,12 @@ def _value_loop(value: Any) -> Any:
     return add
 
 
-_add_target_losses = loops_by_number(_value_loop, PLAIN + POSITIVE, "_loss")
-_add_class_losses = loops_by_number(_value_loop, CLASSES, "_loss")
+_add_target_losses = loops_by_number(
+    _value_loop, {row.number: row.value for row in OF_COLUMNS if not row.is_classifier}
+)
+_add_class_losses = loops_by_number(
+    _value_loop, {row.number: row.value for row in OF_COLUMNS if row.is_classifier}
+)
 
 
 def _means(add_column: Any) -> Any:
@@ -127,7 +128,7 @@ def row_losses(
     if loss.formula == USER:
         return loss.row_losses(predicted, parameter)
     total = np.empty(len(predicted.raw))
-    if loss.formula == SOFTMAX:
+    if loss.takes_rows:
         classes, raw = contiguous(predicted.y, np.int32), contiguous(predicted.raw, np.float64)
         by_chunks(lambda rows: softmax_losses(classes, raw, total, rows), len(total), pool)
         return total

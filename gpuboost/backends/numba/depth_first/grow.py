@@ -26,7 +26,7 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.numbering import leaf_sums, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.common.records import NODE
-from gpuboost.backends.numba.compiler import allocating, entry, inlined, randomness
+from gpuboost.backends.numba.compiler import allocating, criteria, entry, inlined, randomness
 from gpuboost.backends.numba.depth_first.medians import median_sums, set_median_gradients
 from gpuboost.backends.numba.depth_first.partition import is_constant, load_rows, split_rows
 from gpuboost.backends.numba.splits.channels import (
@@ -43,6 +43,7 @@ from gpuboost.engine.task import NO_LIMIT
 left_key, right_key = randomness.left_key, randomness.right_key
 
 EPSILON = 2.0**-52
+gain_of = criteria.gain_of
 FIRST_NODES = 1024
 
 
@@ -93,11 +94,9 @@ def evaluate(problem, channels, rows, nodes, k, open_groups):
 def accept(limits, scratch, node):
     """Copy `Scratch.split` to the node if there is a split, and it gains enough."""
     split = scratch.split[0]
-    gain = split.score
-    if gain < 0.0:
+    if split.score < 0.0:
         return False
-    if limits.criterion == VARIANCE:
-        gain = gain / np.float64(node.hessian)
+    gain = gain_of(limits.criterion, split.score, np.float64(node.hessian))
     if limits.needs_gain and gain == 0.0:
         return False
     if limits.min_impurity_decrease > 0.0:

@@ -220,8 +220,8 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
         left=np.zeros(SLOTS, np.int64),
         left_hessian=np.zeros(SLOTS, np.int64),
         left_count=np.zeros(SLOTS, np.int64),
-        right_terms=np.zeros((2, SLOTS)),
-        left_terms=np.zeros((2, SLOTS)),
+        right_terms=np.zeros((3, SLOTS)),
+        left_terms=np.zeros((3, SLOTS)),
     )
 
 

@@ -59,8 +59,9 @@ class Channels(NamedTuple):
         Histograms, zero between features; ``totals`` by position of the class.
     left, left_hessian, left_count : int64 (SLOTS,)
         Sums on the left of every candidate; ``left`` of one channel.
-    right_terms, left_terms : float64 (2, SLOTS)
-        Terms of the score of both sides, added up over channels; missing values right, left.
+    right_terms, left_terms : float64 (3, SLOTS)
+        Terms of the score, added up over channels, of the left, the right and the node; missing
+        values right, left.
     """
 
     values: np.ndarray

@@ -13,20 +13,18 @@ import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
+from gpuboost.backends.numba.splits.criteria import score_of_one
 from gpuboost.backends.numba.splits.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
 from gpuboost.backends.numba.splits.newton import (
     newton_split_score,
     newton_sums_scores,
     newton_word_scores,
 )
-from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, VARIANCE
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 missing_goes_left = randomness.missing_goes_left
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
-entropy_term, entropy_gain = criteria.entropy_term, criteria.entropy_gain
-entropy_node, misclassification_gain = criteria.entropy_node, criteria.misclassification_gain
-poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
 
 
 @inlined
@@ -39,22 +37,7 @@ def split_score(problem, node, feature, left_gradient, left_hessian):
     gl, hl = np.float64(left_gradient), np.float64(left_hessian)
     if criterion == VARIANCE:
         return variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-    return other_score(criterion, gl, hl, g, h)
-
-
-@helper
-def other_score(criterion, gl, hl, g, h):
-    """POISSON; ENTROPY and MISCLASSIFICATION of two classes."""
-    if criterion == POISSON:
-        return poisson_gain(poisson_term(gl, g, hl, h))
-    gr, hr = g - gl, h - hl
-    if criterion == ENTROPY:
-        left = entropy_term(hl - gl) + entropy_term(gl)
-        right = entropy_term(hr - gr) + entropy_term(gr)
-        node = entropy_node(entropy_term(h - g) + entropy_term(g), h)
-        return entropy_gain(left, right, node, hl, hr)
-    left, right = max(hl - gl, gl), max(hr - gr, gr)
-    return misclassification_gain(left, right, max(h - g, g))
+    return score_of_one(criterion, gl, hl, g, h)
 
 
 @inlined
@@ -258,7 +241,7 @@ def sums_scores(problem, node, feature, positions, with_missing):
     else:
         for j in range(first, last):
             gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            scores[j] = other_score(limits.criterion, gl, hl, g, h)
+            scores[j] = score_of_one(limits.criterion, gl, hl, g, h)
     for j in range(first):
         scores[j] = -1.0
     for j in range(first, last):

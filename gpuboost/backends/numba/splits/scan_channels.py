@@ -27,6 +27,7 @@ from gpuboost.backends.numba.splits.channels import (
     bin_hessian,
     bin_value,
 )
+from gpuboost.backends.numba.splits.criteria import add_channel, score_of_sums
 from gpuboost.backends.numba.splits.newton import part_term
 from gpuboost.backends.numba.splits.random_thresholds import (
     draw_bin,
@@ -40,13 +41,10 @@ from gpuboost.backends.numba.splits.scan import (
     missing_directions,
     set_best,
 )
-from gpuboost.engine.criteria import ENTROPY, NEWTON, POISSON, VARIANCE
+from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
-entropy_term, entropy_gain = criteria.entropy_term, criteria.entropy_gain
-entropy_node, misclassification_gain = criteria.entropy_node, criteria.misclassification_gain
-poisson_term, poisson_gain = criteria.poisson_term, criteria.poisson_gain
 newton_gain = criteria.newton_gain
 
 _ONE = np.uint64(1)
@@ -229,9 +227,9 @@ def _add_terms(problem, channels, node, sizes, alone):
     """
     scratch, limits, missing = problem.scratch, problem.limits, problem.scratch.missing
     is_seen, (m, n_rare) = missing[1] > 0, sizes
-    for side in range(2):
+    for part in range(3):
         for j in range(m):
-            channels.right_terms[side, j], channels.left_terms[side, j] = 0.0, 0.0
+            channels.right_terms[part, j], channels.left_terms[part, j] = 0.0, 0.0
     for p in range(channels.state[0]):
         running = np.int64(0)
         for j in range(m):
@@ -257,24 +255,13 @@ def _add_channel(limits, channels, terms, node, m, sums):
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += variance_term(gl, g, hl, h)
-    elif criterion == POISSON:
-        for j in range(m):
-            gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
-            terms[0, j] += poisson_term(gl, g, hl, h)
-    elif criterion == ENTROPY:
-        for j in range(m):
-            gl = np.float64(left[j] + missing[0])
-            terms[0, j] += entropy_term(gl)
-            terms[1, j] += entropy_term(g - gl)
     elif criterion == NEWTON:
         for j in range(m):
             gl, hl = np.float64(left[j] + missing[0]), np.float64(left_hessian[j] + missing[1])
             terms[0, j] += part_term(limits, node, gl, hl)
             terms[1, j] += part_term(limits, node, g - gl, h - hl)
     else:
-        for j in range(m):
-            gl = np.float64(left[j] + missing[0])
-            terms[0, j], terms[1, j] = max(terms[0, j], gl), max(terms[1, j], g - gl)
+        add_channel(criterion, left, left_hessian, terms, m, (g, h), missing)
 
 
 @inlined
@@ -282,17 +269,17 @@ def _best(problem, channels, node, feature, positions):
     """Best position of the range, its gain, and where missing values go."""
     scratch, none, last = problem.scratch, np.int64(0), positions[1]
     may_right, may_left = missing_directions(problem, node, feature)
-    node_term = _node_term(problem.limits, channels, node)
+    own = _newton_of_node(problem.limits, channels, node)
     terms = channels.right_terms
     j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        _scores(problem, channels, node, (terms, node_term), positions, (none, none, none))
+        _scores(problem, channels, node, (terms, own), positions, (none, none, none))
         j = first_largest(scratch.patterns, last)
         score = scratch.scores[j] if j >= 0 else -1.0
     if may_left:
         values = node.hessian - scratch.missing[1]
         extra, terms = (scratch.missing[1], scratch.missing[2], values), channels.left_terms
-        _scores(problem, channels, node, (terms, node_term), positions, extra)
+        _scores(problem, channels, node, (terms, own), positions, extra)
         other = first_largest(scratch.patterns, last)
         if other >= 0:
             found = scratch.scores[other]
@@ -302,18 +289,13 @@ def _best(problem, channels, node, feature, positions):
 
 
 @inlined
-def _node_term(limits, channels, node):
-    """The node's own part of a gain."""
-    total, criterion, h = 0.0, limits.criterion, np.float64(node.hessian)
-    for p in range(channels.state[0]):
-        g = np.float64(channels.sums[p])
-        if criterion == ENTROPY:
-            total += entropy_term(g)
-        elif criterion == NEWTON:
-            total += part_term(limits, node, g, h)
-        elif criterion != VARIANCE and criterion != POISSON:
-            total = max(total, g)
-    return entropy_node(total, h) if criterion == ENTROPY else total
+def _newton_of_node(limits, channels, node):
+    """The node's own part of a NEWTON gain."""
+    total, h = 0.0, np.float64(node.hessian)
+    if limits.criterion == NEWTON:
+        for p in range(channels.state[0]):
+            total += part_term(limits, node, np.float64(channels.sums[p]), h)
+    return total
 
 
 @helper
@@ -327,7 +309,7 @@ def _scores(problem, channels, node, sums, positions, missing):
         problem.limits.criterion,
         np.float64(node.hessian),
     )
-    (terms, node_term), (first, last) = sums, positions
+    (terms, own), (first, last) = sums, positions
     for j in range(first):
         scores[j] = -1.0
     for j in range(first, last):
@@ -337,15 +319,11 @@ def _scores(problem, channels, node, sums, positions, missing):
         hl = np.float64(hessian)
         if criterion == VARIANCE:
             score = variance_gain(terms[0, j], hl, h - hl)
-        elif criterion == ENTROPY:
-            score = entropy_gain(terms[0, j], terms[1, j], node_term, hl, h - hl)
         elif criterion == NEWTON:
-            score = newton_gain(terms[0, j], terms[1, j], node_term) + 0.0  # never -0.0
+            score = newton_gain(terms[0, j], terms[1, j], own) + 0.0  # never -0.0
             valid &= score >= 0.0
-        elif criterion == POISSON:
-            score = poisson_gain(terms[0, j])
         else:
-            score = misclassification_gain(terms[0, j], terms[1, j], node_term)
+            score = score_of_sums(criterion, (terms[0, j], terms[1, j], terms[2, j]), hl, h)
         scores[j] = score if valid else -1.0
 
 

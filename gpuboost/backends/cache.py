@@ -1,0 +1,124 @@
+"""Files kept for the user between processes: compiled kernels, speeds, and what Numba has compiled.
+
+Nothing here may be needed: a folder that cannot be written, or a file that is damaged, costs time
+and no more. Numba keeps its machine code itself; here a file for each program says which folder has
+it, so that ``device="auto"`` knows without importing Numba. A program counts as compiled for the
+same versions of Python and Numba, the same processor, the same sources and ``NUMBA_CACHE_DIR``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+GROW_ONE, GROW_MANY, PREDICT = "grow-one-channel", "grow-many-channels", "predict"
+PROGRAMS = (GROW_ONE, GROW_MANY, PREDICT)
+SUFFIX = ".compiled"
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_NUMBA_SOURCES = Path(__file__).parent / "numba"
+_ENGINE = Path(__file__).parents[1] / "engine"
+# Modules of the engine whose functions are compiled, or whose constants are compiled in.
+ENGINE_MODULES = (
+    *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
+    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting"),
+)
+
+
+def cache_folder() -> Path:
+    """Where the files lie: ``GPUBOOST_CACHE_DIR``, else gpuboost's folder in the user's cache."""
+    chosen = os.environ.get("GPUBOOST_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")
+        return Path(local) / "gpuboost" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "gpuboost"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuboost"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, written = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(written, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(written)
+        raise
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write a file that `recall` can check; not at all where that is not allowed."""
+    with suppress(OSError):
+        replace_file(path, hashlib.sha256(content).digest() + content)
+
+
+def recall(path: Path) -> bytes | None:
+    """The content that `keep` wrote, None if the file is missing or damaged."""
+    try:
+        found = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == digest else None
+
+
+# ---- what Numba has compiled ---------------------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    """All files that compiled code is made from."""
+    numba = sorted(_NUMBA_SOURCES.rglob("*.py"))
+    return [*numba, *(_ENGINE / f"{name}.py" for name in ENGINE_MODULES)]
+
+
+@cache
+def source_stamp() -> str:
+    """Digest of all files that compiled code is made from."""
+    digest = hashlib.sha256()
+    for source in sources():
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def marker(program: str) -> Path:
+    """The file that says which folder has a program: one for each installation and choice of it."""
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
+    place = f"{_NUMBA_SOURCES} {os.environ.get('NUMBA_CACHE_DIR', '')}"
+    own = hashlib.sha256(place.encode()).hexdigest()[:16]
+    name = f"{program}.{python}-{metadata.version('numba')}-{platform.machine()}-{own}{SUFFIX}"
+    return cache_folder() / name
+
+
+def compiled_programs() -> dict[str, Path]:
+    """Programs that need no compiler here, and the folder that each is in."""
+    try:
+        kept = {program: recall(marker(program)) or b"" for program in PROGRAMS}
+    except metadata.PackageNotFoundError:  # there is no Numba
+        return {}
+    stamped = {program: each.decode().partition(" ") for program, each in kept.items()}
+    folders = {p: Path(name) for p, (stamp, _, name) in stamped.items() if stamp == source_stamp()}
+    return {p: folder for p, folder in folders.items() if any(folder.glob("*.nbc"))}
+
+
+def mark_compiled(folder: Path, program: str) -> None:
+    """Say that a program of these sources lies in the folder."""
+    keep(marker(program), f"{source_stamp()} {folder}".encode())

@@ -1,0 +1,28 @@
+// Which child a row goes to: the one rule of partitions, subtrees, finished trees and predictions.
+//
+//   x                           the row goes left if
+//   missing                     the split sends missing values left
+//   of a categorical feature    x is in the split's set of codes
+//   of a numeric feature        x is at most the split's bin, or threshold
+//
+// Nodes are stored in several layouts. Each has a type with the answers of one split:
+//
+//   is_missing(x)    missing_left()    is_categorical()    in_set(x)    at_most(x)
+#ifndef GPUBOOST_GOES_LEFT_CUH
+#define GPUBOOST_GOES_LEFT_CUH
+
+// Whether bit `code` of a set of codes is set; `word` is the word that holds it, code / WARP.
+__device__ __forceinline__ bool has_code(uint32 word, uint32 code)
+{
+    return (word >> (code % WARP) & 1) != 0;
+}
+
+// `x` is a code or a value.
+template <typename Split, typename Value>
+__device__ __forceinline__ bool goes_left(const Split& split, Value x)
+{
+    if (split.is_missing(x)) return split.missing_left();
+    return split.is_categorical() ? split.in_set(x) : split.at_most(x);
+}
+
+#endif  // GPUBOOST_GOES_LEFT_CUH

@@ -1,0 +1,81 @@
+// Radix select: the first number of a group, in ascending order, up to which the weights of the
+// numbers reach a goal. Nothing is sorted: the number is found digit by digit, leading digit first.
+//
+//   count     the weights of the candidates by their next digit; candidates are the numbers that
+//             begin with the digits found so far
+//   choose    the first digit up to which the weights, with those of all smaller numbers, reach the
+//             goal
+//
+//   numbers 12 17 21 23 30, of weight 1; goal 3
+//   digit   1    2    3         weights   2  2  1       2 + 2 >= 3: the number begins with 2
+//   digit   1    3              weights   1  1          2 + 1 >= 3: the number is 21
+//
+// How digits are counted follows from how many numbers a group has and where they lie: medians of
+// nodes (level/median.cu) count few values of a digit in registers, quantiles of leaves
+// (boosting/quantiles.cu) and drawn rows (sampling/draw.cu) many in shared memory.
+#ifndef GPUBOOST_RADIX_SELECT_CUH
+#define GPUBOOST_RADIX_SELECT_CUH
+
+// The bits above the digit at `shift`, which is `bits` wide.
+template <typename Number>
+__device__ __forceinline__ Number bits_above(int32 shift, int32 bits)
+{
+    return ~(Number)0 << shift << bits;  // in two steps: there may be none
+}
+
+// Whether a number has the bits that `found` has, as far as these are settled.
+template <typename Number>
+__device__ __forceinline__ bool is_candidate(Number number, Number found, Number settled)
+{
+    return ((number ^ found) & settled) == 0;
+}
+
+// Weights by digit, as LANES lanes of a warp (or one thread) read them: each has DIGITS / LANES
+// digits side by side.
+struct DigitWeights {
+    int64 before;  // of the lanes before this one
+    int64 own;
+    int64 all;
+};
+
+// Every one of the lanes takes part.
+template <int32 LANES, int32 DIGITS, typename Count>
+__device__ __forceinline__ DigitWeights digit_weights(const Count* counts)
+{
+    const int32 lane = threadIdx.x % LANES;
+    int64 own = 0;
+    #pragma unroll 16
+    for (int32 i = 0; i < DIGITS / LANES; ++i) own += counts[lane * (DIGITS / LANES) + i];
+    if (LANES == 1) return {0, own, own};
+    const int64 until = warp_running_sum(own);
+    return {until - own, own, __shfl_sync(FULL_MASK, until, WARP - 1)};
+}
+
+struct ChosenDigit {
+    int32 digit;   // -1 where it is another lane's
+    int64 below;   // weight of all smaller numbers
+    int64 weight;  // of the candidates that have this digit
+};
+
+// The first digit for which `reached`, of the weight up to and including it, is true; `below` is
+// the weight of the numbers smaller than all candidates. Leaves the counts zero.
+template <int32 LANES, int32 DIGITS, typename Count, typename Reached>
+__device__ __forceinline__ ChosenDigit next_digit(Count* counts, const DigitWeights& weights,
+                                                  int64 below, const Reached& reached)
+{
+    const int32 lane = threadIdx.x % LANES, first = lane * (DIGITS / LANES);
+    int64 sum = below + weights.before;
+    const bool reached_before = lane > 0 && reached(sum);
+    const bool is_own = !reached_before && reached(sum + weights.own);
+    ChosenDigit chosen = {-1, 0, 0};
+    #pragma unroll 8
+    for (int32 i = 0; i < DIGITS / LANES; ++i) {
+        const int64 weight = counts[first + i];
+        counts[first + i] = 0;
+        if (is_own && chosen.digit < 0 && reached(sum + weight)) chosen = {first + i, sum, weight};
+        sum += weight;
+    }
+    return chosen;
+}
+
+#endif  // GPUBOOST_RADIX_SELECT_CUH

@@ -1,0 +1,202 @@
+// Nodes with few rows, grown to their leaves: those with more than WARP rows by one block each, the
+// others by one warp each.
+//
+//   grow_small    the nodes that policy.cu lists, until nodes have at most WARP rows; these go to a
+//                 second list
+//   grow_tiny     the nodes of the second list; most nodes of a deep tree
+//
+// Input:
+//
+//   row, weight   uint32 (r,)      target int32 (C, r)    rows of the level, see histogram.cu
+//   small         int32 (nodes,)   roots of the subtrees, sizes[2] of them, by policy.cu
+//   tree, key, start, count        of the nodes of the level
+//   min_hessian, min_category, root_hessian   int64 (trees,)   allowed uint8 (trees, F)
+//   tiles         uint8 (tiles, n, tile)                  codes of a row side by side
+//   n_bins        int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
+//   wide          int64 (., n, P)   wide_of int32 (trees,)   see sums.cu; n_columns is P, 0 where
+//                                   leaf values are made of the weights of classes
+//
+// The second list; the rows of its nodes are written back to where the rows of the block's first
+// node were, in another order:
+//
+//   n_tiny     int32 (1,), zero before the launch         place, of the store
+//   tiny_tree, tiny_count, tiny_levels, place   int32     tiny_start int64     tiny_key uint64
+//
+// Output: nodes in the store of subtree.cuh, in which the nodes of the level have places by their
+// numbers. draw and mask may have no entries: no threshold is random, no feature categorical.
+//
+// Launch: grid (any), SPLIT_THREADS threads for grow_small and WARP threads for grow_tiny, dynamic
+// shared memory as block_state.cuh says. A block takes a node and all below it, then the next node.
+// In grow_tiny a lane takes a row, and in the search one of the codes that the node has, so nothing
+// is as wide as the bins.
+
+#include "level/split.cuh"
+#include "growth/block_state.cuh"
+#include "growth/subtree.cuh"
+
+constexpr int32 SMALL_BLOCKS = 2;   // per multiprocessor; asking for more spills registers
+constexpr int32 TINY_BLOCKS = 12;  // likewise
+
+struct TinyNodes {
+    int32* __restrict__ size;
+    int32* __restrict__ tree;
+    int32* __restrict__ place;
+    int32* __restrict__ count;
+    int32* __restrict__ levels;
+    int64* __restrict__ start;
+    uint64* __restrict__ key;
+};
+
+// Append a node to the list of grow_tiny, and write its rows back.
+template <int32 THREADS>
+__device__ __forceinline__ void append_tiny(const BlockState<THREADS>& state, const Layout& shared,
+                                            const Rows& rows, const TinyNodes& tiny,
+                                            const OpenNode& node, int32 tree)
+{
+    const int64 start = rows.start + node.start;
+    #pragma unroll 1
+    for (int32 i = threadIdx.x; i < node.count; i += THREADS) {
+        const int32 own = state.order[node.start + i];
+        rows.row[start + i] = state.row[own];
+        rows.weight[start + i] = state.weight[own];
+        #pragma unroll 1
+        for (int32 c = 0; c < rows.n_columns; ++c) {
+            rows.target[c * rows.n_rows + start + i]
+                = shared.target[c * MAX_ROWS<THREADS> + own];
+        }
+    }
+    if (threadIdx.x != 0) return;
+    const int32 at = atomicAdd(tiny.size, 1);
+    tiny.tree[at] = tree;
+    tiny.place[at] = node.place;
+    tiny.count[at] = node.count;
+    tiny.levels[at] = node.levels;
+    tiny.start[at] = start;
+    tiny.key[at] = node.key;
+}
+
+// Grow a node to its leaves, or until nodes are tiny. `turn` says which of the two sums is next.
+template <int32 THREADS>
+__device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const Layout& shared,
+                                             const Rows& rows, const Task& task,
+                                             const OpenNode& root, const Tree& tree,
+                                             int32 tree_number, const TinyNodes& tiny, int32& turn)
+{
+    const int32 n_channels = task.limits.options.n_channels;
+    load(state, shared, rows, root, tree);
+    __syncthreads();
+    for (int32 height = 1; height > 0;) {
+        --height;
+        const OpenNode& node = state.stack[height];
+        if (THREADS > WARP && node.count <= WARP) {
+            append_tiny(state, shared, rows, tiny, node, tree_number);
+            continue;
+        }
+        const Sums before = sums_of(shared, n_channels, turn ^ 1);
+        height += grow_node(state, shared, sums_of(shared, n_channels, turn), task, height);
+        clear_sums<THREADS>(before, n_channels);
+        turn ^= 1;
+        __syncthreads();
+    }
+    if (THREADS > WARP) __syncthreads();
+}
+
+// `levels`: how many may be below a node; `first`: its first node in the store.
+extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
+grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
+           const int32* __restrict__ small, const int32* __restrict__ sizes,
+           const int32* __restrict__ tree, const uint64* __restrict__ key,
+           const int64* __restrict__ start, const int64* __restrict__ count, int32 levels,
+           const int32* __restrict__ first, int32* __restrict__ n_tiny,
+           int32* __restrict__ tiny_tree, int32* __restrict__ place,
+           int32* __restrict__ tiny_count, int32* __restrict__ tiny_levels,
+           int64* __restrict__ tiny_start, uint64* __restrict__ tiny_key,
+           const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
+           const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+           const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
+           const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+           int64 n_samples, int32 tile, int32 n_features,
+           int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
+           int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
+           int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
+           int32 max_features, const double* __restrict__ unit, double min_decrease,
+           int32 needs_gain, const double* __restrict__ regular, int32 masks,
+           int32* __restrict__ n_stored, int32* __restrict__ left,
+           uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
+           int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
+           double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
+           int64* __restrict__ sums)
+{
+    DYNAMIC_SHARED(int64, memory);
+    __shared__ BlockState<SPLIT_THREADS> state;
+    const int32 n_nodes = sizes[2];
+    if ((int32)blockIdx.x >= n_nodes) return;
+    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
+                             random_thresholds != 0, regular};
+    const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
+                       {options, smallest, max_features,
+                        {criterion, *unit, min_decrease, needs_gain != 0}},
+                       {n_columns, n_classes, draws != 0},
+                       {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
+                        draw, missing, mask, sums, masks != 0}};
+    const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
+                         n_features, n_samples * n_columns};
+    const Layout shared = layout<SPLIT_THREADS>(memory, options, width);
+    Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
+    clear_all(state, shared);
+    const TinyNodes tiny = {n_tiny,      tiny_tree,  place,   tiny_count,
+                            tiny_levels, tiny_start, tiny_key};
+    int32 turn = 0;
+    for (int32 i = blockIdx.x; i < n_nodes; i += gridDim.x) {
+        const int32 own = small[i];
+        const OpenNode root = {key[own], 0, (int32)count[own], levels, *first + own};
+        rows.start = start[own];
+        grow_subtree(state, shared, rows, task, root, trees.tree(tree[own]), tree[own], tiny, turn);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WARP, TINY_BLOCKS)
+grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
+          const int32* __restrict__ n_tiny, const int32* __restrict__ tiny_tree,
+          const int32* __restrict__ place, const int32* __restrict__ tiny_count,
+          const int32* __restrict__ tiny_levels, const int64* __restrict__ tiny_start,
+          const uint64* __restrict__ tiny_key,
+          const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
+          const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
+          const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
+          const uint8* __restrict__ is_categorical, const double* __restrict__ center,
+          int64 n_samples, int32 tile, int32 n_features,
+          int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
+          int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
+          int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
+          int32 max_features, const double* __restrict__ unit, double min_decrease,
+          int32 needs_gain, const double* __restrict__ regular, int32 masks,
+          int32* __restrict__ n_stored, int32* __restrict__ left,
+          uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
+          int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
+          double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
+          int64* __restrict__ sums)
+{
+    DYNAMIC_SHARED(int64, memory);
+    __shared__ BlockState<WARP> state;
+    if ((int32)blockIdx.x >= *n_tiny) return;
+    const Options options = {criterion, min_samples_leaf, n_channels, by_class != 0,
+                             random_thresholds != 0, regular};
+    const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
+                       {options, smallest, max_features,
+                        {criterion, *unit, min_decrease, needs_gain != 0}},
+                       {n_columns, n_classes, draws != 0},
+                       {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
+                        draw, missing, mask, sums, masks != 0}};
+    const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
+                         n_features, n_samples * n_columns};
+    const Layout shared = layout<WARP>(memory, options, width);
+    Rows rows = {row, weight, target, n_rows, 0, by_class != 0 ? 1 : n_channels};
+    clear_all(state, shared);
+    int32 turn = 0;
+    for (int32 i = blockIdx.x; i < *n_tiny; i += gridDim.x) {
+        const OpenNode root = {tiny_key[i], 0, tiny_count[i], tiny_levels[i], place[i]};
+        rows.start = tiny_start[i];
+        grow_subtree(state, shared, rows, task, root, trees.tree(tiny_tree[i]), 0, {}, turn);
+    }
+}

@@ -1,0 +1,23 @@
+// Whether the best split of a node is accepted: `gains` and `good_enough` of
+// gpuboost/engine/growth/policy.py.
+#ifndef GPUBOOST_ACCEPT_CUH
+#define GPUBOOST_ACCEPT_CUH
+
+struct AcceptRule {
+    int32 criterion;
+    double unit;          // from a gain to a decrease of weight times impurity
+    double min_decrease;  // of the impurity, as a share of the weight of the root
+    bool needs_gain;      // splits of gain 0 are not accepted
+
+    // The gain of a split of this score, -1 if it is not accepted.
+    __device__ __forceinline__ double gain(double score, int64 hessian, int64 root_hessian) const
+    {
+        if (score < 0.0) return -1.0;
+        const double found = criterion == VARIANCE ? score / (double)hessian : score;
+        if (needs_gain && found == 0.0) return -1.0;
+        const double decrease = found * unit / (double)root_hessian + EPSILON;
+        return min_decrease > 0.0 && decrease < min_decrease ? -1.0 : found;
+    }
+};
+
+#endif  // GPUBOOST_ACCEPT_CUH
