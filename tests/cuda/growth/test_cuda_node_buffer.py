@@ -65,11 +65,11 @@ def test_numbers_and_sums_of_large_trees() -> None:
         ShimRuntime(order_seed=4),
         (constant("growth/node_buffer.cu", "NUMBER_THREADS"),),
     )
-    rooms = (start, np.int64(1), np.int64(0), np.int32(0), np.int32(n_trees))
+    capacities = (start, np.int64(1), np.int64(0), np.int32(0), np.int32(n_trees))
     kinds = (hessian, feature, np.array([0, 1], dtype=np.uint8), *map(np.int32, (1, 3, 1)))
     arrays = (left, sums, order_out, category_out, level_end, table)
     runtime.kernel("growth/node_buffer.cu", "number_nodes", {})(
-        (n_trees,), threads, (*rooms, *kinds, *arrays)
+        (n_trees,), threads, (*capacities, *kinds, *arrays)
     )
     runtime.kernel("growth/node_buffer.cu", "place_trees", {})(
         (1,), threads, (np.int32(n_trees), table)
