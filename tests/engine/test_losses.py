@@ -57,10 +57,10 @@ def test_gradients_are_differences_of_losses(kind: str) -> None:
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
         step[k] = 1e-5
-        rise = row_losses(loss, y, raw + step, parameter) - row_losses(
+        increase = row_losses(loss, y, raw + step, parameter) - row_losses(
             loss, y, raw - step, parameter
         )
-        expected = rise / 2e-5 / units(loss) / share
+        expected = increase / 2e-5 / units(loss) / share
         np.testing.assert_allclose(g[:, k], expected, rtol=2e-5, atol=2e-6)
 
 
@@ -78,11 +78,11 @@ def test_hessians_are_differences_of_gradients_or_what_bounds_the_step(kind: str
     for k in range(loss.columns):
         step = np.zeros(loss.columns)
         step[k] = 1e-5
-        rise = (
+        increase = (
             gradients(loss, y, raw + step, None, parameter)[0]
             - gradients(loss, y, raw - step, None, parameter)[0]
         )
-        expected = np.maximum(rise[:, k] / 2e-5, np.abs(g[:, k]) / formulas.MAX_STEP) * factor
+        expected = np.maximum(increase[:, k] / 2e-5, np.abs(g[:, k]) / formulas.MAX_STEP) * factor
         np.testing.assert_allclose(h[:, k], expected, rtol=1e-5, atol=1e-8)
         raised += (np.abs(g[:, k]) >= h[:, k] / factor * formulas.MAX_STEP * (1 - 1e-12)).sum()
     if loss.hessian_is_information:

@@ -28,7 +28,7 @@ def noisy(seed, n_levels=80, n=2 * N):
 
 
 def test_many_noisy_categories_are_predicted_better_than_without():
-    rises = []
+    increases = []
     for seed in range(4):
         X, y = noisy(seed)
         scores = [
@@ -37,9 +37,9 @@ def test_many_noisy_categories_are_predicted_better_than_without():
             .score(X[N:], y[N:])
             for least in (0, 10)
         ]
-        rises.append(scores[1] - scores[0])
-    assert min(rises) > 0.0
-    assert np.mean(rises) > 0.03
+        increases.append(scores[1] - scores[0])
+    assert min(increases) > 0.0
+    assert np.mean(increases) > 0.03
 
 
 def outlier(n_rows):

@@ -19,8 +19,8 @@ from gpuboost.backends.cuda.runtime.source import constant
 from tests.sizes import SOURCES, module_of
 
 
-class Keeper:
-    """A runtime that keeps what it is given to launch."""
+class LaunchLog:
+    """A runtime that launches nothing, and keeps what it is given."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -62,7 +62,7 @@ class Made:
 
 
 def launched(name: str, grid: Any, *records: Any, **values: Any) -> Any:
-    runtime: Any = Keeper()
+    runtime: Any = LaunchLog()
     launch(runtime, name, grid, *records, **values)
     (kept,) = runtime.kept
     return kept

@@ -1,0 +1,127 @@
+"""The project's words: terms of the field with one meaning each; coined names do not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("gpuboost", "kernels", "tests", "benchmarks")
+_NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+# Names that were struck, as sequences of the words that identifiers are made of, and what is said
+# instead: `max_rows` and `MaxRows` are both "max rows".
+STRUCK = {
+    "crew|crews|team|teams": "pool, barrier",
+    "grove|groves": "grow state",
+    "phantom|phantoms": "shape array",
+    "foretell|foretold": "dry run, estimate",
+    "parcel": "readback, host copy",
+    "keeper|keeping ops": "tree builder, device-resident operations",
+    "unasked": "sync free",
+    "seat|seats|seated": "offset",
+    "desk": "block state",
+    "descent": "traversal",
+    "router|not routed|find routes": "threshold finder, split thresholds",
+    "known nodes": "best-first frontier",
+    "leaf refits|refit leaves|refits leaves": "leaf quantiles",
+    "class judge|value judge|tree judge|said classes": "objective, predicted classes",
+    "tree room|rooms|room for planes": "capacity",
+    "late tree|late round|late trees": "pending round",
+    "joint|level columns|join codes": "feature bundle",
+    "beats|offer numeric|offer feature": "is better, evaluate",
+    "claim|is last arrived": "next task, barrier",
+    "word of$|machine of": "check option, execution",
+    "taken over": "from sklearn",
+    "rise|rises": "gain",
+    "squares term|squares gain": "variance criterion",
+    "max most|min least|most rows|least rows|most nodes|least hessian": "max, min",
+    "lists pay": "use feature lists",
+    "sum left out|add left out": "out of bag",
+    "known room|make room": "capacity, free memory",
+}
+# Ordinary words and terms with several meanings elsewhere: the one that each has here.
+ONE_MEANING = {
+    "score": "value of a criterion for one candidate split, not yet per unit of the target",
+    "gain": "score of the split that is taken, per unit of the target",
+    "impurity_decrease": "gain of a finished split, per weight of the root",
+    "capacity": "how many nodes, pieces or arrays there is memory for",
+    "partition": "rows of a node moved to its children, in their order",
+    "frontier": "open nodes of one level of all trees that grow together",
+    "objective": "what judges a tree of AdaBoost",
+    "offset": "where something begins; of boosting, the user's raw prediction of each row",
+    "criterion": "what splits are chosen by; in the engine its number",
+    "plane": "one of two parts of a wide sum; of a histogram in shared memory, one of its fields",
+}
+
+
+@cache
+def identifiers_of(path: Path) -> frozenset[str]:
+    """Names that a file defines or uses: by its syntax tree, of kernels without comments."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return frozenset(_IDENTIFIER.findall(_NO_CODE.sub(" ", text)))
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        for field in ("id", "attr", "name", "arg", "asname"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                found.update(name.split("."))
+    return frozenset(found)
+
+
+def words_of(identifier: str) -> str:
+    """The words of an identifier: "max rows" of ``_max_rows`` and of ``MaxRows``."""
+    return " ".join(_WORDS.findall(identifier)).lower()
+
+
+def sources() -> Iterator[Path]:
+    for part in PARTS:
+        for path in sorted((ROOT / part).rglob("*")):
+            if path.suffix in (".py", ".cu", ".cuh") and "stand_in" not in path.parts:
+                yield path
+
+
+@pytest.mark.parametrize("pattern", STRUCK)
+def test_struck_names_do_not_come_back(pattern: str) -> None:
+    """Names of tests are sentences, which may use any English word."""
+    struck = re.compile(rf"(?:^| )(?:{pattern})(?: |$)")
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources()
+        for name in identifiers_of(path)
+        if not name.startswith("test_") and struck.search(words_of(name))
+    }
+    assert not found, f"say {STRUCK[pattern]}: {sorted(found)}"
+
+
+def glossary() -> list[str]:
+    """The terms of ARCHITECTURE.md's glossary."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Glossary")[2]
+    rows = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)[1:]
+    return [term.strip() for row in rows if not row.startswith("-") for term in row.split(",")]
+
+
+@cache
+def all_texts() -> str:
+    return "\n".join(path.read_text(encoding="utf-8").lower() for path in sources())
+
+
+@pytest.mark.parametrize("term", [*glossary(), *ONE_MEANING])
+def test_terms_of_the_glossary_occur(term: str) -> None:
+    text = all_texts()
+    spellings = {term.lower(), term.lower().replace(" ", "_"), term.lower().replace(" ", "-")}
+    assert any(spelling in text for spelling in spellings), term
+
+
+def test_what_is_struck_is_found() -> None:
+    """A planted name is seen, whatever its spelling."""
+    assert words_of("_HostParcel") == "host parcel" and words_of("MAX_ROWS2") == "max rows 2"
+    assert len(glossary()) > 20 and "frontier" in glossary()
