@@ -235,21 +235,56 @@ __device__ __forceinline__ auto with_criterion(int32 number, const Use& use)
     else return use(Misclassification());
 }
 
+// The uses. Structs, since NVRTC before 13 takes a lambda with an `auto` parameter for the host's.
+struct AddsBothClasses {
+    template <typename Criterion>
+    __device__ __forceinline__ bool operator()(Criterion) const
+    {
+        return Criterion::BOTH_CLASSES;
+    }
+};
+
+struct AddChannel {
+    Terms& terms;
+    double gl;
+    double g;
+    double hl;
+    double h;
+
+    template <typename Criterion>
+    __device__ __forceinline__ void operator()(Criterion) const
+    {
+        Criterion::add(terms, gl, g, hl, h);
+    }
+};
+
+struct ScoreOf {
+    const Terms& terms;
+    double hl;
+    double h;
+
+    template <typename Criterion>
+    __device__ __forceinline__ double operator()(Criterion) const
+    {
+        return Criterion::score(terms, hl, h);
+    }
+};
+
 __device__ __forceinline__ bool adds_both_classes(int32 number)
 {
-    return with_criterion(number, [](auto criterion) { return criterion.BOTH_CLASSES; });
+    return with_criterion(number, AddsBothClasses());
 }
 
 __device__ __forceinline__ void add_channel(Terms& terms, int32 number, double gl, double g,
                                             double hl, double h)
 {
-    with_criterion(number, [&](auto criterion) { criterion.add(terms, gl, g, hl, h); });
+    with_criterion(number, AddChannel{terms, gl, g, hl, h});
 }
 
 // -1 where the split is not valid.
 __device__ __forceinline__ double score_of(const Terms& terms, int32 number, double hl, double h)
 {
-    return with_criterion(number, [&](auto criterion) { return criterion.score(terms, hl, h); });
+    return with_criterion(number, ScoreOf{terms, hl, h});
 }
 
 #endif  // GPUBOOST_CRITERIA_CUH

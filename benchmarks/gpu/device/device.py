@@ -202,7 +202,7 @@ def _is_missing(error: Exception) -> bool:
 def ceilings_text() -> str:
     """Source of the ceilings' kernels, as a compiler takes it."""
     source = importlib.import_module("gpuboost.backends.cuda.runtime.source")
-    return f"{source.file_text(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
+    return f"{source.spliced(source.PRELUDE)}\n{CEILINGS.read_text(encoding='utf-8')}"
 
 
 def driver_version() -> str | None:

@@ -27,7 +27,7 @@ from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
 from gpuboost.estimators.docstrings import OF_A_FIT, documented, takes
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
-from gpuboost.estimators.fitting.pipeline import keep, memory_advice, prepare
+from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
@@ -122,8 +122,7 @@ class GradientBoosting(ManyTrees):
         self
         """
         with memory_advice():
-            prepared = prepare(self, X, y, sample_weight)
-            keep(self, prepared, *self._grow(prepared, X, y, monitor, offset, eval_set))
+            run_fit(self, X, y, sample_weight, X, y, monitor, offset, eval_set)
         return self
 
     def _plan(self, inputs: FitInputs) -> tuple[BoostPlan, Growth]:

@@ -18,7 +18,7 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.docstrings import OF_A_FIT, takes
-from gpuboost.estimators.fitting.pipeline import keep, memory_advice, prepare
+from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
@@ -58,8 +58,7 @@ class TreeModel(BaseEstimator, ABC):
         self
         """
         with memory_advice():
-            prepared = prepare(self, X, y, sample_weight)
-            keep(self, prepared, *self._grow(prepared))
+            run_fit(self, X, y, sample_weight)
         return self
 
     @abstractmethod

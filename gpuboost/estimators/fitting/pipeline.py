@@ -82,6 +82,15 @@ class Prepared:
         return self.matrix.mapper
 
 
+def run_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *of_rounds: Any) -> None:
+    """Prepare, grow and keep. What is prepared dies with this call, also where it ends in an error.
+
+    ``of_rounds`` are the arguments that only the estimator's ``_grow`` takes.
+    """
+    prepared = prepare(estimator, X, y, sample_weight)
+    keep(estimator, prepared, *estimator._grow(prepared, *of_rounds))
+
+
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
     """Read, check, plan and bin. Columns made from X are released here, before trees grow."""
     check_flush_to_zero()
