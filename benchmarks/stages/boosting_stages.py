@@ -60,7 +60,7 @@ class TimedSteps:
         """Boost; the mean loss after each round."""
         losses = []
         for number in range(rounds + 1):
-            losses.append(self._booster.boost(number, LEARNING_RATE).losses.train)
+            losses.append(self._booster.boost(number, LEARNING_RATE).read().losses.train)
             if number == 0:
                 self.seconds = {name: [] for name in STEPS}
         return losses

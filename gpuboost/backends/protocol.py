@@ -101,7 +101,7 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
-    from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses
+    from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
     from gpuboost.engine.ensembles.ensemble import Ensemble
     from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
@@ -210,15 +210,10 @@ class Booster(Protocol):
 
 
 class FittedRound(Protocol):
-    """What a round of boosting has made. A device may still be busy with it: asking waits."""
+    """A round of boosting, with which a device may still be busy."""
 
-    @property
-    def trees(self) -> list[Tree]:
-        """Its trees, whose attributes may be what waits."""
-
-    @property
-    def losses(self) -> RoundLosses:
-        """Mean losses after it."""
+    def read(self) -> DoneRound:
+        """Wait for the round and return its trees and mean losses."""
 
 
 class Reweighter(Protocol):

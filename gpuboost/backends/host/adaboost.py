@@ -39,10 +39,10 @@ class HostReweighter:
         leaves = leaves_of_codes(whole, matrix.codes, matrix.missing_code)
         tree, seen, error = objective.look(whole, leaves, self._weights)
         if not goes_on(error, objective.chance):
-            return Round.last(tree, error)
+            return Round.last(lambda: tree, error)
         outcome = objective.outcome(seen, self._weights, error)
         self._weights = np.maximum(outcome.weights, self._least)
-        return Round(tree, error, outcome.vote, outcome.bound)
+        return Round(lambda: tree, error, outcome.vote, outcome.bound)
 
     def _rows(self, number: int) -> TreeRows:
         """The rows of a tree; those of the first are exact where the weights are whole."""

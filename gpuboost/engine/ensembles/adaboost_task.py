@@ -138,17 +138,24 @@ def reversed_tree(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A tree and what its round comes to; after one without errors, or by chance, there is none."""
+    """What a round comes to.
 
-    tree: Tree
+    Attributes
+    ----------
+    read_tree : callable
+        Returns the tree; waits for it where a device is still busy with the copy.
+    error, vote, bound : float
+    """
+
+    read_tree: Callable[[], Tree]
     error: float
     vote: float
     bound: float
 
     @classmethod
-    def last(cls, tree: Tree, error: float) -> Round:
-        """One that no weights follow from."""
-        return cls(tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
+    def last(cls, read_tree: Callable[[], Tree], error: float) -> Round:
+        """A round without errors, or no better than chance, which no weights follow from."""
+        return cls(read_tree, error, PERFECT_VOTE, PERFECT_BOUND if error == 0.0 else 1.0)
 
 
 def goes_on(error: float, chance: float) -> bool:

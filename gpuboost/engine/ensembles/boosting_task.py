@@ -101,7 +101,11 @@ class RoundLosses:
 
 @dataclass(frozen=True, eq=False)
 class DoneRound:
-    """A round of which nothing is left to do."""
+    """The trees of a round and the mean losses after it."""
 
     trees: list[Tree]
     losses: RoundLosses
+
+    def read(self) -> DoneRound:
+        """Return the round itself: nothing is left to wait for."""
+        return self

@@ -255,9 +255,10 @@ class BoostingFit:
 
     def _read(self, unread: list[FittedRound], booster: Booster) -> None:
         """Keep trees and scores of rounds that have not been read yet."""
-        for made in unread:
-            losses = made.losses
-            self.trees += made.trees
+        for fitted in unread:
+            done = fitted.read()
+            losses = done.losses
+            self.trees += done.trees
             self.train_scores.append(losses.train)
             if losses.outside is not None:
                 before, after = losses.outside

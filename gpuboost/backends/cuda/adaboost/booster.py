@@ -9,13 +9,13 @@ that are pruned are copied to the host for that, and back to be judged.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from gpuboost.backends.cuda.adaboost.objective import N_FACTS, Facts, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
-from gpuboost.backends.cuda.boosting.pending_round import PendingTree
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
     from gpuboost.engine.growth.frontier import Array
     from gpuboost.engine.growth.tree import Tree
+
+    TreeReader = Callable[[], Tree]
 
 
 class CudaReweighter:
@@ -52,8 +54,10 @@ class CudaReweighter:
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
         self._objectives = is_evaluated_as_grown(task)
-        self._ahead: Callable[[], tuple[Facts, Tree]] | None = None  # of a round that is launched
-        self._pending: PendingTree | None = None  # of the last round, if it is not here
+        self._ahead: Callable[[], tuple[Facts, TreeReader]] | None = (
+            None  # of a round that is launched
+        )
+        self._pending: TreeReader | None = None  # of the last round, if its tree is not here
         with runtime.active():
             self._begin_fit()
 
@@ -85,12 +89,12 @@ class CudaReweighter:
             if self._grower.recorded is not None and self._is_small and not is_last:
                 self._ahead = self._launched(number + 1)
             if self._pending is not None:
-                self._pending.finished()  # while the device is busy
+                self._pending()  # while the device is busy
                 self._pending = None
-            facts, tree = read()
-            return facts.round(tree, self._task.objective.chance)
+            facts, read_tree = read()
+            return facts.round(read_tree, self._task.objective.chance)
 
-    def _launched(self, number: int) -> Callable[[], tuple[Facts, Tree]]:
+    def _launched(self, number: int) -> Callable[[], tuple[Facts, TreeReader]]:
         """Launch a round; what waits for it."""
         self.launch(number)
         readback, names = self.rows.readback, self.rows.finished.columns
@@ -98,10 +102,11 @@ class CudaReweighter:
             return self._by_parts
         read = readback.read_later(self._runtime)
 
-        def whole() -> tuple[Facts, Tree]:
+        def whole() -> tuple[Facts, TreeReader]:
             copied = read()
             facts = Facts.of(copied.part("facts", 0, N_FACTS))
-            return facts, facts.tree(copied, names)
+            tree = facts.tree(copied, names)
+            return facts, lambda: tree
 
         return whole
 
@@ -110,14 +115,14 @@ class CudaReweighter:
         """Whether a round is copied as a whole, with the room that its nodes do not take."""
         return self.rows.readback.n_bytes <= parcels.MAX_WHOLE
 
-    def _by_parts(self) -> tuple[Facts, Tree]:
-        """What the round launched last comes to, and its tree, which is on its way."""
+    def _by_parts(self) -> tuple[Facts, TreeReader]:
+        """What the round launched last comes to, while its tree is still being copied."""
         runtime, rows = self._runtime, self.rows
         facts = Facts.of(runtime.read_later(rows.readback.arrays["facts"])())
         read = rows.finished.read_later(runtime, facts.n_nodes, facts.n_masks)
         names = tuple(rows.finished.columns)
-        self._pending = PendingTree(lambda: facts.tree(read(), names))
-        return facts, cast("Tree", self._pending)
+        self._pending = cache(lambda: facts.tree(read(), names))
+        return facts, self._pending
 
     def _boost_pruned(self, number: int) -> Round:
         """A round whose tree is pruned before it is judged."""
@@ -128,7 +133,8 @@ class CudaReweighter:
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
         rows.objective.objective(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
-        return found.round(found.said(tree), self._task.objective.chance)
+        as_said = found.said(tree)
+        return found.round(lambda: as_said, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
         """Launch a round: its weights, its tree, and what it comes to where none is pruned."""

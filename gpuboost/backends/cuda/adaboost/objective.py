@@ -13,7 +13,7 @@ from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round, goes_on, reversed_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
     from gpuboost.backends.cuda.growth.tree_arrays import Finished
@@ -68,11 +68,11 @@ class Facts:
         """The tree, or its opposite."""
         return reversed_tree(tree) if self.is_reversed else tree
 
-    def round(self, tree: Tree, chance: float) -> Round:
+    def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
         """The round of a tree."""
         if not goes_on(self.error, chance):
-            return Round.last(tree, self.error)
-        return Round(tree, self.error, self.vote, self.bound)
+            return Round.last(read_tree, self.error)
+        return Round(read_tree, self.error, self.vote, self.bound)
 
 
 class TreeObjective:

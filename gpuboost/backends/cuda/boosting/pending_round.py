@@ -1,28 +1,26 @@
 """Rounds that are read while the next one runs, so that no round waits for the host.
 
 The trees and losses of a round are copied when it is done, and the next round is launched before
-anybody has looked at them. Trees are cut from the copy when somebody asks for them.
+the host reads them.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, cut_tree, lengths
-from gpuboost.engine.ensembles.boosting_task import RoundLosses
-from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuboost.backends.cuda.boosting.losses import MeanLosses
     from gpuboost.backends.cuda.runtime.readback import HostCopy
+    from gpuboost.engine.growth.tree import Tree
 
 
 class PendingRound:
-    """A round whose trees and losses are known when its copy is there; see `FittedRound`.
+    """A round whose trees and losses are being copied to the host; see `FittedRound`.
 
     Parameters
     ----------
@@ -32,7 +30,7 @@ class PendingRound:
     losses : RoundLosses or MeanLosses
         Or what makes them of the sums that the copy has.
     error : callable
-        Makes what is to be said of a round that has drawn no row with weight.
+        Makes the error of a round that has drawn no row with weight.
     """
 
     def __init__(
@@ -45,25 +43,15 @@ class PendingRound:
         self._n_trees, self._read, self._losses, self._error = n_trees, read, losses, error
         self._copied: CopiedTrees | None = None
 
-    @property
-    def trees(self) -> list[Tree]:
-        """Its trees, which wait when something is asked of them."""
-        pending = [PendingTree(partial(self._tree, number)) for number in range(self._n_trees)]
-        return cast("list[Tree]", pending)
-
-    @property
-    def losses(self) -> RoundLosses:
-        """Mean losses after the round."""
-        self.copied()
+    def read(self) -> DoneRound:
+        """Wait for the round and return its trees and mean losses."""
+        copied = self.copied()
         if not isinstance(self._losses, RoundLosses):
             self._losses = self._losses.of_sums(self._sums)  # and let go of its rows
-        return self._losses
-
-    def _tree(self, number: int) -> Tree:
-        return self.copied().tree(number)
+        return DoneRound([copied.tree(number) for number in range(self._n_trees)], self._losses)
 
     def copied(self) -> CopiedTrees:
-        """What the host has of the round, which is waited for.
+        """Wait for the copy of the round and return its trees, not yet cut apart.
 
         Raises
         ------
@@ -81,7 +69,7 @@ class PendingRound:
 
 
 class CopiedTrees:
-    """Finished trees as the host has copied them: cut when somebody asks for them.
+    """Finished trees of a round on the host, in one piece of memory.
 
     Parameters
     ----------
@@ -105,33 +93,3 @@ class CopiedTrees:
         """One of the trees."""
         bounds = [(ends[number], ends[number + 1]) for ends in (self._nodes, self._masks)]
         return cut_tree(self._readback.part, self._names, *bounds)
-
-
-class PendingTree:
-    """A tree that is made when something is asked of it; it has all that a `Tree` has.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the tree; called once.
-    """
-
-    def __init__(self, make: Callable[[], Tree]) -> None:
-        self._make = make
-        self._tree: Tree | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.finished(), name)
-
-    def finished(self) -> Tree:
-        """The tree itself."""
-        if self._tree is None:
-            self._tree = self._make()
-            del self._make  # and what it holds of the round
-        return self._tree
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        tree = self.finished()
-        return Tree, tuple(getattr(tree, f.name) for f in fields(Tree))
