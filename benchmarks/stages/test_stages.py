@@ -105,8 +105,8 @@ class Level:
 def level(depth: int) -> Level:
     """A level of the first tree, and the splits the backend finds for it."""
     task = work().task
-    ops = NumpyLevelOps(task)
-    rows, frontier = ops.roots([0])
+    ops = NumpyLevelOps(task, [0])
+    rows, frontier = ops.roots()
     splits = _found(ops, rows, frontier, 0)
     for above in range(depth):
         rows, frontier = ops.partition(rows, frontier, splits, splits.score >= 0.0)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.growth.device_task import DeviceTask
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
+from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
@@ -84,18 +86,24 @@ def assert_same_rows(found: Any, expected: Any, frontier: Frontier, target_of: T
         np.testing.assert_array_equal(gradient.T, expected.gradient, err_msg="gradients")
 
 
+def device_ops(runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]) -> CudaLevelOps:
+    """The level operations of a batch of trees on a device."""
+    host = HostInputs.of(task, trees)
+    return CudaLevelOps(DeviceTask(runtime, task), host, host.to_device(runtime))
+
+
 class LockStep:
     """`LevelOps` that asks the reference and the device, and demands equal answers.
 
     Rows, frontiers and the rest are pairs: the reference's, and the device's.
     """
 
-    def __init__(self, runtime: ShimRuntime, task: GrowTask) -> None:
-        self.reference = NumpyLevelOps(task)
-        self.device = CudaLevelOps(runtime, task)
+    def __init__(self, runtime: ShimRuntime, task: GrowTask, trees: Sequence[int]) -> None:
+        self.reference = NumpyLevelOps(task, trees)
+        self.device = device_ops(runtime, task, trees)
 
-    def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
-        pairs = zip(self.reference.roots(trees), self.device.roots(trees), strict=True)
+    def roots(self) -> tuple[Any, Any]:
+        pairs = zip(self.reference.roots(), self.device.roots(), strict=True)
         rows, frontier = pairs
         assert_same_frontier(*frontier[::-1], "roots")
         self._assert_same_rows(rows, frontier[0])
@@ -176,8 +184,8 @@ class LockStepBackend:
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``."""
-        ops = LockStep(self.runtime, task)
-        grown = grow_levels(ops, task, task.trees)
+        ops = LockStep(self.runtime, task, task.trees)
+        grown = grow_levels(ops, task, len(task.trees)).trees(n_threads=1)
         ops.device.end_batch()
         for found, expected in zip(ops.device.tree_builder().trees(1), grown, strict=True):
             assert_same_fields(found, expected, "tree")

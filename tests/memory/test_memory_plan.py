@@ -14,7 +14,6 @@ from gpuboost.backends import cost_model as cost
 from gpuboost.backends.cost_model import SYNC_FREE_DEPTH
 from gpuboost.backends.cuda.data.binning import fit_bins
 from gpuboost.backends.cuda.growth import node_buffer as stored
-from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import (
     binning_peak,
     dry_run,
@@ -30,6 +29,7 @@ from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.task import NO_LIMIT, GrowTask
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees
 from tests import cuda_shim
+from tests.cuda.lock_step import device_ops
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.engine.harness import Problem, make_columns, make_target, make_weights
 from tests.memory.metered_runtime import TrackedRuntime
@@ -47,7 +47,8 @@ SHAPE = DeviceShape.of(ShimRuntime())
 
 def really_taken(task: GrowTask, n_trees: int, meter: Meter) -> int:
     """Most bytes held while the first trees grow."""
-    grow_levels(CudaLevelOps(TrackedRuntime(), task), task, task.trees[:n_trees])
+    ops = device_ops(TrackedRuntime(), task, task.trees[:n_trees])
+    grow_levels(ops, task, n_trees).trees(n_threads=1)
     return meter.peak
 
 

@@ -14,7 +14,7 @@ from gpuboost.data.binning import bin_columns
 from gpuboost.engine.growth.level_loop import grow_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
@@ -36,7 +36,7 @@ class NumpyBackend(HostBackend):
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task`` in batches."""
-        grown = in_batches(task, lambda trees: grow_levels(NumpyLevelOps(task), task, trees))
+        grown = in_batches(task, lambda trees: _grow(task, trees))
         yield from zip(task.trees, chain.from_iterable(grown), strict=True)
 
     def booster(self, task: BoostTask) -> Booster:
@@ -50,3 +50,8 @@ class NumpyBackend(HostBackend):
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Leaf of each row in each tree."""
         return prediction.apply(ensemble, X)
+
+
+def _grow(task: GrowTask, trees: Sequence[int]) -> list[GrownTree]:
+    """Grow the trees of one batch."""
+    return grow_levels(NumpyLevelOps(task, trees), task, len(trees)).trees(n_threads=1)

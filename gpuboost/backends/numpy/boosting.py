@@ -49,18 +49,17 @@ class NumpyBooster(HostBooster):
 
 def _grow(task: GrowTask, trees: Sequence[int]) -> tuple[list[GrownTree], np.ndarray]:
     """Trees of one batch, and the leaves of their rows."""
-    ops = _RoundOps(task)
-    return grow_levels(ops, task, trees), ops.leaves()
+    ops = _RoundOps(task, trees)
+    return grow_levels(ops, task, len(trees)).trees(n_threads=1), ops.leaves()
 
 
 class _RoundOps(NumpyLevelOps):
     """Level operations that note in which leaf each row of each tree ends."""
 
-    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
-        """Rows and root nodes of a batch of trees."""
+    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
+        super().__init__(task, trees)
         self._tree = np.zeros(0, dtype=np.int32)  # of each node so far
-        self._node = np.zeros((len(trees), self.task.matrix.n_samples), dtype=np.int32)
-        return super().roots(trees)
+        self._node = np.zeros((len(trees), task.matrix.n_samples), dtype=np.int32)
 
     def leaf_sums(self, rows: RowBlock, frontier: Frontier, accepted: np.ndarray) -> np.ndarray:
         """Leaf sums of the nodes that are not split: int64 (m, P), 0 for the others."""

@@ -27,18 +27,18 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 class NumpyLevelOps(RowOps):
     """`engine.growth.operations.LevelOps` in NumPy, vectorised over the nodes of a level."""
 
-    def __init__(self, task: GrowTask) -> None:
-        super().__init__(task)
+    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
+        super().__init__(task, trees)
         self._flat_codes = task.matrix.codes.ravel()
         self._histograms = SiblingHistograms()
 
-    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
-        """Rows and root nodes of a batch of trees."""
-        rows, frontier = super().roots(trees)
+    def roots(self) -> tuple[RowBlock, Frontier]:
+        """Rows and root nodes of the batch of trees."""
+        rows, frontier = super().roots()
         self._splitter = FeatureSplitter(self.task, self._min_hessian, self._min_category)
         self._search = HistogramSearch(self.task, self._min_hessian)
-        self._of_tree = np.zeros((len(trees), self.task.matrix.n_features), dtype=bool)
-        for position, tree in enumerate(trees):
+        self._of_tree = np.zeros((len(self.trees), self.task.matrix.n_features), dtype=bool)
+        for position, tree in enumerate(self.trees):
             self._of_tree[position, self.task.tree_features(tree)] = True
         self._root_keys = frontier.key
         return rows, frontier

@@ -93,13 +93,13 @@ def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np
 class RowOps:
     """All of `gpuboost.engine.growth.operations.LevelOps` but the search for splits."""
 
-    def __init__(self, task: GrowTask) -> None:
-        self.task = task
+    def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
+        self.task, self.trees = task, trees
         self.tree_rows: list[TreeRows] = []
 
-    def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
-        """Rows and root nodes of a batch of trees."""
-        target, seed = self.task.target, self.task.seed
+    def roots(self) -> tuple[RowBlock, Frontier]:
+        """Rows and root nodes of the batch of trees."""
+        target, seed, trees = self.task.target, self.task.seed, self.trees
         self.tree_rows = [self.task.rows_of(tree) for tree in trees]
         blocks = [tree_block(target, rows) for rows in self.tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)

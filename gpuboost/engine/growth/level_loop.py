@@ -15,43 +15,36 @@ takes back. So a device need not be waited for: it keeps the nodes of levels its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from gpuboost.engine.growth.level_history import History
 from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps
 from gpuboost.engine.task import NO_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from gpuboost.engine.growth.operations import TreeBuilder
-    from gpuboost.engine.task import GrownTree, GrowTask
+    from gpuboost.engine.task import GrowTask
 
 
-def grow_levels(
-    ops: LevelOps, task: GrowTask, trees: Sequence[int], n_threads: int = 1
-) -> list[GrownTree]:
-    """Grow ``trees`` together; the result does not depend on which trees share a batch.
+def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+    """Grow the trees of a batch; none depends on which others share the batch.
 
-    ``n_threads`` make trees of the levels at the end.
+    Parameters
+    ----------
+    ops : LevelOps
+        The level operations of the batch.
+    task : GrowTask
+    n_trees : int
+        Trees of the batch.
     """
-    return run_levels(ops, task, len(trees), lambda: ops.roots(trees)).trees(n_threads)
-
-
-def run_levels(
-    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
-) -> TreeBuilder:
-    """All levels of so many trees; ``roots`` makes what `LevelOps.roots` does, for this to own."""
-    tree_builder = _all_levels(ops, task, n_trees, roots)
+    tree_builder = _all_levels(ops, task, n_trees)
     if isinstance(ops, DeviceResidentOps):
         ops.end_batch()  # when nothing is held of rows and levels
     return tree_builder
 
 
-def _all_levels(
-    ops: LevelOps, task: GrowTask, n_trees: int, roots: Callable[[], tuple[Any, Any]]
-) -> TreeBuilder:
-    rows, frontier = roots()
+def _all_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:
+    rows, frontier = ops.roots()
     best_first = task.options.max_leaf_nodes != NO_LIMIT
     by_median = task.target.by_median
     tree_builder = (

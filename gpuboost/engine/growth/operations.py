@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from gpuboost.engine.task import GrownTree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from gpuboost.engine.growth.frontier import Array
 
 
 class LevelOps(Protocol):
-    """The primitives a level is made of; each is tested for parity on its own.
+    """The primitives that the levels of one batch of trees are made of.
 
     ``rows`` and ``frontier`` are the backend's own: the rows of all open nodes with their
     statistics, those of a node side by side, and the nodes. So are candidates, splits, accepted
     and sums, one entry for each node.
     """
 
-    def roots(self, trees: Sequence[int]) -> tuple[Any, Any]:
-        """Rows and root nodes of a batch of trees."""
+    def roots(self) -> tuple[Any, Any]:
+        """Rows and root nodes of the batch of trees."""
 
     def set_median_gradients(self, rows: Any, frontier: Any) -> tuple[Any, Any]:
         """Rows and nodes of a target of medians, with the gradients about each node's median."""
@@ -77,7 +75,7 @@ class DeviceResidentOps(Protocol):
     """
 
     def tree_builder(self) -> TreeBuilder:
-        """What keeps them of the batch whose roots were made last."""
+        """What keeps the nodes; asked for when the roots are made."""
 
     def end_batch(self) -> None:
         """Do what is left to do when all levels are grown."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.growth import subtrees as small
-from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.level import policy
 from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Left, Pieces, Places
@@ -20,7 +19,7 @@ from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
 from tests.cuda import shim_runtime
-from tests.cuda.lock_step import LockStepBackend
+from tests.cuda.lock_step import LockStepBackend, device_ops
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda.shim_trees import assert_equal_trees, problem
 from tests.engine.harness import grow
@@ -84,8 +83,8 @@ def put(array: np.ndarray, values: np.ndarray) -> None:
 def policy_of_two_classes() -> Policy:
     asked = problem("two classes", n=20)
     _, matrix, sampler, target = asked.prepare()
-    ops = CudaLevelOps(ShimRuntime(), asked.task(matrix, sampler, target))
-    ops.roots([0])
+    ops = device_ops(ShimRuntime(), asked.task(matrix, sampler, target), [0])
+    ops.roots()
     return ops._batch.policy
 
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.growth.grower import TreeGrower
-from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
-from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.host.finish import finish_grown
@@ -16,18 +14,9 @@ from gpuboost.backends.host.finish import finish_grown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.task import GrownTree, GrowTask
-
-__all__ = [
-    "CudaLevelOps",
-    "HostInputs",
-    "Launchable",
-    "Runtime",
-    "TreeGrower",
-    "grow_finished",
-    "grow_trees",
-]
 
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
+from gpuboost.backends.cuda.growth.device_task import DeviceTask
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded
 from gpuboost.backends.cuda.runtime.graph import Recording, RecordingRuntime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.host.finish import check_weight
-from gpuboost.engine.growth.level_loop import run_levels
+from gpuboost.engine.growth.level_loop import grow_levels
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.level_ops import RoundMaker
+    from gpuboost.backends.cuda.growth.device_task import RoundMaker
     from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
@@ -34,7 +34,7 @@ class RecordedBatch:
     nodes : NodeBuffer
         Reads what they leave behind.
     kind : tuple of int
-        `CudaLevelOps.kind_of` the batch: others of this kind are the same launches.
+        `DeviceTask.kind_of` the batch: others of this kind are the same launches.
     """
 
     launches: Recording
@@ -58,7 +58,7 @@ class TreeGrower:
     budget : int
         Bytes that a batch may take in all.
     maker : callable, optional
-        See `CudaLevelOps`.
+        See `DeviceTask`.
 
     Attributes
     ----------
@@ -73,8 +73,8 @@ class TreeGrower:
     ) -> None:
         self._task, self._budget, self._maker = task, budget, maker
         self._runtime = RecordingRuntime(runtime)
-        self._ops = CudaLevelOps(self._runtime, task, maker)
-        self.rounds = self._ops.rounds
+        self._shared = DeviceTask(self._runtime, task, maker)
+        self.rounds = self._shared.rounds
         self.recorded: RecordedBatch | None = None
         self._not_recorded: set[tuple[int, ...]] = set()  # kinds of batches that cannot be
 
@@ -93,7 +93,7 @@ class TreeGrower:
     @property
     def finishes(self) -> bool:
         """Whether the device finishes the trees."""
-        return self._ops.finisher is not None
+        return self._shared.finisher is not None
 
     def grow_finished(self, host: HostInputs, again: bool) -> list[Tree]:
         """The same trees, finished where they grow.
@@ -112,11 +112,10 @@ class TreeGrower:
 
     def launch(self, host: HostInputs, again: bool) -> NodeBuffer:
         """Launch all of a batch, as `grow`; of batches of one kind the last one can be read."""
-        kind = self._ops.kind_of(host)
+        kind = self._shared.kind_of(host)
         if self.recorded is not None and self.recorded.kind == kind:
             return self._replay(self.recorded, host)
         self.recorded = None
-        self._ops.forget_batch()
         nodes = None
         if again and kind not in self._not_recorded:
             nodes = self._record(host)
@@ -137,7 +136,7 @@ class TreeGrower:
         inputs = host.to_device(self._runtime)
         with self._runtime.recording(recorded.plan) as launches:
             nodes = self._levels(host, inputs)
-        self.recorded = RecordedBatch(launches, inputs, nodes, self._ops.kind_of(host))
+        self.recorded = RecordedBatch(launches, inputs, nodes, self._shared.kind_of(host))
         return nodes
 
     def _replay(self, recorded: RecordedBatch, host: HostInputs) -> NodeBuffer:
@@ -147,6 +146,6 @@ class TreeGrower:
         return recorded.nodes
 
     def _levels(self, host: HostInputs, inputs: BatchInputs) -> NodeBuffer:
-        roots = partial(self._ops.roots_of, host, inputs)
-        run_levels(self._ops, self._task, len(host.trees), roots)
-        return self._ops.tree_builder()
+        ops = CudaLevelOps(self._shared, host, inputs)
+        grow_levels(ops, self._task, len(host.trees))
+        return ops.tree_builder()

@@ -3,222 +3,123 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.data.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.growth.batch import Batch
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
-from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, NodeBuffer, check_places
-from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, SmallTrees, small_rows_for
-from gpuboost.backends.cuda.level.constraints import Constraints
-from gpuboost.backends.cuda.level.medians import MedianKernels
-from gpuboost.backends.cuda.level.policy import Policy, is_sync_free, purity_of
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.subtrees import SmallTrees
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
-from gpuboost.backends.cuda.level.row_passes import RowKernels
 from gpuboost.backends.cuda.level.slices import Slices
-from gpuboost.backends.cuda.level.split_search import (
-    HistogramBuilder,
-    Searched,
-    SplitSearch,
-    capacity_for_planes,
-    choose_tile,
-    plane_count,
-    use_feature_lists,
-)
-from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
+from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
 from gpuboost.backends.cuda.runtime.launch import fill, launch
-from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
-from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
-from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.growth.device_task import DeviceTask
+    from gpuboost.backends.cuda.level.medians import Medians
+    from gpuboost.backends.cuda.level.policy import Policy
+    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
+    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
-
-    RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
 
 
 class CudaLevelOps:
-    """`gpuboost.engine.growth.operations.LevelOps` as launches of kernels.
-
-    One object grows batch after batch of the trees of a task; the matrix is copied once.
+    """`gpuboost.engine.growth.operations.LevelOps` of a batch of trees, as launches of kernels.
 
     Parameters
     ----------
-    runtime : Runtime
-    task : GrowTask
-    maker : callable, optional
-        Makes what makes the rows of rounds, from the runtime and the codes there.
-
-    Attributes
-    ----------
-    rounds : RowsOfRounds or None
-        What it has made.
-
-    Raises
-    ------
-    ValueError
-        A tree of the task could have more nodes than there are places.
+    shared : DeviceTask
+        The task, with what is on the device for all batches.
+    host : HostInputs
+        Which trees grow.
+    inputs : BatchInputs
+        The same on the device.
     """
 
-    def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
-        check_places(task)
-        self.runtime = runtime
-        self.task = task
-        self.xp: Any = runtime.xp
-        target = task.target
-        self.by_class = target.classes is not None
-        self._by_channel = self.by_class and target.n_channels > 1
-        planes = plane_count(target.n_channels, self.by_class, _counted(task))
-        room = capacity_for_planes(runtime.shared_memory, self._by_channel)
-        tile = choose_tile(room, task.matrix.width, planes)
-        self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
-        self._flags = CompileFlags.of(task)
-        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._flags)
-        self._kernels = RowKernels(*kernels)
-        self._constraints = Constraints(runtime, task)
-        self._medians = MedianKernels.of(runtime, target) if target.by_median else None
-        self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
-        self._sync_free = is_sync_free(task.options)
-        self.finisher = Finisher.of(runtime, task, needs_size_readback=not self._sync_free)
-        self._maker: DeviceDrawing | RowUploads | None = None
-        if maker is None:
-            made = RowUploads if task.sampler is None else DeviceDrawing
-            self._maker = made(runtime, task)
+    def __init__(self, shared: DeviceTask, host: HostInputs, inputs: BatchInputs) -> None:
+        self._shared, self._host, self._inputs = shared, host, inputs
+        self._runtime, self._options = shared.runtime, shared.task.options
+        self._n_nodes: Callable[[], int] = lambda: len(host.trees)  # of the level, at most
+        self._histogram: Array = None  # of the level searched last, while the next may use it
+        # Of the level that is searched:
+        self._depth = 0
+        self._medians: Medians
+        self._search: Search
+        self._allowed: Array  # features, as `Constraints.allowed` says
+        self._sums: Array | None = None  # of its leaves
 
     # ---- the roots -----------------------------------------------------------------------------
 
-    def kind_of(self, host: HostInputs) -> tuple[int, ...]:
-        """What of its inputs decides how a batch is launched: its size, and how it looks."""
-        by_lists = use_feature_lists(self.task.options.max_features, host.max_allowed)
-        return len(host.trees), int(by_lists)
-
-    def forget_batch(self) -> None:
-        """Let go of what is kept of the batch that was grown last."""
-        for name in (
-            *("_batch", "_inputs", "_min_category", "_search", "_allowed", "_histogram"),
-            *("_asked", "_bounds", "_sums", "_queue"),
-        ):
-            vars(self).pop(name, None)
-
-    def roots(self, trees: Sequence[int]) -> tuple[DeviceRows, DeviceFrontier]:
-        """Rows and root nodes of a batch of trees."""
-        host = HostInputs.of(self.task, trees)
-        return self.roots_of(host, host.to_device(self.runtime))
-
-    def roots_of(self, host: HostInputs, inputs: BatchInputs) -> tuple[DeviceRows, DeviceFrontier]:
-        """Rows and root nodes of a batch whose inputs are on the device."""
-        xp, n, n_channels = self.xp, len(host.trees), self.task.target.n_channels
-        rows, count, leaf, largest = self._make_rows(host, inputs)
+    def roots(self) -> tuple[DeviceRows, DeviceFrontier]:
+        """Rows and root nodes of the batch."""
+        shared, task, n = self._shared, self._shared.task, len(self._host.trees)
+        xp, n_channels = self._runtime.xp, task.target.n_channels
+        rows, count, leaf, largest = shared.rows(self._host, self._inputs)
         # Rows are cut before their sums are known, from which the limits of the policy are made.
-        policy = self._policy(count, n, len(rows), largest)
+        policy = shared.policy(count, n, len(rows), largest)
         pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
         frontier = DeviceFrontier.room(xp, xp.empty(1, np.int32), n, n_channels, pieces)
-        own = {"count": count, "key": inputs.key, "n_trees": n}
-        launch(self.runtime, "make_roots", 1, out=frontier, **own)
+        own = {"count": count, "key": self._inputs.key, "n_trees": n}
+        launch(self._runtime, "make_roots", 1, out=frontier, **own)
         policy.cut_roots(frontier)
-        self._kernels.node_sums(rows, frontier)
-        smallest, self._min_category = self._min_hessians(frontier, inputs)
+        shared.passes.node_sums(rows, frontier)
+        smallest, min_category = self._min_hessians(frontier)
         policy = replace(policy, min_hessian=smallest)
-        self._inputs = inputs
-        self._batch = self._make_batch(host, inputs, policy, frontier, leaf, largest)
-        self._histogram: Array = None  # of the level searched last, while the next may use it
-        self._asked: Callable[[], int] = lambda: n
-        given = (self.runtime, self.task, self._batch.store)
-        self._queue = SplitQueue.of(*given, n, len(rows))
-        return rows, self._constraints.hold_roots(frontier, inputs)
+        self._batch = self._make_batch(policy, frontier, min_category, leaf, largest)
+        self._queue = SplitQueue.of(self._runtime, task, self._batch.store, n, len(rows))
+        return rows, shared.constraints.hold_roots(frontier, self._inputs)
 
-    def _make_rows(
-        self, host: HostInputs, inputs: BatchInputs
-    ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
-        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
-        if isinstance(self._maker, DeviceDrawing):
-            return self._maker.rows(inputs.keys)
-        if isinstance(self._maker, RowUploads):
-            return self._maker.rows(host.trees)
-        assert self.rounds is not None
-        return self.rounds.make(inputs)
-
-    def _policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
-        n_channels, options = self.task.target.n_channels, self.task.options
-        small_rows = 0
-        if self._may_leave(n_trees):
-            small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
-        purity = purity_of(self.task.target)
-        given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
-        return Policy(*given, small_rows)
-
-    def _may_leave(self, n_trees: int) -> bool:
-        """Whether small nodes may leave the loop: of rounds where there can be enough of them."""
-        wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
-        many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
-        return self.rounds is None or (many and not self.rounds.follows)
-
-    def _min_hessians(self, roots: DeviceFrontier, inputs: BatchInputs) -> tuple[Array, Array]:
+    def _min_hessians(self, roots: DeviceFrontier) -> tuple[Array, Array]:
         """Smallest integer weight of a child and of a category that is not rare in each tree.
 
         As `engine.growth.policy.smallest_hessian`.
         """
-        options = self.task.options
+        options, empty = self._options, self._runtime.xp.empty
         shares = (options.min_weight_fraction_leaf, options.min_category_fraction)
-        child, category = (self.xp.empty(roots.capacity, dtype=np.int64) for _ in shares)
-        own = {"share": shares[0], "category_share": shares[1], "minimum": inputs.min_hessian}
-        found = {"smallest": child, "min_category": category, "n_trees": roots.capacity}
-        launch(self.runtime, "limit_hessian", 1, roots, **own, **found)
+        child, category = (empty(roots.capacity, dtype=np.int64) for _ in shares)
+        own = {"share": shares[0], "category_share": shares[1]}
+        own |= {"minimum": self._inputs.min_hessian, "n_trees": roots.capacity}
+        found = {"smallest": child, "min_category": category}
+        launch(self._runtime, "limit_hessian", 1, roots, **own, **found)
         return child, category
 
     def _make_batch(
         self,
-        host: HostInputs,
-        inputs: BatchInputs,
         policy: Policy,
         roots: DeviceFrontier,
+        min_category: Array,
         leaf: LeafColumns | None,
-        largest: int,
+        max_weight: int,
     ) -> Batch:
-        max_features, n_trees = self.task.options.max_features, len(host.trees)
-        by_lists = use_feature_lists(max_features, host.max_allowed)
-        builder = HistogramBuilder(
-            self.runtime,
-            self.matrix,
-            self.task.target.n_channels,
-            self._by_channel,
-            _counted(self.task),
-            largest,
-            max_features if by_lists else self.matrix.n_features,
-            self._flags,
-        )
+        shared, inputs, by_lists = self._shared, self._inputs, self._shared.by_lists(self._host)
+        builder = shared.histogram_builder(max_weight, by_lists)
         search = SplitSearch(
-            self.runtime,
-            self.task,
-            self.matrix,
+            self._runtime,
+            shared.task,
+            shared.matrix,
             inputs.allowed,
             policy.min_hessian,
-            self._min_category,
+            min_category,
             roots.hessian,
             inputs.unit,
             inputs.regular,
-            self._constraints,
+            shared.constraints,
             by_lists,
-            self._flags,
+            shared.flags,
         )
-        store = NodeBuffer(self.runtime, self.task, self.matrix, leaf, roots, policy.n_rows)
+        store = NodeBuffer(self._runtime, shared.task, shared.matrix, leaf, roots, policy.n_rows)
         small = SmallTrees(search, leaf, store, policy.n_rows) if policy.small_rows else None
-        per_node = builder.bytes_per_node()
-        slices = Slices.of(policy, self.task.memory_budget, per_node, by_lists)
-        return Batch(n_trees, policy, builder, slices, search, leaf, store, small)
+        budget = shared.task.memory_budget
+        slices = Slices.of(policy, budget, builder.bytes_per_node(), by_lists)
+        return Batch(len(self._host.trees), policy, builder, slices, search, leaf, store, small)
 
     def tree_builder(self) -> NodeBuffer:
-        """What keeps the nodes of the batch begun last."""
+        """What keeps the nodes of the batch."""
         return self._batch.store
 
     # ---- a level -------------------------------------------------------------------------------
@@ -227,10 +128,11 @@ class CudaLevelOps:
         self, rows: DeviceRows, frontier: DeviceFrontier
     ) -> tuple[DeviceRows, DeviceFrontier]:
         """The rows' signs about the medians of their nodes, and the sums of nodes, in place."""
-        assert self._medians is not None
-        self._bounds = self._medians.find(rows, frontier)
-        self._medians.put_signs(rows, frontier, self._bounds)
-        self._kernels.node_sums(rows, frontier)
+        medians = self._shared.medians
+        assert medians is not None
+        self._medians = medians.find(rows, frontier)
+        medians.put_signs(rows, frontier, self._medians)
+        self._shared.passes.node_sums(rows, frontier)
         return rows, frontier
 
     def finished(self, frontier: DeviceFrontier, depth: int) -> bool:
@@ -239,15 +141,15 @@ class CudaLevelOps:
 
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
         """Which nodes are searched."""
-        batch = self._batch
-        has_values = self.task.target.values is not None
-        ranges = self._kernels.ranges(rows, frontier) if has_values else None
-        is_new = self._histogram is None and depth < self.task.options.deepest
+        batch, shared = self._batch, self._shared
+        has_values = shared.task.target.values is not None
+        ranges = shared.passes.ranges(rows, frontier) if has_values else None
+        is_new = self._histogram is None and depth < self._options.deepest
         if depth > 0 and is_new:  # roots have no parents anyway
-            fill(self.runtime, frontier.parent, -1)
+            fill(self._runtime, frontier.parent, -1)
         per_piece = batch.builder.rows_per_block(len(rows))
         self._depth = depth
-        self._allowed = self._constraints.allowed(frontier, self._inputs, depth)
+        self._allowed = self._shared.constraints.allowed(frontier, self._inputs, depth)
         self._search = batch.policy.search(frontier, ranges, depth, per_piece)
         return self._search
 
@@ -259,13 +161,13 @@ class CudaLevelOps:
         The histograms of a level are kept for the next one if both fit the memory budget; those of
         a level that does not fit at once are summed in slices of slots.
         """
-        batch, xp, capacity = self._batch, self.xp, frontier.capacity
+        batch, xp, capacity = self._batch, self._runtime.xp, frontier.capacity
         by_parents = self._histogram is not None
         n_slots = max(1, batch.policy.max_slots(capacity, self._depth, by_parents))
-        n_channels = self.task.target.n_channels
-        splits = DeviceSplits.room(xp, capacity, n_channels, self.matrix.mask_words)
+        n_channels, matrix = self._shared.task.target.n_channels, self._shared.matrix
+        splits = DeviceSplits.room(xp, capacity, n_channels, matrix.mask_words)
         at_once = min(n_slots, batch.slices.at_once)
-        shape = (at_once, batch.builder.n_looked, self.matrix.width, 2 + n_channels)
+        shape = (at_once, batch.builder.n_looked, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
         search = replace(batch.search, allowed=self._allowed)
@@ -282,8 +184,8 @@ class CudaLevelOps:
 
     def _keeps(self, capacity: int, n_histograms: int) -> bool:
         """Whether so many histograms of a level of ``capacity`` nodes are kept for the next."""
-        batch, is_last = self._batch, self._depth + 1 >= self.task.options.deepest
-        if is_last or batch.search.by_lists or self._medians is not None:
+        batch, is_last = self._batch, self._depth + 1 >= self._options.deepest
+        if is_last or batch.search.by_lists or self._shared.medians is not None:
             return False
         return batch.slices.keep(n_histograms, capacity, self._depth)
 
@@ -303,32 +205,32 @@ class CudaLevelOps:
     ) -> Array | None:
         """Leaf sums of nodes that are not split; None where weights of classes are all there is."""
         sums = self._leaf_sums(rows, frontier, accepted)
-        if self.rounds is not None:
+        if self._shared.rounds is not None:
             known = (accepted, self._inputs, self._batch.store.first)
-            self.rounds.keep_level(LevelLeaves(rows, frontier, *known))
+            self._shared.rounds.keep_level(LevelLeaves(rows, frontier, *known))
         self._sums = sums
         return sums
 
     def _leaf_sums(
         self, rows: DeviceRows, frontier: DeviceFrontier, accepted: Array
     ) -> Array | None:
-        leaf, policy = self._batch.leaf, self._batch.policy
+        leaf, policy, xp = self._batch.leaf, self._batch.policy, self._runtime.xp
         if leaf is None:
             return None
-        if self._medians is not None:
-            return self._medians.sums(rows, frontier, self._bounds, leaf, self.xp)
-        sums = self.xp.empty((frontier.capacity, leaf.n_sums), dtype=np.int64)
-        fill(self.runtime, sums, 0)
+        if self._shared.medians is not None:
+            return self._shared.medians.sums(rows, frontier, self._medians, leaf)
+        sums = xp.empty((frontier.capacity, leaf.n_sums), dtype=np.int64)
+        fill(self._runtime, sums, 0)
         given = (leaf, policy.small_rows_at(self._depth), sums)
-        self._kernels.leaf_sums(rows, frontier, accepted, *given)
+        self._shared.passes.leaf_sums(rows, frontier, accepted, *given)
         return sums
 
     def end_batch(self) -> None:
         """What is left to launch when all levels are grown."""
-        rounds, batch = self.rounds, self._batch
+        rounds, batch = self._shared.rounds, self._batch
         self._histogram = self._sums = None
         table = None if rounds is None else rounds.table
-        batch.store.end(self._queue, self.finisher, table)
+        batch.store.end(self._queue, self._shared.finisher, table)
         if rounds is not None:
             rounds.add_leaves(self._inputs, self._queue, batch.store)
         self._queue = None
@@ -341,16 +243,16 @@ class CudaLevelOps:
         if search.none:
             self._batch.store_level(frontier, splits, None, self._sums, self._depth)
             return rows, frontier.nothing()
-        left = self._kernels.count_left(rows, frontier, splits)
+        left = self._shared.passes.count_left(rows, frontier, splits)
         places = policy.place(frontier, splits, left)
         self._batch.store_level(frontier, splits, places, self._sums, self._depth)
         self._sums = None
-        moved = self._kernels.move(rows, frontier, splits, left, places)
-        capacity = policy.max_nodes(min(frontier.capacity, self._asked()), self._depth)
+        moved = self._shared.passes.move(rows, frontier, splits, left, places)
+        capacity = policy.max_nodes(min(frontier.capacity, self._n_nodes()), self._depth)
         children = policy.children(frontier, splits, left.n_left, places, search.slot, capacity)
-        held = self._constraints.hold_children
+        held = self._shared.constraints.hold_children
         children = held(frontier, splits, places.rank, children, self._inputs)
-        self._asked = self._ask(children)
+        self._n_nodes = self._ask(children)
         return moved, children
 
     def _ask(self, frontier: DeviceFrontier) -> Callable[[], int]:
@@ -360,12 +262,9 @@ class CudaLevelOps:
         for. Trees of bounded depth do without, unless the slices of a level, of nodes that may not
         be, would take longer than to ask.
         """
-        if self._sync_free and self._batch.slices.are_few(frontier.capacity, self._depth + 1):
+        if self._shared.is_sync_free and self._batch.slices.are_few(
+            frontier.capacity, self._depth + 1
+        ):
             return lambda: frontier.capacity
-        read = self.runtime.read_later(frontier.size)
+        read = self._runtime.read_later(frontier.size)
         return lambda: int(read()[0])
-
-
-def _counted(task: GrowTask) -> bool:
-    """Whether histograms count rows: only a limit on the rows of a leaf asks for it."""
-    return task.options.min_samples_leaf > 1

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from gpuboost.backends.cuda.growth.device_task import DeviceTask
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.node_buffer import has_places, rows_of_tree
 from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.arena import plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
-from gpuboost.engine.growth.level_loop import run_levels
+from gpuboost.engine.growth.level_loop import grow_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuboost.backends.cuda.growth.level_ops import RoundMaker
+    from gpuboost.backends.cuda.growth.device_task import RoundMaker
     from gpuboost.backends.cuda.runtime.arena import ArenaPlan
     from gpuboost.engine.task import GrowTask
 
@@ -54,10 +55,10 @@ def dry_run(task: GrowTask, n_trees: int, shape: DeviceShape) -> MemoryEstimate:
     answer is `nodes_at`.
     """
     runtime = _shape_runtime(task, n_trees, shape)
-    ops = CudaLevelOps(runtime, task)
+    shared = DeviceTask(runtime, task)
     lasting = runtime.meter.now
-    roots = partial(ops.roots, task.trees[:n_trees])
-    run_levels(ops, task, n_trees, roots)
+    host = HostInputs.of(task, task.trees[:n_trees])
+    grow_levels(CudaLevelOps(shared, host, host.to_device(runtime)), task, n_trees)
     return MemoryEstimate(lasting, runtime.meter.peak, runtime.asked)
 
 
@@ -87,20 +88,19 @@ def dry_run_recorded(
     Batches of as many trees are the same launches if the device draws their rows, and if the host
     decides nothing by what has been computed: not where it asks how many nodes levels have, see
     `CudaLevelOps`, of deep trees or of levels too large for ``task.memory_budget``. ``maker`` is
-    what `CudaLevelOps` takes.
+    what `DeviceTask` takes.
     """
     if task.sampler is None and maker is None:
         return None
     n_trees = len(host.trees)
     runtime = _shape_runtime(task, n_trees, shape)
-    ops = CudaLevelOps(runtime, task, maker)
-    inputs = host.to_device(runtime)
+    ops = CudaLevelOps(DeviceTask(runtime, task, maker), host, host.to_device(runtime))
     first = len(runtime.meter.sizes)
-    history = run_levels(ops, task, n_trees, partial(ops.roots_of, host, inputs))
+    nodes = grow_levels(ops, task, n_trees)
     if runtime.asked:
         return None
     plan = plan_arena(*runtime.meter.lives(first))
-    del history  # what it holds is read after the last launch
+    del nodes  # what it holds is read after the last launch
     return Recorded(plan)
 
 

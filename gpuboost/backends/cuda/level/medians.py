@@ -92,10 +92,9 @@ class MedianKernels:
         frontier: DeviceFrontier,
         found: Medians,
         leaf: LeafColumns,
-        room: Any,
     ) -> Array:
-        """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2). ``room`` makes the array."""
-        sums = room.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
+        """`GrownTree.sums` of all nodes: int64 (m, 6 K + 2)."""
+        sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
         fill(self.runtime, sums, 0)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
         self._by_pieces("median_sums", frontier.pieces, rows, frontier, found, **own)
