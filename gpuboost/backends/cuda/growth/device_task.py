@@ -1,0 +1,146 @@
+"""What all batches of the trees of a task share on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuboost.backends.cuda.data.matrix import DeviceMatrix, upload_matrix
+from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
+from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
+from gpuboost.backends.cuda.level.constraints import Constraints
+from gpuboost.backends.cuda.level.medians import MedianKernels
+from gpuboost.backends.cuda.level.policy import Policy, is_sync_free, purity_of
+from gpuboost.backends.cuda.level.row_passes import RowKernels
+from gpuboost.backends.cuda.level.split_search import (
+    HistogramBuilder,
+    capacity_for_planes,
+    choose_tile,
+    plane_count,
+    use_feature_lists,
+)
+from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
+from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
+from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
+    from gpuboost.backends.cuda.runtime.protocol import Runtime
+    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
+    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+    from gpuboost.engine.growth.frontier import Array
+    from gpuboost.engine.task import GrowTask
+
+    RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
+
+
+class DeviceTask:
+    """A task whose matrix and target are on a device.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    task : GrowTask
+    maker : callable, optional
+        Makes what makes the rows of rounds, from the runtime and the codes there.
+
+    Attributes
+    ----------
+    matrix : DeviceMatrix
+    flags : CompileFlags
+    passes : RowKernels
+    constraints : Constraints
+    medians : MedianKernels or None
+        None where no target is fitted by medians.
+    rounds : RowsOfRounds or None
+        What the maker has made.
+    is_sync_free : bool
+        Whether levels are launched without asking how many nodes they have.
+    finisher : Finisher or None
+        None where the host finishes the trees.
+
+    Raises
+    ------
+    ValueError
+        A tree of the task could have more nodes than there are places.
+    """
+
+    def __init__(self, runtime: Runtime, task: GrowTask, maker: RoundMaker | None = None) -> None:
+        check_places(task)
+        self.runtime = runtime
+        self.task = task
+        target = task.target
+        by_class = target.classes is not None
+        self._by_channel = by_class and target.n_channels > 1
+        planes = plane_count(target.n_channels, by_class, self._counted)
+        room = capacity_for_planes(runtime.shared_memory, self._by_channel)
+        tile = choose_tile(room, task.matrix.width, planes)
+        self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
+        self.flags = CompileFlags.of(task)
+        kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self.flags)
+        self.passes = RowKernels(*kernels)
+        self.constraints = Constraints(runtime, task)
+        self.medians = MedianKernels.of(runtime, target) if target.by_median else None
+        self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
+        self.is_sync_free = is_sync_free(task.options)
+        self.finisher = Finisher.of(runtime, task, needs_size_readback=not self.is_sync_free)
+        self._sampler: DeviceDrawing | RowUploads | None = None
+        if maker is None:
+            made = RowUploads if task.sampler is None else DeviceDrawing
+            self._sampler = made(runtime, task)
+
+    @property
+    def _counted(self) -> bool:
+        """Whether histograms count rows: only a limit on the rows of a leaf asks for it."""
+        return self.task.options.min_samples_leaf > 1
+
+    def by_lists(self, host: HostInputs) -> bool:
+        """Whether the nodes of a batch get histograms of the features they look at alone."""
+        return use_feature_lists(self.task.options.max_features, host.max_allowed)
+
+    def kind_of(self, host: HostInputs) -> tuple[int, ...]:
+        """What of its inputs decides how a batch is launched: its size, and how it looks."""
+        return len(host.trees), int(self.by_lists(host))
+
+    def rows(
+        self, host: HostInputs, inputs: BatchInputs
+    ) -> tuple[DeviceRows, Array, LeafColumns | None, int]:
+        """Rows of trees one after the other, how many each has, leaf columns, largest weight."""
+        if isinstance(self._sampler, DeviceDrawing):
+            return self._sampler.rows(inputs.keys)
+        if isinstance(self._sampler, RowUploads):
+            return self._sampler.rows(host.trees)
+        assert self.rounds is not None
+        return self.rounds.make(inputs)
+
+    def policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
+        """Which nodes of a batch of so many trees and rows may split."""
+        n_channels, options = self.task.target.n_channels, self.task.options
+        small_rows = 0
+        if self._may_leave(n_trees):
+            small_rows = small_rows_for(self.runtime, self.task, n_trees, n_rows, max_weight)
+        purity = purity_of(self.task.target)
+        given = (self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity)
+        return Policy(*given, small_rows)
+
+    def _may_leave(self, n_trees: int) -> bool:
+        """Whether small nodes may leave the loop: of rounds where there can be enough of them."""
+        wanted = SUBTREES_WANTED * self.runtime.n_multiprocessors
+        many = n_trees << min(self.task.options.max_depth, DEEPEST) > wanted
+        return self.rounds is None or (many and not self.rounds.follows)
+
+    def histogram_builder(self, max_weight: int, by_lists: bool) -> HistogramBuilder:
+        """What sums the histograms of a batch whose rows have at most some weight."""
+        n_looked = self.task.options.max_features if by_lists else self.matrix.n_features
+        return HistogramBuilder(
+            self.runtime,
+            self.matrix,
+            self.task.target.n_channels,
+            self._by_channel,
+            self._counted,
+            max_weight,
+            n_looked,
+            self.flags,
+        )
