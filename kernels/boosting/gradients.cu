@@ -127,16 +127,16 @@ find_largest(const double* __restrict__ values, int64 n_values, int32 which,
 //   given       float64 (4,)        l1, l2, largest value, smallest hessian of a leaf
 //   regular     float64 (3,)        min_hessian int64 (1,)        unit float64 (1,) of gains
 //
-// Launch: one thread. n_bits: of the number of rows. `whole`: hessians are whole numbers.
+// Launch: one thread. n_bits: of the number of rows. `is_whole`: hessians are whole numbers.
 extern "C" __global__ void __launch_bounds__(1)
 scale_round(const uint64* __restrict__ largest, const double* __restrict__ given, int32 n_bits,
-            int32 whole, int32 n_outputs, int32* __restrict__ exponents,
+            int32 is_whole, int32 n_outputs, int32* __restrict__ exponents,
             double* __restrict__ regular, int64* __restrict__ min_hessian,
             double* __restrict__ unit)
 {
     const int32 steepest = exponent_above(largest[0]), heaviest = exponent_above(largest[1]);
-    const int32 bits = whole != 0 ? min(VALUE_BITS, EXACT_BITS - n_bits) : GRADIENT_BITS;
-    const int32 gradient = bits - steepest, hessian = whole != 0 ? 0 : HESSIAN_BITS - heaviest;
+    const int32 bits = is_whole != 0 ? min(VALUE_BITS, EXACT_BITS - n_bits) : GRADIENT_BITS;
+    const int32 gradient = bits - steepest, hessian = is_whole != 0 ? 0 : HESSIAN_BITS - heaviest;
     exponents[NARROW_GRADIENT] = gradient;
     exponents[NARROW_HESSIAN] = hessian;
     exponents[WIDE_GRADIENT] = SUM_BITS - n_bits - steepest;

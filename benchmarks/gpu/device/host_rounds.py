@@ -61,7 +61,7 @@ def boosting(depth: int) -> float:
     model = GradientBoostingRegressor(max_depth=depth, n_estimators=ROUNDS, random_state=0)
     runtime = AnsweringRuntime()
     booster = CudaBooster(runtime, replace(boost_task(model, TABLE), memory_budget=BUDGET))
-    booster.begin(0, 0.1)
+    booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
     assert booster.rounds.leaves is not None
     table = runtime.answer_with(booster.rounds.leaves.readback)["table"]

@@ -28,7 +28,7 @@ def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:
 
     runtime = ShapeRuntime(shape.shared_memory, shape.n_multiprocessors, nodes)
     booster = CudaBooster(runtime, task)
-    booster.begin(0, 0.1)
+    booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
     booster.rounds.keep_losses()
     return runtime.meter.peak

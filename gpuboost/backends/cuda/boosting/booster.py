@@ -91,11 +91,11 @@ class CudaBooster:
     def boost(self, number: int, learning_rate: float) -> FittedRound:
         """Fit the trees of a round, and add them to the raw predictions."""
         with self._runtime.active():
-            self.begin(number, learning_rate)
+            self.rounds.draw.begin(number, learning_rate)
             user = None
             if not self._kernels.has_kernels:
                 user = UserLosses(self.rounds, self._task, number)
-                self.rounds.ask_user()
+                self.rounds.gradients.ask_user(self.rounds.rows)
             if self.rounds.leaves is not None:
                 return self._pending_round(self.rounds.leaves, number, user)
             trees = self._finisher.trees(self._grow(number), number, learning_rate)
@@ -141,10 +141,6 @@ class CudaBooster:
             grown += self._grower.grow(host, again=n_trees % self._at_once == 0)
         return grown
 
-    def begin(self, number: int, learning_rate: float) -> None:
-        """Begin a round."""
-        self.rounds.begin(number, learning_rate)
-
     def launch(self, number: int) -> NodeBuffer:
         """Launch a round, or of its trees as many as grow together."""
         n_trees = self._task.trees_per_round
@@ -173,7 +169,7 @@ class CudaBooster:
         """Trees with the loss's own values in their leaves."""
         rounds, loss = self.rounds, self._task.loss
         assert isinstance(loss, OrderStatisticLoss)
-        by = (rounds.leaf_weights, rounds.parameter, rounds.rate, rounds.inside())
+        by = (rounds.leaf_weights, rounds.parameter, rounds.draw.rate, rounds.inside())
         own = LeafQuantileRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
         return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
 

@@ -36,7 +36,7 @@ class UserLosses:
         self._rounds, self._loss = rounds, task.loss
         train, xp = rounds.rows, rounds.runtime.xp
         self._inside, self._outside = train.weights, None
-        drawn = rounds.drawn()
+        drawn = rounds.draw.counts()
         if drawn is None:
             return
         weights = xp.ones(train.n) if train.weights is None else train.weights

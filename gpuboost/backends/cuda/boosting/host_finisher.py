@@ -38,7 +38,7 @@ class HostFinisher:
         ValueError
             The round has drawn no row with weight.
         """
-        task, scale = self._task, self._rounds.scale()
+        task, scale = self._task, self._rounds.gradients.read_scale()
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
         n_outputs = task.loss.columns if task.sums_outputs else 1

@@ -1,0 +1,129 @@
+"""Which rows the trees of a round are grown on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.runtime.arrays import cut, one_piece
+from gpuboost.backends.cuda.runtime.launch import launch, zeros
+from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
+from gpuboost.backends.cuda.sampling.draw import DrawCounts
+from gpuboost.engine.sampling import ALL_ROWS
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
+    from gpuboost.backends.cuda.runtime.arrays import Columns
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.growth.frontier import Array
+
+
+_OF_ROUND: Columns = {
+    "seed": (np.uint64, (1,)),
+    "number": (np.uint64, (1,)),
+    "rate": (np.float64, (1,)),
+}
+
+
+class RowDraw:
+    """Draws the rows of rounds.
+
+    Parameters
+    ----------
+    kernels : LossKernels
+    task : BoostTask
+    rows : DeviceRowSet
+        The training rows.
+
+    Attributes
+    ----------
+    rate : float64 (1,)
+        The learning rate of the round.
+    """
+
+    def __init__(self, kernels: LossKernels, task: BoostTask, rows: DeviceRowSet) -> None:
+        runtime = kernels.runtime
+        self._kernels, self._task, self._rows = kernels, task, rows
+        is_sample = task.sampler.method != ALL_ROWS
+        self._counts = DrawCounts(runtime, task.sampler) if is_sample else None
+        self._of_round = one_piece(runtime.xp, _OF_ROUND)
+        own = cut(self._of_round, _OF_ROUND)
+        self._keys, self.rate = TreeKeys(own["seed"], own["number"]), own["rate"]
+
+    def begin(self, number: int, learning_rate: float) -> None:
+        """Copy the number of a round and its learning rate to the device."""
+        memory = np.zeros(self._of_round.nbytes, dtype=np.uint8)
+        own = cut(memory, _OF_ROUND)
+        own["seed"][:], own["number"][:] = self._task.sampler.seed, number
+        own["rate"][:] = learning_rate
+        self._kernels.runtime.upload(memory, self._of_round)
+
+    @property
+    def draws(self) -> bool:
+        """Whether rounds draw some of the rows."""
+        return self._counts is not None
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that a tree has at most."""
+        weights, sampler = self._task.train.weights, self._task.sampler
+        positive = sampler.n_samples if weights is None else int((weights > 0).sum())
+        return min(positive, sampler.n_draws) if self.draws else positive
+
+    def counts(self) -> Array | None:
+        """How often each row is drawn for the round: uint32 (1, n), None for all once."""
+        return None if self._counts is None else self._counts.of(self._keys)
+
+    def place(self, drawn: Array | None) -> DrawnRows:
+        """Where the rows of the round will lie, of `counts`."""
+        runtime, n, weights = self._kernels.runtime, self._rows.n, self._rows.weights
+        n_parts = -(-n // constant("boosting/gradients.cu", "LIST_PART"))
+        inside = optional("drawn", "subset", drawn, self._keys.trees.view(np.uint32))
+        inside |= optional("weights", "weighted", weights, self._rows.y)
+        kept = zeros(runtime, (1, n_parts), np.int64)
+        self._kernels.launch("count_inside", n_parts, n=n, kept=kept, **inside)
+        first = runtime.xp.empty(n_parts, dtype=np.int64)
+        count = runtime.xp.empty(1, dtype=np.int64)
+        own = {"kept": kept, "n_trees": 1, "n_parts": n_parts, "first": first, "count": count}
+        launch(runtime, "place_parts", 1, **own)
+        return DrawnRows(**inside, first=first, count=count)
+
+    def inside(self, drawn: Array | None) -> Array | None:
+        """Rows that the trees of the round were grown on: bool (n,), None for all."""
+        weights = self._rows.weights
+        if drawn is None:
+            return None if weights is None else weights > 0.0
+        return drawn[0] > 0 if weights is None else (drawn[0] > 0) & (weights > 0.0)
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """The rows of a round, as gradients.cu lists them.
+
+    Attributes
+    ----------
+    drawn : uint32 (1, n)
+        How often each row is drawn; read only if ``subset``.
+    weights : float64 (n,)
+        Read only if ``weighted``.
+    first : int64 (parts,)
+        Where the rows of each part of all rows begin.
+    count : int64 (1,)
+        Rows in all.
+    """
+
+    drawn: Array
+    subset: bool
+    weights: Array
+    weighted: bool
+    first: Array
+    count: Array
+
+    @property
+    def n_parts(self) -> int:
+        """Parts of all rows, each of which a block lists."""
+        return len(self.first)

@@ -1,0 +1,134 @@
+"""Gradients and hessians of a round, as numbers of the loss and as integers: gradients.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.engine.ensembles.boosting import HESSIAN_BITS, Scale
+from gpuboost.engine.fixed_point import sum_bits
+from gpuboost.engine.sampling import whole_weights
+
+if TYPE_CHECKING:
+    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
+    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
+    from gpuboost.engine.ensembles.boosting_task import BoostTask
+    from gpuboost.engine.growth.frontier import Array
+
+
+@dataclass(frozen=True, eq=False)
+class RoundGradients:
+    """Gradients and hessians of all training rows; H is 1 where the hessian is constant.
+
+    Attributes
+    ----------
+    kernels : LossKernels
+    gradient : float64 (K, n)
+        Times -1.
+    hessian : float64 (H, n)
+    largest : uint64 (2,)
+        Bits of the largest gradient and hessian of the round.
+    exponents : int32 (4,)
+        `engine.ensembles.boosting.Scale` of the round.
+    given : float64 (4,)
+        l1, l2, the largest value of a leaf and its smallest hessian, in the units of the loss.
+    whole : int32 (n,)
+        The hessian of every round, if it is a whole number; else one number that nobody reads.
+    is_whole : bool
+    max_weight : int
+        Largest integer weight that a row can have.
+    n_outputs, n_hessians : int
+        Gradients and hessians of a row in one tree.
+    trees_per_round : int
+    """
+
+    kernels: LossKernels
+    gradient: Array
+    hessian: Array
+    largest: Array
+    exponents: Array
+    given: Array
+    whole: Array
+    is_whole: bool
+    max_weight: int
+    n_outputs: int
+    n_hessians: int
+    trees_per_round: int
+
+    @classmethod
+    def of(cls, kernels: LossKernels, task: BoostTask) -> RoundGradients:
+        """Allocate what the rounds of a fit need."""
+        runtime, loss, n = kernels.runtime, task.loss, task.matrix.n_samples
+        empty, n_outputs = runtime.xp.empty, loss.columns if task.sums_outputs else 1
+        n_hessians = 1 if loss.constant_hessian else loss.columns
+        regular, whole = task.options.regularisation, _whole_hessian(task)
+        given = np.array([regular.l1, regular.l2, regular.max_value, task.min_hessian])
+        return cls(
+            kernels,
+            gradient=empty((loss.columns, n), dtype=np.float64),
+            hessian=empty((n_hessians, n), dtype=np.float64),
+            largest=empty(2, dtype=np.uint64),
+            exponents=empty(len(fields(Scale)), dtype=np.int32),
+            given=runtime.asarray(given.astype(np.float64)),
+            whole=runtime.asarray(np.ones(1, np.int32) if whole is None else whole),
+            is_whole=whole is not None,
+            max_weight=1 << HESSIAN_BITS if whole is None else int(whole.max()),
+            n_outputs=n_outputs,
+            n_hessians=min(n_outputs, n_hessians),
+            trees_per_round=task.trees_per_round,
+        )
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.gradient.shape[1]
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of the number of rows."""
+        return sum_bits(self.n)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all outputs share a hessian."""
+        return len(self.hessian) == 1
+
+    def ask_user(self, rows: DeviceRowSet) -> None:
+        """Call a loss of the user's with arrays of the device."""
+        runtime, loss = self.kernels.runtime, self.kernels.loss
+        seen = rows.for_user(runtime.xp, rows.weights)
+        g, h = loss.gradients(seen, np.zeros(loss.columns))
+        self.gradient[...] = -g.T
+        self.hessian[...] = h.T
+
+    def find(self, rows: DeviceRowSet, parameter: Array) -> None:
+        """Differentiate the loss, unless the user has, and find the largest numbers."""
+        fill(self.kernels.runtime, self.largest, 0)
+        if self.kernels.has_kernels:
+            out = (self.gradient, self.hessian, self.largest)
+            self.kernels.differentiate(rows, parameter, *out)
+            return
+        self.kernels.keep_largest(self.gradient, 0, self.largest)
+        self.kernels.keep_largest(self.hessian, 1, self.largest)
+
+    def scale(self, inputs: BatchInputs) -> None:
+        """Find the exponents of the round, and write what regularises its trees to ``inputs``."""
+        self.kernels.launch("scale_round", 1, self, inputs)
+
+    def read_scale(self) -> Scale:
+        """The scale of the round launched last, for the host."""
+        return Scale(*self.kernels.runtime.read_later(self.exponents)().tolist())
+
+
+def _whole_hessian(task: BoostTask) -> np.ndarray | None:
+    """The hessian of every round, if it is a whole number: int32 (n,)."""
+    weights = task.train.weights
+    if not task.loss.constant_hessian:
+        return None
+    if weights is None:
+        return np.ones(task.matrix.n_samples, dtype=np.int32)
+    whole, unit = whole_weights(weights)
+    return whole if unit == 1.0 else None
