@@ -191,22 +191,19 @@ def test_lines_of_kernels() -> None:
 
 
 def test_sizes() -> None:
-    assert largest_files()[0][0] <= 450, largest_files()[:5]
-    assert largest_functions()[0][0] <= 60, largest_functions()[:5]
+    assert largest_files()[0][0] < 400, largest_files()[:5]
+    assert largest_functions()[0][0] < 48, largest_functions()[:5]
 
 
 MAX_METHODS = 20
-# Classes that are to be split; no other may join them, and none of them may grow.
-LARGE_CLASSES = {"RowSampler": 21, "ShapeArray": 21}
 
 
 def test_classes_are_small() -> None:
     """Functions in the body of a class, properties among them."""
-    large = {
+    offenders = {
         name: n_methods
         for path in SOURCES
         for name, n_methods in methods_of_classes(path)
         if n_methods > MAX_METHODS
     }
-    offenders = {name: n for name, n in large.items() if n > LARGE_CLASSES.get(name, 0)}
     assert not offenders, f"classes of more than {MAX_METHODS} methods: {offenders}"

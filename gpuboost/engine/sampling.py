@@ -130,7 +130,7 @@ class RowSampler:
         if self.method == WITHOUT_REPLACEMENT:
             return float(self.n_draws), 1.0
         if self.method == WITH_REPLACEMENT:
-            often = min(2.0 * self.n_draws * self._largest_share + 64.0, float(self.n_draws))
+            often = min(2.0 * self.n_draws * _largest_share(self) + 64.0, float(self.n_draws))
             return float(self.n_draws), often
         if self.weights is None:
             return float(self.n_samples), 1.0
@@ -138,16 +138,6 @@ class RowSampler:
             return float(self.whole.sum()), float(self.whole.max())
         rounded_up = array_module(self.weights).ceil(scale_weights(self.weights, self.weight_bits))
         return float(rounded_up.astype(np.int64).sum()), float(2**self.weight_bits)
-
-    @property
-    def _largest_share(self) -> float:
-        """How likely the row that is drawn most often is to be drawn."""
-        if self.cumulative is None:
-            return 1.0 / self.n_samples
-        largest = int(self.cumulative[0])
-        if self.n_samples > 1:
-            largest = max(largest, int((self.cumulative[1:] - self.cumulative[:-1]).max()))
-        return float(largest) / float(int(self.cumulative[-1]))
 
     @property
     def weight_facts(self) -> WeightFacts:
@@ -365,3 +355,14 @@ def root_key(seed: int, tree: int) -> int:
 def root_keys(seed: int, trees: np.ndarray) -> np.ndarray:
     """`root_key` of many trees: uint64, of the shape of ``trees``."""
     return randomness.stream_key(seed, randomness.GROW, trees)
+
+
+def _largest_share(sampler: RowSampler) -> float:
+    """How likely the row that is drawn most often is to be drawn."""
+    cumulative, n = sampler.cumulative, sampler.n_samples
+    if cumulative is None:
+        return 1.0 / n
+    largest = int(cumulative[0])
+    if n > 1:
+        largest = max(largest, int((cumulative[1:] - cumulative[:-1]).max()))
+    return float(largest) / float(int(cumulative[-1]))

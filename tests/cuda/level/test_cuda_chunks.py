@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Left, Pieces, Places
 from gpuboost.backends.cuda.runtime import grid as chunks
 from gpuboost.backends.cuda.runtime import launch, signatures, source
+from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
 from tests import cuda_shim
@@ -110,7 +111,7 @@ def random_level(
     for array, values in ((pieces.slot, owner), (pieces.first, first), (pieces.rows, rows)):
         put(array, values)
     size = np.array([n_nodes], np.int32)
-    frontier = DeviceFrontier.room(np, size, most, 1, pieces)
+    frontier = empty(DeviceFrontier, np, {"size": size, "pieces": pieces}, n=most, n_channels=1)
     hessian = count * rng.integers(1, 4, n_nodes)
     parent = np.repeat(rng.integers(-1, 7, -(-n_nodes // 2)), 2)[:n_nodes]
     columns: dict[str, Any] = {
@@ -124,7 +125,7 @@ def random_level(
     for name, values in columns.items():
         put(getattr(frontier, name), values)
     frontier.gradient[:n_nodes, 0] = rng.integers(0, hessian + 1)
-    splits = DeviceSplits.room(np, most, 1, 0)
+    splits = empty(DeviceSplits, np, {}, n=most, n_channels=1, mask_words=0)
     splits.accepted[:n_nodes] = (rng.random(n_nodes) < 0.6) & (count > 1)
     splits.left_hessian[:n_nodes] = rng.integers(0, hessian + 1)
     splits.left_gradient[:n_nodes, 0] = rng.integers(0, hessian + 1)

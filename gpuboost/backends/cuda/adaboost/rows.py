@@ -122,7 +122,7 @@ class ReweightedRows(RowsOfRounds):
         xp = self._runtime.xp
         if self._follows:
             self.weights.reweigh()
-        rows = DeviceRows.room(xp, self._max_rows, len(self._columns))
+        rows = DeviceRows.empty(xp, self._max_rows, len(self._columns))
         count = self._list(inputs.keys, rows)
         if self._wide is None:
             return rows, count, None, ANY_ROWS

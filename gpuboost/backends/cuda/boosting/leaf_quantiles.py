@@ -14,7 +14,7 @@ from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks, pi
 from gpuboost.backends.cuda.boosting.row_sets import optional
 from gpuboost.backends.cuda.level.policy import PIECE_ROWS
 from gpuboost.backends.cuda.level.records import Pieces
-from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
@@ -72,10 +72,10 @@ class LeafQuantiles:
         self._has_offset = zeros(runtime, 1, np.int64)
         counters = zeros(runtime, 2, np.int32)
         max_pieces = n // constant("boosting/quantiles.cuh", "QUANTILE_PIECE") + capacity
-        pieces = Pieces.room(xp, counters[1:], max_pieces)
+        pieces = empty(Pieces, xp, {"n_pieces": counters[1:]}, n=max_pieces)
         key = xp.empty(n, dtype=np.uint64)
         weight = None if self._weights is None else xp.empty(n, dtype=np.int64)
-        self._groups = GroupedNumbers.room(xp, counters[:1], capacity, pieces, key, weight)
+        self._groups = GroupedNumbers.empty(xp, counters[:1], capacity, pieces, key, weight)
         columns: Columns = dict.fromkeys(("node_of", "tree_of"), (np.int32, (capacity,)))
         self._of_groups = allocate(xp, columns)
 
@@ -134,7 +134,7 @@ class LeafQuantiles:
     ) -> None:
         """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
-        nodes = _MarkedNodes.room(xp, n)
+        nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
         launch(self._runtime, "mark_leaves", blocks(n), finished, nodes, **own)
         leaf = xp.empty(len(listed.row), dtype=np.int32)
@@ -228,18 +228,11 @@ class ListedRows:
 class _MarkedNodes:
     """Nodes of finished trees, as a level: which are leaves, and how many rows each has."""
 
-    size: Array
-    accepted: Array
-    tree: Array
-    count: Array
-    taken: Array
-
-    @classmethod
-    def room(cls, xp: Any, n: int) -> _MarkedNodes:
-        """Room for n nodes."""
-        kinds = {"accepted": np.uint8, "tree": np.int32, "count": np.int64, "taken": np.int64}
-        columns: Columns = {name: (kind, (n,)) for name, kind in kinds.items()}
-        return cls(xp.empty(1, dtype=np.int32), **allocate(xp, columns))
+    size: Array = column(np.int32, 1)
+    accepted: Array = column(np.uint8, "n")
+    tree: Array = column(np.int32, "n")
+    count: Array = column(np.int64, "n")
+    taken: Array = column(np.int64, "n")
 
 
 @dataclass(frozen=True, eq=False)

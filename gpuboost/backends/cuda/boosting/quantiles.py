@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.row_sets import optional
 from gpuboost.backends.cuda.level.records import Pieces
-from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
+from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.source import constant
@@ -50,33 +50,23 @@ class GroupedNumbers:
     pieces: Pieces
     key: Array
     weight: Array | None
-    level: Array
-    prefix: Array
-    above: Array
-    below: Array
-    total: Array
-    more: Array
-    counts: Array
+    level: Array = column(np.float64, "n")
+    prefix: Array = column(np.uint64, "n")
+    above: Array = column(np.uint64, "n")
+    below: Array = column(np.int64, "n")
+    total: Array = column(np.int64, "n")
+    more: Array = column(np.uint8, "n")
+    counts: Array = column(np.int64, "n_at_once", "n_digits")
 
     @classmethod
-    def room(
+    def empty(
         cls, xp: Any, size: Array, n_groups: int, pieces: Pieces, key: Array, weight: Array | None
     ) -> GroupedNumbers:
         """Room for what is found of so many groups."""
-        n = (n_groups,)
-        columns: Columns = {
-            "level": (np.float64, n),
-            "prefix": (np.uint64, n),
-            "above": (np.uint64, n),
-            "below": (np.int64, n),
-            "total": (np.int64, n),
-            "more": (np.uint8, n),
-            "counts": (
-                np.int64,
-                (min(n_groups, _at_once()), constant("boosting/quantiles.cu", "DIGITS")),
-            ),
-        }
-        return cls(size, pieces, key, weight, **allocate(xp, columns))
+        lengths = {"n": n_groups, "n_at_once": min(n_groups, _at_once())}
+        lengths["n_digits"] = constant("boosting/quantiles.cu", "DIGITS")
+        own = {"size": size, "pieces": pieces, "key": key, "weight": weight}
+        return empty(cls, xp, own, **lengths)
 
     @property
     def weights(self) -> dict[str, Any]:
@@ -130,7 +120,7 @@ class SizesQuantile:
         key = xp.empty((n_columns, n), dtype=np.uint64)
         first, step = np.arange(n_columns) * n, constant("boosting/quantiles.cuh", "QUANTILE_PIECE")
         pieces = pieces_of(runtime, first, np.full(n_columns, n), step)
-        self._groups = GroupedNumbers.room(xp, size, n_columns, pieces, key, weights)
+        self._groups = GroupedNumbers.empty(xp, size, n_columns, pieces, key, weights)
         runtime.upload(np.full(n_columns, level), self._groups.level)
 
     def find(self, parameter: Array) -> None:

@@ -155,7 +155,7 @@ class RoundRows(RowsOfRounds):
         """The rows that a round has drawn, with their integers, once for each tree."""
         xp, n_trees, made = self.runtime.xp, len(inputs.key), self.gradients
         self._count = drawn.count
-        rows = DeviceRows.room(xp, n_trees * self._max_rows, made.n_outputs)
+        rows = DeviceRows.empty(xp, n_trees * self._max_rows, made.n_outputs)
         wide = xp.empty((n_trees, made.n, made.n_outputs + made.n_hessians), dtype=np.int64)
         counts = xp.empty(n_trees, dtype=np.int64)
         own = {"room": len(rows), "wide": wide, "count_out": counts}

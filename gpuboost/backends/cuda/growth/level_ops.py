@@ -15,6 +15,7 @@ from gpuboost.backends.cuda.growth.subtrees import SmallTrees
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.level.slices import Slices
 from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
+from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class CudaLevelOps:
         # Rows are cut before their sums are known, from which the limits of the policy are made.
         policy = shared.policy(count, n, len(rows), largest)
         pieces = policy.empty_pieces(xp.empty(1, dtype=xp.int32), n)
-        frontier = DeviceFrontier.room(xp, xp.empty(1, np.int32), n, n_channels, pieces)
+        of_roots = {"size": xp.empty(1, np.int32), "pieces": pieces}
+        frontier = empty(DeviceFrontier, xp, of_roots, n=n, n_channels=n_channels)
         own = {"count": count, "key": self._inputs.key, "n_trees": n}
         launch(self._runtime, "make_roots", 1, out=frontier, **own)
         policy.cut_roots(frontier)
@@ -165,7 +167,8 @@ class CudaLevelOps:
         by_parents = self._histogram is not None
         n_slots = max(1, batch.policy.max_slots(capacity, self._depth, by_parents))
         n_channels, matrix = self._shared.task.target.n_channels, self._shared.matrix
-        splits = DeviceSplits.room(xp, capacity, n_channels, matrix.mask_words)
+        lengths = {"n_channels": n_channels, "mask_words": matrix.mask_words}
+        splits = empty(DeviceSplits, xp, {}, n=capacity, **lengths)
         at_once = min(n_slots, batch.slices.at_once)
         shape = (at_once, batch.builder.n_looked, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)

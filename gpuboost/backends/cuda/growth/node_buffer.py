@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gpuboost.backends.cuda.level.policy import min_rows
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import full, launch
 from gpuboost.backends.cuda.runtime.source import constant
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.data.matrix import DeviceMatrix
     from gpuboost.backends.cuda.growth.tree_arrays import Finished
     from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places
-    from gpuboost.backends.cuda.runtime.arrays import Columns
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import LeafColumns
     from gpuboost.engine.growth.frontier import Array
@@ -92,35 +91,17 @@ class Store:
     """
 
     size: Array
-    left: Array
-    count: Array
-    hessian: Array
-    gain: Array
-    feature: Array
-    bin: Array
-    next_bin: Array
-    draw: Array
-    missing: Array
-    mask: Array
-    sums: Array
-
-    @classmethod
-    def room(cls, xp: Any, size: Array, n: int, draws: bool, mask_words: int, n_sums: int) -> Store:
-        """Room for n nodes."""
-        columns: Columns = {
-            "left": (np.int32, (n,)),
-            "count": (np.uint32, (n,)),
-            "hessian": (np.int64, (n,)),
-            "gain": (np.float64, (n,)),
-            "feature": (np.int32, (n,)),
-            "bin": (np.int16, (n,)),
-            "next_bin": (np.int16, (n,)),
-            "draw": (np.float64, (n if draws else 0,)),
-            "missing": (np.int8, (n,)),
-            "mask": (np.uint32, (n, mask_words)),
-            "sums": (np.int64, (n, n_sums)),
-        }
-        return cls(size, **allocate(xp, columns))
+    left: Array = column(np.int32, "n")
+    count: Array = column(np.uint32, "n")
+    hessian: Array = column(np.int64, "n")
+    gain: Array = column(np.float64, "n")
+    feature: Array = column(np.int32, "n")
+    bin: Array = column(np.int16, "n")
+    next_bin: Array = column(np.int16, "n")
+    draw: Array = column(np.float64, "n_drawn")
+    missing: Array = column(np.int8, "n")
+    mask: Array = column(np.uint32, "n", "mask_words")
+    sums: Array = column(np.int64, "n", "n_sums")
 
 
 @dataclass(frozen=True)
@@ -206,9 +187,10 @@ class NodeBuffer:
         self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
         self.max_finished = self._node_capacity.nodes(self.n_trees, n_rows)
         self.has_draws, words = task.options.random_thresholds, matrix.mask_words
+        lengths = {"n": self.capacity, "n_drawn": self.capacity if self.has_draws else 0}
+        lengths |= {"mask_words": words, "n_sums": self.n_sums}
         size = full(runtime, 1, self.n_trees, np.int32)
-        given = (runtime.xp, size, self.capacity, self.has_draws, words, self.n_sums)
-        self.nodes = Store.room(*given)
+        self.nodes = empty(Store, runtime.xp, {"size": size}, **lengths)
         self.first = roots.tree[:1]  # 0: that of the first root
         self.leaf: Array | None = None
         self._finished: Finished | None = None

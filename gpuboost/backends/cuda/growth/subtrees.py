@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.level.policy import min_rows
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.source import constant
@@ -96,29 +96,18 @@ class TinyNodes:
     tiny_key : uint64 (m,)
     """
 
-    n_tiny: Array
-    tiny_tree: Array
-    place: Array
-    tiny_count: Array
-    tiny_levels: Array
-    tiny_start: Array
-    tiny_key: Array
+    n_tiny: Array = column(np.int32, 1)
+    tiny_tree: Array = column(np.int32, "n")
+    place: Array = column(np.int32, "n")
+    tiny_count: Array = column(np.int32, "n")
+    tiny_levels: Array = column(np.int32, "n")
+    tiny_start: Array = column(np.int64, "n")
+    tiny_key: Array = column(np.uint64, "n")
 
     @property
     def capacity(self) -> int:
         """Nodes there is room for."""
         return len(self.tiny_tree)
-
-    @classmethod
-    def room(cls, xp: Any, n: int) -> TinyNodes:
-        """Room for n nodes."""
-        names = ("tiny_tree", "place", "tiny_count", "tiny_levels")
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            **dict.fromkeys(names, (np.int32, (n,))),
-            "tiny_start": (np.int64, (n,)),
-            "tiny_key": (np.uint64, (n,)),
-        }
-        return cls(xp.empty(1, dtype=xp.int32), **allocate(xp, columns))
 
 
 class SmallTrees:
@@ -140,7 +129,7 @@ class SmallTrees:
     ) -> None:
         self._search, self._leaf, self._store = search, leaf, store
         capacity = n_rows // search.task.options.min_samples_leaf + store.n_trees
-        self._tiny = TinyNodes.room(search.runtime.xp, capacity)
+        self._tiny = empty(TinyNodes, search.runtime.xp, {}, n=capacity)
 
     def grow(self, rows: DeviceRows, frontier: DeviceFrontier, found: Search, depth: int) -> None:
         """Grow the small nodes of a level, none of which has the largest depth.

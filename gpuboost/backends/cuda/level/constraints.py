@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.cuda.level.records import NodeBounds
+from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.source import constant
@@ -61,9 +62,13 @@ class Constraints:
         """The roots with what they are held to."""
         if not self.any:
             return frontier
-        made = NodeBounds.room(self._runtime.xp, frontier.capacity, self.bounded, self._n_words)
+        made = self._empty_bounds(frontier.capacity)
         self._launch("hold_roots", frontier.capacity, frontier, inputs, made, **self._sizes)
         return replace(frontier, bounds=made)
+
+    def _empty_bounds(self, n: int) -> NodeBounds:
+        lengths = {"n": n, "n_bounded": n if self.bounded else 0, "n_words": self._n_words}
+        return empty(NodeBounds, self._runtime.xp, {}, **lengths)
 
     def hold_children(
         self,
@@ -76,7 +81,7 @@ class Constraints:
         """The children of accepted nodes, which `rank` numbers, with what they are held to."""
         if parents.bounds is None:
             return children
-        made = NodeBounds.room(self._runtime.xp, children.capacity, self.bounded, self._n_words)
+        made = self._empty_bounds(children.capacity)
         records = (parents, splits, inputs, parents.bounds)
         own = {"rank": rank, "monotonic": self._signs, "of_feature": self._of_feature}
         n = parents.capacity

@@ -17,6 +17,7 @@ from gpuboost.backends.cuda.level.records import (
     Ranges,
     Search,
 )
+from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.grid import (
     blocks_for,
     chunks_for,
@@ -81,7 +82,8 @@ class Policy:
 
     def empty_pieces(self, size: Array, max_nodes: int) -> Pieces:
         """Room for the pieces of the rows of so many nodes."""
-        return Pieces.room(self.runtime.xp, size, self.max_pieces(max_nodes, PIECE_ROWS))
+        n = self.max_pieces(max_nodes, PIECE_ROWS)
+        return empty(Pieces, self.runtime.xp, {"n_pieces": size}, n=n)
 
     def cut_roots(self, frontier: DeviceFrontier) -> None:
         """Cut the rows of the roots into pieces."""
@@ -96,7 +98,7 @@ class Policy:
         """Which nodes are searched. ``ranges`` is given where targets are values."""
         deeper = depth < self.options.deepest
         max_work = self.max_pieces(frontier.capacity, rows_per_piece)
-        found = Search.room(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
+        found = Search.empty(self.runtime.xp, frontier.capacity, max_work, none=not deeper)
         n_chunks = chunks_for(frontier.capacity)
         given = {
             **vars(ranges or Ranges(frontier.tree, frontier.tree)),
@@ -121,7 +123,9 @@ class Policy:
 
     def place(self, frontier: DeviceFrontier, splits: DeviceSplits, left: Left) -> Places:
         """Where the rows of accepted nodes go."""
-        places = Places.room(self.runtime.xp, frontier, self.runtime.xp.empty(1, dtype=np.int32))
+        xp, lengths = self.runtime.xp, {"n_pieces": frontier.pieces.capacity}
+        own = {"next_size": xp.empty(1, dtype=np.int32)}  # which the host may read
+        places = empty(Places, xp, own, n=frontier.capacity, **lengths)
         pieces = frontier.pieces
         n_chunks, n_piece_chunks = chunks_for(frontier.capacity), chunks_for(pieces.capacity)
         known, cut = (frontier, splits, left, pieces, places), {"piece_node": pieces.slot}
@@ -150,9 +154,9 @@ class Policy:
     ) -> DeviceFrontier:
         """The next level, with room for ``capacity`` nodes."""
         pieces = self.empty_pieces(places.next_pieces, capacity)
-        made = DeviceFrontier.room(
-            self.runtime.xp, places.next_size, capacity, self.n_channels, pieces
-        )
+        own = {"size": places.next_size, "pieces": pieces}
+        lengths = {"n": capacity, "n_channels": self.n_channels}
+        made = empty(DeviceFrontier, self.runtime.xp, own, **lengths)
         threads = constant("level/children.cu", "CHILD_THREADS")
         n_blocks = blocks_for(max(frontier.capacity, pieces.capacity), threads)
         own = {"n_left": n_left, "slot": parent_slot, "piece_rows": PIECE_ROWS}

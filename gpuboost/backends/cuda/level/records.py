@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
+from gpuboost.backends.cuda.runtime.arrays import allocate, column, columns_of, empty
 
 if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
@@ -31,17 +31,9 @@ class Pieces:
     """
 
     n_pieces: Array
-    slot: Array
-    first: Array
-    rows: Array
-
-    @classmethod
-    def room(cls, xp: Any, n_pieces: Array, n: int) -> Pieces:
-        """Room for n pieces."""
-        arrays = allocate(
-            xp, {"slot": (np.int32, (n,)), "first": (np.int64, (n,)), "rows": (np.int32, (n,))}
-        )
-        return cls(n_pieces, **arrays)
+    slot: Array = column(np.int32, "n")
+    first: Array = column(np.int64, "n")
+    rows: Array = column(np.int32, "n")
 
     @property
     def capacity(self) -> int:
@@ -69,14 +61,14 @@ class DeviceFrontier:
     """
 
     size: Array
-    tree: Array
-    key: Array
-    start: Array
-    count: Array
-    hessian: Array
-    gradient: Array
-    parent: Array
     pieces: Pieces
+    tree: Array = column(np.int32, "n")
+    key: Array = column(np.uint64, "n")
+    start: Array = column(np.int64, "n")
+    count: Array = column(np.int64, "n")
+    hessian: Array = column(np.int64, "n")
+    gradient: Array = column(np.int64, "n", "n_channels")
+    parent: Array = column(np.int32, "n")
     bounds: NodeBounds | None = None
 
     @property
@@ -87,24 +79,6 @@ class DeviceFrontier:
     def nothing(self) -> DeviceFrontier:
         """The frontier of a level that has no nodes."""
         return replace(self, tree=self.tree[:0])
-
-    @classmethod
-    def room(cls, xp: Any, size: Array, n: int, n_channels: int, pieces: Pieces) -> DeviceFrontier:
-        """Room for n nodes."""
-        return cls(size, **allocate(xp, cls.columns(n, n_channels)), pieces=pieces)
-
-    @staticmethod
-    def columns(n: int, n_channels: int) -> Columns:
-        """The arrays of n nodes."""
-        return {
-            "tree": (np.int32, (n,)),
-            "key": (np.uint64, (n,)),
-            "start": (np.int64, (n,)),
-            "count": (np.int64, (n,)),
-            "hessian": (np.int64, (n,)),
-            "gradient": (np.int64, (n, n_channels)),
-            "parent": (np.int32, (n,)),
-        }
 
 
 @dataclass(frozen=True)
@@ -128,28 +102,21 @@ class Search:
         It is known that no node is open.
     """
 
-    slot: Array
-    node_of_slot: Array
-    source: Array
-    open: Array
-    small: Array
-    sizes: Array
     work: Pieces
     none: bool
+    slot: Array = column(np.int32, "n")
+    node_of_slot: Array = column(np.int32, "n")
+    source: Array = column(np.int32, "n")
+    open: Array = column(np.uint8, "n")
+    small: Array = column(np.int32, "n")
+    sizes: Array = column(np.int32, 3)
 
     @classmethod
-    def room(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
+    def empty(cls, xp: Any, n: int, n_pieces: int, none: bool) -> Search:
         """Room for n nodes and their pieces of work."""
-        columns: Columns = {
-            "slot": (np.int32, (n,)),
-            "node_of_slot": (np.int32, (n,)),
-            "source": (np.int32, (n,)),
-            "open": (np.uint8, (n,)),
-            "small": (np.int32, (n,)),
-            "sizes": (np.int32, (3,)),
-        }
-        arrays = allocate(xp, columns)
-        return cls(**arrays, work=Pieces.room(xp, arrays["sizes"][1:], n_pieces), none=none)
+        arrays = allocate(xp, columns_of(cls, n=n))
+        work = empty(Pieces, xp, {"n_pieces": arrays["sizes"][1:]}, n=n_pieces)
+        return cls(**arrays, work=work, none=none)
 
 
 @dataclass(frozen=True)
@@ -164,39 +131,17 @@ class DeviceSplits:
         Whether it is.
     """
 
-    gain: Array
-    feature: Array
-    bin: Array
-    next_bin: Array
-    draw: Array
-    missing: Array
-    categorical: Array
-    mask: Array
-    left_hessian: Array
-    left_gradient: Array
-    accepted: Array
-
-    @classmethod
-    def room(cls, xp: Any, n: int, n_channels: int, mask_words: int) -> DeviceSplits:
-        """Room for the splits of n nodes."""
-        return cls(**allocate(xp, cls.columns(n, n_channels, mask_words)))
-
-    @staticmethod
-    def columns(n: int, n_channels: int, mask_words: int) -> Columns:
-        """The arrays of n nodes."""
-        return {
-            "gain": (np.float64, (n,)),
-            "feature": (np.int32, (n,)),
-            "bin": (np.int16, (n,)),
-            "next_bin": (np.int16, (n,)),
-            "draw": (np.float64, (n,)),
-            "missing": (np.int8, (n,)),
-            "categorical": (np.uint8, (n,)),
-            "mask": (np.uint32, (n, mask_words)),
-            "left_hessian": (np.int64, (n,)),
-            "left_gradient": (np.int64, (n, n_channels)),
-            "accepted": (np.uint8, (n,)),
-        }
+    gain: Array = column(np.float64, "n")
+    feature: Array = column(np.int32, "n")
+    bin: Array = column(np.int16, "n")
+    next_bin: Array = column(np.int16, "n")
+    draw: Array = column(np.float64, "n")
+    missing: Array = column(np.int8, "n")
+    categorical: Array = column(np.uint8, "n")
+    mask: Array = column(np.uint32, "n", "mask_words")
+    left_hessian: Array = column(np.int64, "n")
+    left_gradient: Array = column(np.int64, "n", "n_channels")
+    accepted: Array = column(np.uint8, "n")
 
 
 @dataclass(frozen=True)
@@ -211,20 +156,9 @@ class NodeBounds:
         Bits of the groups that hold all features of the path; W = 0 without groups.
     """
 
-    lower: Array
-    upper: Array
-    groups: Array
-
-    @classmethod
-    def room(cls, xp: Any, n: int, bounded: bool, n_words: int) -> NodeBounds:
-        """Room for n nodes."""
-        n_bounded = n if bounded else 0
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "lower": (np.float64, (n_bounded,)),
-            "upper": (np.float64, (n_bounded,)),
-            "groups": (np.uint32, (n, n_words)),
-        }
-        return cls(**allocate(xp, columns))
+    lower: Array = column(np.float64, "n_bounded")
+    upper: Array = column(np.float64, "n_bounded")
+    groups: Array = column(np.uint32, "n", "n_words")
 
 
 @dataclass(frozen=True)
@@ -256,26 +190,11 @@ class Left:
 class Places:
     """Where rows go, as children.cu writes it."""
 
-    rank: Array
-    to: Array
-    gone: Array
-    cut: Array
-    left_at: Array
-    right_at: Array
     next_size: Array
-    next_pieces: Array
-
-    @classmethod
-    def room(cls, xp: Any, frontier: DeviceFrontier, next_size: Array) -> Places:
-        """Room for the places of a level's rows; ``next_size`` is for the host, too."""
-        n, n_pieces = frontier.capacity, frontier.pieces.capacity
-        return cls(
-            rank=xp.empty(n, dtype=xp.int32),
-            to=xp.empty(n, dtype=xp.int64),
-            gone=xp.empty(n, dtype=xp.int64),
-            cut=xp.empty(n, dtype=xp.int32),
-            left_at=xp.empty(n_pieces, dtype=xp.int64),
-            right_at=xp.empty(n_pieces, dtype=xp.int64),
-            next_size=next_size,
-            next_pieces=xp.empty(1, dtype=xp.int32),
-        )
+    rank: Array = column(np.int32, "n")
+    to: Array = column(np.int64, "n")
+    gone: Array = column(np.int64, "n")
+    cut: Array = column(np.int32, "n")
+    left_at: Array = column(np.int64, "n_pieces")
+    right_at: Array = column(np.int64, "n_pieces")
+    next_pieces: Array = column(np.int32, 1)

@@ -103,7 +103,7 @@ class RowKernels:
     ) -> DeviceRows:
         """Rows of accepted nodes, moved to their children: the second pass."""
         n_columns = len(rows.target)
-        moved = DeviceRows.room(self.runtime.xp, len(rows), n_columns)
+        moved = DeviceRows.empty(self.runtime.xp, len(rows), n_columns)
         records = (rows, splits, left, places)
         self._partition("partition_move", frontier.pieces, *records, out=moved, n_columns=n_columns)
         return moved

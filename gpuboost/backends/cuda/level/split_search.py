@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
@@ -185,28 +185,13 @@ class HistogramBuilder:
 class _FeatureSplits:
     """The best split of every slot by every feature, as split.cu writes it: arrays (m, F)."""
 
-    score: Array
-    could: Array
-    bin: Array
-    next_bin: Array
-    draw: Array
-    missing: Array
-    mask: Array
-
-    @classmethod
-    def room(cls, xp: Any, m: int, n_features: int, mask_words: int) -> _FeatureSplits:
-        """Room for m slots."""
-        shape = (m, n_features)
-        columns: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "score": (np.float64, shape),
-            "could": (np.uint8, shape),
-            "bin": (np.int16, shape),
-            "next_bin": (np.int16, shape),
-            "draw": (np.float64, shape),
-            "missing": (np.int8, shape),
-            "mask": (np.uint32, (*shape, mask_words)),
-        }
-        return cls(**allocate(xp, columns))
+    score: Array = column(np.float64, "n", "n_features")
+    could: Array = column(np.uint8, "n", "n_features")
+    bin: Array = column(np.int16, "n", "n_features")
+    next_bin: Array = column(np.int16, "n", "n_features")
+    draw: Array = column(np.float64, "n", "n_features")
+    missing: Array = column(np.int8, "n", "n_features")
+    mask: Array = column(np.uint32, "n", "n_features", "mask_words")
 
 
 @dataclass(frozen=True)
@@ -279,9 +264,8 @@ class SplitSearch:
 
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
-        xp, matrix, search = self.runtime.xp, self.matrix, level.search
-        lists, slots = level.lists, level.slots
-        found = _FeatureSplits.room(xp, len(slots), lists.n_looked, matrix.mask_words)
+        matrix, search, lists, slots = self.matrix, level.search, level.lists, level.slots
+        found = self._empty(len(slots), lists.n_looked)
         if search.none:
             return found
         given = self._of_candidates(level.frontier, "level/split.cu")
@@ -292,6 +276,11 @@ class SplitSearch:
             grid = (n_blocks, n_entries)
             launch(self.runtime, "split_features", grid, *records, **given, first_entry=first)
         return found
+
+    def _empty(self, n: int, n_features: int) -> _FeatureSplits:
+        """Room for the splits of so many slots by so many features."""
+        lengths = {"n": n, "n_features": n_features, "mask_words": self.matrix.mask_words}
+        return empty(_FeatureSplits, self.runtime.xp, {}, **lengths)
 
     def _of_candidates(self, frontier: DeviceFrontier, file_name: str) -> dict[str, Any]:
         """What candidates.cuh reads beside the records."""
@@ -336,7 +325,7 @@ class SplitSearch:
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         looked = xp.empty((len(slots), 1), dtype=xp.int32)
-        found = _FeatureSplits.room(xp, len(slots), 1, matrix.mask_words)
+        found = self._empty(len(slots), 1)
         own = {"undecided": undecided, "last": level.lists.last}
         own |= {"histogram": histogram, "looked": looked}
         n_blocks = striding_blocks(self.runtime, frontier.capacity)

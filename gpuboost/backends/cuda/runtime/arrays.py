@@ -1,22 +1,46 @@
-"""Arrays of a device, cut from one piece of memory."""
+"""Arrays of a device, cut from one piece of memory, and records of them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import field, fields
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
 
+Record = TypeVar("Record")
 
 _ALIGNMENT = 256  # bytes; where any array may begin
 
 
 Columns = dict[str, tuple[Any, tuple[int, ...]]]  # dtype and shape of each array
+
+
+def column(dtype: Any, *shape: str | int) -> Any:
+    """A field of a dataclass that is an array: its type, and its lengths by name or as they are."""
+    return field(metadata={"dtype": dtype, "shape": shape})
+
+
+def columns_of(record: type, **lengths: int) -> Columns:
+    """The arrays that a dataclass declares by `column`, where named lengths are so many."""
+    return {
+        each.name: (
+            each.metadata["dtype"],
+            tuple(lengths.get(n, n) for n in each.metadata["shape"]),
+        )
+        for each in fields(record)
+        if each.metadata
+    }
+
+
+def empty(record: type[Record], xp: Any, others: dict[str, Any], **lengths: int) -> Record:
+    """A record whose arrays are uninitialised; ``others`` are its fields that are not columns."""
+    return record(**others, **allocate(xp, columns_of(record, **lengths)))
 
 
 def allocate(xp: Any, columns: Columns) -> dict[str, Array]:
@@ -47,12 +71,12 @@ def one_piece(xp: Any, columns: Columns) -> Array:
 
 def bytes_of(columns: Columns) -> int:
     """Bytes that `one_piece` takes."""
-    return sum(_node_capacity(*column) for column in columns.values())
+    return sum(_padded_bytes(*column) for column in columns.values())
 
 
 def places_of(columns: Columns) -> list[int]:
     """Where arrays begin in `one_piece`, in bytes."""
-    return [0, *accumulate(_node_capacity(*column) for column in columns.values())][: len(columns)]
+    return [0, *accumulate(_padded_bytes(*column) for column in columns.values())][: len(columns)]
 
 
 def cut(memory: Array, columns: Columns) -> dict[str, Array]:
@@ -70,5 +94,5 @@ def _bytes(dtype: Any, shape: tuple[int, ...]) -> int:
 
 
 @lru_cache(4096)
-def _node_capacity(dtype: Any, shape: tuple[int, ...]) -> int:
+def _padded_bytes(dtype: Any, shape: tuple[int, ...]) -> int:
     return -(-_bytes(dtype, shape) // _ALIGNMENT) * _ALIGNMENT

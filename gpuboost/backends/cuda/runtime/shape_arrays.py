@@ -140,9 +140,6 @@ class ShapeArray:
     def __setitem__(self, key: Any, value: Any) -> None:
         """Nothing is kept."""
 
-    def fill(self, value: Any) -> None:
-        """Nothing is kept."""
-
     # ---- new arrays ----------------------------------------------------------------------------
 
     def astype(self, dtype: Any) -> ShapeArray:

@@ -90,7 +90,7 @@ class DeviceDrawing:
         """
         drawn, wide = self._counts.of(keys), self._wide
         room = len(keys) * self.rows_per_tree
-        rows = DeviceRows.room(self._device.xp, room, len(self._columns))
+        rows = DeviceRows.empty(self._device.xp, room, len(self._columns))
         if self._weights is None:
             count = self._device.list_drawn(drawn, len(keys), self._order, self._columns, rows)
         else:

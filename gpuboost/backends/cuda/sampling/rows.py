@@ -39,7 +39,7 @@ class DeviceRows:
         return len(self.row)
 
     @classmethod
-    def room(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
+    def empty(cls, xp: Any, n: int, n_columns: int) -> DeviceRows:
         """Room for n rows."""
         target = xp.empty((n_columns, n), dtype=xp.int32)
         return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
