@@ -144,7 +144,7 @@ def test_rounds_are_replayed_that_the_host_code_records(limits):
     """All of a round: its values are added on the device, and no size of a level is asked for."""
     task = boost_task(GradientBoostingRegressor(random_state=0, **limits), TABLE)
     booster = booster_over_shapes(task)
-    booster.begin(0, 0.1)
+    booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
     is_replayed = booster._grower.recorded is not None and booster.rounds.leaves is not None
     names = ("max_depth", "max_leaf_nodes", "ccp_alpha")
@@ -218,7 +218,7 @@ def test_launches_of_a_round_are_those_of_the_host_code(depth, launches):
     task = boost_task(GradientBoostingClassifier(max_depth=depth, random_state=0), TABLE)
     booster = booster_over_shapes(task)
     launches.clear()
-    booster.begin(0, 0.1)
+    booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
     assert cost.BOOSTING_LAUNCHES.of(depth) == pytest.approx(len(launches) / 2, rel=0.15)
 

@@ -168,7 +168,7 @@ def test_rounds_of_levels_in_a_few_slices_are_recorded(words, n_features, gib, r
     task = replace(boost_task(model, table), memory_budget=int(gib * GIB))
     runtime = ShapeRuntime(DeviceShape().shared_memory, 132, lambda depth: 2 ** min(depth, 12))
     booster = CudaBooster(runtime, task)
-    booster.begin(0, 0.1)
+    booster.rounds.draw.begin(0, 0.1)
     booster.launch(0)
     assert (booster._grower.recorded is not None) == recorded
 
