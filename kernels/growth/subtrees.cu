@@ -119,8 +119,8 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
            int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
            int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
            int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
-           int32 max_features, const double* __restrict__ unit, double min_decrease,
-           int32 needs_gain, const double* __restrict__ regular, int32 masks,
+           int32 max_features, const double* __restrict__ unit, double min_impurity_decrease,
+           int32 needs_gain, const double* __restrict__ regular, int32 has_masks,
            int32* __restrict__ n_stored, int32* __restrict__ left,
            uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
            int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
@@ -135,10 +135,10 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
                              random_thresholds != 0, regular};
     const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
                        {options, smallest, max_features,
-                        {criterion, *unit, min_decrease, needs_gain != 0}},
+                        {criterion, *unit, min_impurity_decrease, needs_gain != 0}},
                        {n_columns, n_classes, draws != 0},
                        {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
-                        draw, missing, mask, sums, masks != 0}};
+                        draw, missing, mask, sums, has_masks != 0}};
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout<SPLIT_THREADS>(memory, options, width);
@@ -169,8 +169,8 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
           int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
           int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
           int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
-          int32 max_features, const double* __restrict__ unit, double min_decrease,
-          int32 needs_gain, const double* __restrict__ regular, int32 masks,
+          int32 max_features, const double* __restrict__ unit, double min_impurity_decrease,
+          int32 needs_gain, const double* __restrict__ regular, int32 has_masks,
           int32* __restrict__ n_stored, int32* __restrict__ left,
           uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
           int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
@@ -184,10 +184,10 @@ grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
                              random_thresholds != 0, regular};
     const Task task = {{tiles, n_bins, is_categorical, center, n_samples, tile, n_features, width},
                        {options, smallest, max_features,
-                        {criterion, *unit, min_decrease, needs_gain != 0}},
+                        {criterion, *unit, min_impurity_decrease, needs_gain != 0}},
                        {n_columns, n_classes, draws != 0},
                        {n_stored, left, count_out, hessian, gain, feature, bin, next_bin,
-                        draw, missing, mask, sums, masks != 0}};
+                        draw, missing, mask, sums, has_masks != 0}};
     const Trees trees = {min_hessian, min_category, root_hessian, allowed, wide, wide_of,
                          n_features, n_samples * n_columns};
     const Layout shared = layout<WARP>(memory, options, width);

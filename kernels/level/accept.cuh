@@ -6,7 +6,7 @@
 struct AcceptRule {
     int32 criterion;
     double unit;          // from a gain to a decrease of weight times impurity
-    double min_decrease;  // of the impurity, as a share of the weight of the root
+    double min_impurity_decrease;  // of the impurity, as a share of the weight of the root
     bool needs_gain;      // splits of gain 0 are not accepted
 
     // The gain of a split of this score, -1 if it is not accepted.
@@ -16,7 +16,7 @@ struct AcceptRule {
         const double found = criterion == VARIANCE ? score / (double)hessian : score;
         if (needs_gain && found == 0.0) return -1.0;
         const double decrease = found * unit / (double)root_hessian + EPSILON;
-        return min_decrease > 0.0 && decrease < min_decrease ? -1.0 : found;
+        return min_impurity_decrease > 0.0 && decrease < min_impurity_decrease ? -1.0 : found;
     }
 };
 

@@ -211,8 +211,8 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
               int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
               int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
-              const double* __restrict__ unit, double min_decrease, int32 needs_gain,
-              int32 masks,
+              const double* __restrict__ unit, double min_impurity_decrease, int32 needs_gain,
+              int32 has_masks,
               const double* __restrict__ score,
               const uint8* __restrict__ could, const int16* __restrict__ bin,
               const int16* __restrict__ next_bin, const double* __restrict__ draw,
@@ -227,7 +227,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
     const int32 lane = threadIdx.x;
     const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,
                            draw_out,         missing_out,       categorical_out, mask_out,
-                           left_hessian_out, left_gradient_out, accepted_out,    masks != 0};
+                           left_hessian_out, left_gradient_out, accepted_out,    has_masks != 0};
     const Found found = {score, could, bin, next_bin, draw, missing, mask};
     for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
         if (open[node] == 0) {
@@ -252,7 +252,7 @@ decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {
-            const AcceptRule accept = {criterion, *unit, min_decrease, needs_gain != 0};
+            const AcceptRule accept = {criterion, *unit, min_impurity_decrease, needs_gain != 0};
             gain = accept.gain(found.score[at], hessian[node], root_hessian[tree[node]]);
         }
         if (gain < 0.0) {

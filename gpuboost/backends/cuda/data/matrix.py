@@ -48,6 +48,11 @@ class DeviceMatrix:
     tile: int
     mask_words: int
 
+    @property
+    def has_masks(self) -> bool:
+        """Whether a feature is categorical, so that splits have masks."""
+        return self.mask_words > 0
+
 
 def upload_matrix(runtime: Runtime, matrix: BinnedMatrix, tile: int) -> DeviceMatrix:
     """Copy a binned matrix to the device and lay its codes out in tiles."""

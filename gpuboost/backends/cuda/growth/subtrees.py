@@ -150,12 +150,8 @@ class SmallTrees:
         own: dict[str, Any] = {
             "constants": search.flags.constants(KERNELS),
             "n_columns": 0 if leaf is None else leaf.n_columns,
-            "n_channels": target.n_channels,
-            "by_class": target.classes is not None,
             "min_hessian": search.min_hessian,
             "smallest": min_rows(options),
-            "min_decrease": options.min_impurity_decrease,
-            "masks": search.matrix.mask_words > 0,
             "n_stored": nodes.size,
             "hessian": nodes.hessian,
             "count_out": nodes.count,

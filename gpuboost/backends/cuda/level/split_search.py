@@ -230,6 +230,16 @@ class SplitSearch:
     by_lists: bool
     flags: CompileFlags
 
+    @property
+    def n_channels(self) -> int:
+        """Channels of the target."""
+        return self.task.target.n_channels
+
+    @property
+    def by_class(self) -> bool:
+        """Whether channels are classes."""
+        return self.task.target.classes is not None
+
     def lists(self, frontier: DeviceFrontier, search: Search, slots: range) -> FeatureLists:
         """The features that nodes of some slots look at."""
         xp, n_features = self.runtime.xp, self.matrix.n_features
@@ -284,12 +294,9 @@ class SplitSearch:
 
     def _of_candidates(self, frontier: DeviceFrontier, file_name: str) -> dict[str, Any]:
         """What candidates.cuh reads beside the records."""
-        target = self.task.target
         return {
             "constants": self.flags.constants(file_name),
             "min_hessian": self.min_hessian,
-            "n_channels": target.n_channels,
-            "by_class": target.classes is not None,
             **self.constraints.of_score(frontier, self.regular),
         }
 
@@ -308,9 +315,6 @@ class SplitSearch:
             "open": open_nodes,
             "fill": fill,
             "last_looked": lists.last,
-            "n_channels": self.task.target.n_channels,
-            "min_decrease": options.min_impurity_decrease,
-            "masks": self.matrix.mask_words > 0,
             "undecided": undecided,
         }
         known = (level, level.search, lists, self.matrix, options, found)
