@@ -50,11 +50,9 @@ constexpr uint32 CODE_OF_SPLIT = 0xff, MISSING_GOES_LEFT = 0x100, BY_MASK = 0x20
 // packed uint32 (m, 4): the nodes of one tree, aligned to 16 bytes. table, feature, ..., value:
 // the tree, from finish.cu; values are shares of classes if `by_class`. Clears the sums.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int32 n_values,
-           const int32* __restrict__ feature, const uint8* __restrict__ code,
-           const uint8* __restrict__ missing_left, const int32* __restrict__ left,
-           const int32* __restrict__ category, const double* __restrict__ value,
-           uint32* __restrict__ packed, int64* __restrict__ sums)
+pack_tree(In<int64> table, int32 has_masks, int32 by_class, int32 n_values, In<int32> feature,
+          In<uint8> code, In<uint8> missing_left, In<int32> left, In<int32> category,
+          In<double> value, Out<uint32> packed, Out<int64> sums)
 {
     if (row_of_thread() < SUMS) sums[row_of_thread()] = 0;
     const int64 n_nodes = table[NODES];
@@ -79,7 +77,7 @@ pack_tree(const int64* __restrict__ table, int32 has_masks, int32 by_class, int3
 struct PackedSplit {
     const uint4& node;
     uint32 missing_code;
-    const uint32* __restrict__ masks;
+    In<uint32> masks;
 
     __device__ __forceinline__ bool is_missing(uint32 code) const { return code == missing_code; }
     __device__ __forceinline__ bool missing_left() const { return node.z & MISSING_GOES_LEFT; }
@@ -96,11 +94,11 @@ struct PackedSplit {
 
 // A packed tree, and the rows that traverse it, codes uint8 (F, n).
 struct PackedTree {
-    const uint8* __restrict__ codes;
+    In<uint8> codes;
     int64 n;
     uint32 missing_code;
-    const uint32* __restrict__ packed;
-    const uint32* __restrict__ masks;  // (., CODE_WORDS)
+    In<uint32> packed;
+    In<uint32> masks;  // (., CODE_WORDS)
 
     __device__ __forceinline__ uint4 node(int64 at) const
     {
@@ -125,10 +123,8 @@ struct PackedTree {
 
 // label int32 (n,): classes of the rows.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-evaluate_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-              const uint32* __restrict__ packed, const uint32* __restrict__ masks,
-              const int32* __restrict__ label, const double* __restrict__ weights,
-              uint8* __restrict__ wrong, int64* __restrict__ sums)
+evaluate_classes(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
+                 In<int32> label, In<double> weights, Out<uint8> wrong, Out<int64> sums)
 {
     const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     int64 missed = 0, all = 0;
@@ -148,11 +144,9 @@ evaluate_classes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
 // value float64 (m,): of the nodes. miss float64 (n,): absolute errors of the rows with weight, -1
 // for the others.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_misses(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-            const uint32* __restrict__ packed, const uint32* __restrict__ masks,
-            const double* __restrict__ value, const double* __restrict__ y,
-            const double* __restrict__ weights, double* __restrict__ miss,
-            uint64* __restrict__ largest)
+find_misses(In<uint8> codes, int64 n, int32 missing_code, In<uint32> packed, In<uint32> masks,
+            In<double> value, In<double> y, In<double> weights, Out<double> miss,
+            Out<uint64> largest)
 {
     const PackedTree tree = {codes, n, (uint32)missing_code, packed, masks};
     __shared__ uint64 of_warp[BOOST_WARPS];
@@ -177,9 +171,8 @@ __device__ __forceinline__ double loss_of(int32 kind, double share)
 
 // loss: the absolute errors before the launch (`miss` of find_misses), losses after it.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-evaluate_values(int32 kind, int64 n, const uint64* __restrict__ largest,
-             const double* __restrict__ weights, double* __restrict__ loss,
-             int64* __restrict__ sums)
+evaluate_values(int32 kind, int64 n, In<uint64> largest, In<double> weights, Out<double> loss,
+                Out<int64> sums)
 {
     const double max_size = __longlong_as_double((int64)*largest);
     int64 lost = 0, all = 0;
@@ -225,8 +218,7 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 // Clears the sums. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
 end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
-          const int64* __restrict__ table, int64* __restrict__ sums,
-          double* __restrict__ factors, double* __restrict__ facts)
+          In<int64> table, Out<int64> sums, Out<double> factors, Out<double> facts)
 {
     const int64 lost = sums[0], whole = sums[1];
     for (int32 i = 0; i < SUMS; ++i) sums[i] = 0;
@@ -259,8 +251,7 @@ end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, 
 // ---- Weights of the next round -----------------------------------------------------------------
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-reweigh_classes(const uint8* __restrict__ wrong, const double* __restrict__ factors, int64 n,
-                double* __restrict__ weights)
+reweigh_classes(In<uint8> wrong, In<double> factors, int64 n, Out<double> weights)
 {
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         const double weight = weights[row];
@@ -270,8 +261,7 @@ reweigh_classes(const uint8* __restrict__ wrong, const double* __restrict__ fact
 
 // The new weights do not add up to 1 yet; sums[1] is their sum.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-reweigh_values(const double* __restrict__ loss, const double* __restrict__ factors, int64 n,
-               double* __restrict__ weights, int64* __restrict__ sums)
+reweigh_values(In<double> loss, In<double> factors, int64 n, Out<double> weights, Out<int64> sums)
 {
     const double step = factors[0];
     int64 all = 0;
@@ -285,8 +275,7 @@ reweigh_values(const double* __restrict__ loss, const double* __restrict__ facto
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-normalise(const double* __restrict__ loss, const int64* __restrict__ sums, int64 n,
-          double* __restrict__ weights)
+normalise(In<double> loss, In<int64> sums, int64 n, Out<double> weights)
 {
     const double total = (double)sums[1] / FIXED_POINT;
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
@@ -299,18 +288,15 @@ normalise(const double* __restrict__ loss, const int64* __restrict__ sums, int64
 //   of_class float64 (K,)     factors of the weights of the rows of each class, label int32 (n,);
 //                             neither is read unless `weighted`
 
-__device__ __forceinline__ double weight_for_tree(const double* __restrict__ weights,
-                                                  const double* __restrict__ of_class,
-                                                  const int32* __restrict__ label, int32 weighted,
-                                                  int64 row)
+__device__ __forceinline__ double weight_for_tree(In<double> weights, In<double> of_class,
+                                                  In<int32> label, int32 weighted, int64 row)
 {
     return weighted == 0 ? weights[row] : weights[row] * of_class[label[row]];
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_class,
-              const int32* __restrict__ label, int32 weighted, int64 n,
-              uint64* __restrict__ largest)
+find_heaviest(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
+              Out<uint64> largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     double max_size = 0.0;
@@ -323,9 +309,8 @@ find_heaviest(const double* __restrict__ weights, const double* __restrict__ of_
 // kept int64 (parts,): fixed-point weight of each part of WEIGHT_PART rows; the largest weight has
 // `bits` bits. Launch: one block for each part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-sum_parts(const double* __restrict__ weights, const double* __restrict__ of_class,
-          const int32* __restrict__ label, int32 weighted, int64 n,
-          const uint64* __restrict__ largest, int32 bits, int64* __restrict__ kept)
+sum_parts(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
+          In<uint64> largest, int32 bits, Out<int64> kept)
 {
     const int32 exponent = bits - exponent_above(*largest);
     const int64 first = (int64)blockIdx.x * WEIGHT_PART, end = min(n, first + WEIGHT_PART);
@@ -340,10 +325,8 @@ sum_parts(const double* __restrict__ weights, const double* __restrict__ of_clas
 // cumulative uint64 (n,): running sum of these weights; first int64 (parts,): that of the parts
 // before. Launch: a block a part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_up(const double* __restrict__ weights, const double* __restrict__ of_class,
-       const int32* __restrict__ label, int32 weighted, int64 n,
-       const uint64* __restrict__ largest, int32 bits, const int64* __restrict__ first,
-       uint64* __restrict__ cumulative)
+add_up(In<double> weights, In<double> of_class, In<int32> label, int32 weighted, int64 n,
+       In<uint64> largest, int32 bits, In<int64> first, Out<uint64> cumulative)
 {
     __shared__ int64 warp_sums[BOOST_WARPS];
     const int32 exponent = bits - exponent_above(*largest);
@@ -364,7 +347,7 @@ add_up(const double* __restrict__ weights, const double* __restrict__ of_class,
 
 // Draw counts, uint32 (n,), of which none is to be above `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-cap_draws(uint32* __restrict__ drawn, int64 n, uint32 capacity)
+cap_draws(Out<uint32> drawn, int64 n, uint32 capacity)
 {
     for (int64 row = row_of_thread(); row < n; row += threads_of_grid()) {
         drawn[row] = min(drawn[row], capacity);

@@ -31,9 +31,9 @@ constexpr int32 MAX_UNIT = 800;  // exponent of the unit of gains
 
 // The rows of a loss.
 struct LossRows {
-    const double* __restrict__ y;
-    const double* __restrict__ raw;
-    const double* __restrict__ parameter;
+    In<double> y;
+    In<double> raw;
+    In<double> parameter;
     int64 n;
     int32 n_outputs;  // columns of y
     int32 n_columns;  // of raw
@@ -82,11 +82,9 @@ __device__ __forceinline__ Derivatives derivatives_of(const LossRows& rows, cons
 
 // gradient and hessian of every row; largest: zero before the launch. n_hessians is H.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
-differentiate(const double* __restrict__ y, const double* __restrict__ raw,
-              const double* __restrict__ weights, int32 weighted,
-              const double* __restrict__ parameter, int64 n, int32 n_outputs, int32 n_columns,
-              int32 n_hessians, double* __restrict__ gradient, double* __restrict__ hessian,
-              uint64* __restrict__ largest)
+differentiate(In<double> y, In<double> raw, In<double> weights, int32 weighted,
+              In<double> parameter, int64 n, int32 n_outputs, int32 n_columns, int32 n_hessians,
+              Out<double> gradient, Out<double> hessian, Out<uint64> largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
@@ -111,8 +109,7 @@ differentiate(const double* __restrict__ y, const double* __restrict__ raw,
 
 // largest[which] of numbers given by the caller: gradients or hessians of a custom loss.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_largest(const double* __restrict__ values, int64 n_values, int32 which,
-             uint64* __restrict__ largest)
+find_largest(In<double> values, int64 n_values, int32 which, Out<uint64> largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     const int64 at = row_of_thread();
@@ -129,10 +126,8 @@ find_largest(const double* __restrict__ values, int64 n_values, int32 which,
 //
 // Launch: one thread. n_bits: of the number of rows. `is_whole`: hessians are whole numbers.
 extern "C" __global__ void __launch_bounds__(1)
-scale_round(const uint64* __restrict__ largest, const double* __restrict__ given, int32 n_bits,
-            int32 is_whole, int32 n_outputs, int32* __restrict__ exponents,
-            double* __restrict__ regular, int64* __restrict__ min_hessian,
-            double* __restrict__ unit)
+scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, int32 n_outputs,
+            Out<int32> exponents, Out<double> regular, Out<int64> min_hessian, Out<double> unit)
 {
     const int32 steepest = exponent_above(largest[0]), heaviest = exponent_above(largest[1]);
     const int32 bits = is_whole != 0 ? min(VALUE_BITS, EXACT_BITS - n_bits) : GRADIENT_BITS;
@@ -152,8 +147,8 @@ scale_round(const uint64* __restrict__ largest, const double* __restrict__ given
 
 // The rows that trees are grown on.
 struct TrainingRows {
-    const uint32* __restrict__ drawn;  // how often; read only if `subset`
-    const double* __restrict__ weights;
+    In<uint32> drawn;  // how often; read only if `subset`
+    In<double> weights;
     bool subset;
     bool weighted;
 
@@ -166,8 +161,8 @@ struct TrainingRows {
 // kept int64 (1, parts), zero before the launch: rows inside of each part of LIST_PART rows.
 // Launch: a block a part.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-count_inside(const uint32* __restrict__ drawn, int32 subset, const double* __restrict__ weights,
-             int32 weighted, int64 n, int64* __restrict__ kept)
+count_inside(In<uint32> drawn, int32 subset, In<double> weights, int32 weighted, int64 n,
+             Out<int64> kept)
 {
     const TrainingRows training = {drawn, weights, subset != 0, weighted != 0};
     const int64 first = (int64)blockIdx.x * LIST_PART, end = min(n, first + LIST_PART);
@@ -178,10 +173,10 @@ count_inside(const uint32* __restrict__ drawn, int32 subset, const double* __res
 
 // Gradients and hessians of the columns that a tree fits, as integers.
 struct Quantiser {
-    const double* __restrict__ gradient;
-    const double* __restrict__ hessian;
-    const int32* __restrict__ whole;  // weights, read only if `is_whole`
-    const int32* __restrict__ exponents;
+    In<double> gradient;
+    In<double> hessian;
+    In<int32> whole;  // weights, read only if `is_whole`
+    In<int32> exponents;
     int64 n;
     int32 n_outputs;   // columns of the tree
     int32 n_hessians;  // of hessians: as many, or one
@@ -211,10 +206,10 @@ struct Quantiser {
 
 // Rows of trees, one tree after the other; columns of target are `room` apart.
 struct RoundRows {
-    uint32* __restrict__ row;
-    uint32* __restrict__ weight;
-    int32* __restrict__ target;
-    int64* __restrict__ wide;  // (T, n, n_outputs + n_hessians)
+    Out<uint32> row;
+    Out<uint32> weight;
+    Out<int32> target;
+    Out<int64> wide;  // (T, n, n_outputs + n_hessians)
     int64 room;
 };
 
@@ -243,15 +238,12 @@ __device__ __forceinline__ void put_row(const RoundRows& rows, const Quantiser& 
 // fits all columns. is_shared: H is 1.
 // Launch: grid (parts, T).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-list_round(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
-           const uint32* __restrict__ drawn, int32 subset, const double* __restrict__ weights,
-           int32 weighted, const int64* __restrict__ first, const int64* __restrict__ count,
-           const double* __restrict__ gradient, const double* __restrict__ hessian,
-           const int32* __restrict__ whole, int32 is_whole, const int32* __restrict__ exponents,
-           int64 n, int32 trees_per_round, int32 n_outputs, int32 n_hessians,
-           int32 is_shared, int64 room, uint32* __restrict__ row_out,
-           uint32* __restrict__ weight_out, int32* __restrict__ target_out,
-           int64* __restrict__ wide, int64* __restrict__ count_out)
+list_round(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int32 subset, In<double> weights,
+           int32 weighted, In<int64> first, In<int64> count, In<double> gradient,
+           In<double> hessian, In<int32> whole, int32 is_whole, In<int32> exponents, int64 n,
+           int32 trees_per_round, int32 n_outputs, int32 n_hessians, int32 is_shared, int64 room,
+           Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out, Out<int64> wide,
+           Out<int64> count_out)
 {
     __shared__ int32 listed_of_warp[BOOST_WARPS];
     const TrainingRows training = {drawn, weights, subset != 0, weighted != 0};
@@ -300,10 +292,9 @@ constexpr int32 LOSSES_INSIDE = 0, WEIGHTS_INSIDE = 1, LOSSES_OUTSIDE = 2, WEIGH
 // `subset`. largest uint64 (4,), zero before the launch: bits of the largest number of each sum,
 // where a row that is not in it has weight 0.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, LOSS_BLOCKS)
-row_losses(const double* __restrict__ y, const double* __restrict__ raw,
-           const double* __restrict__ weights, int32 weighted, const uint32* __restrict__ drawn,
-           int32 subset, const double* __restrict__ parameter, int64 n, int32 n_outputs,
-           int32 n_columns, double* __restrict__ loss, uint64* __restrict__ largest)
+row_losses(In<double> y, In<double> raw, In<double> weights, int32 weighted, In<uint32> drawn,
+           int32 subset, In<double> parameter, int64 n, int32 n_outputs, int32 n_columns,
+           Out<double> loss, Out<uint64> largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     const LossRows rows = {y, raw, parameter, n, n_outputs, n_columns};
@@ -328,9 +319,8 @@ row_losses(const double* __restrict__ y, const double* __restrict__ raw,
 // added where the largest is not finite. bits: of a number, see `averages.plane_scales`.
 // Launch: grid (rows, sums); a thread takes row after row.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-sum_planes(const double* __restrict__ loss, const double* __restrict__ weights, int32 weighted,
-           const uint32* __restrict__ drawn, int32 subset, int64 n,
-           const uint64* __restrict__ largest, int32 bits, int64* __restrict__ sums)
+sum_planes(In<double> loss, In<double> weights, int32 weighted, In<uint32> drawn, int32 subset,
+           int64 n, In<uint64> largest, int32 bits, Out<int64> sums)
 {
     const int32 which = blockIdx.y;
     if (largest[which] >= 0x7FF0000000000000ull) return;

@@ -23,14 +23,11 @@
 //
 // Launch: over nodes.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-offset_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted,
-            const int32* __restrict__ tree, const int64* __restrict__ count,
-            const uint64* __restrict__ trees, int32 trees_per_round,
-            const double* __restrict__ level_of, const int32* __restrict__ first_node,
-            int64* __restrict__ n_with_offset, int32* __restrict__ n_groups,
-            int32* __restrict__ n_cut, int64* __restrict__ offset,
-            int32* __restrict__ node_of, int32* __restrict__ tree_of, double* __restrict__ level,
-            int32* __restrict__ slot, int64* __restrict__ first, int32* __restrict__ rows)
+offset_leaves(In<int32> size, In<uint8> accepted, In<int32> tree, In<int64> count, In<uint64> trees,
+              int32 trees_per_round, In<double> level_of, In<int32> first_node,
+              Out<int64> n_with_offset, Out<int32> n_groups, Out<int32> n_cut, Out<int64> offset,
+              Out<int32> node_of, Out<int32> tree_of, Out<double> level, Out<int32> slot,
+              Out<int64> first, Out<int32> rows)
 {
     const int64 node = row_of_thread();
     if (node >= *size || accepted[node] != 0) return;
@@ -52,15 +49,10 @@ offset_leaves(const int32* __restrict__ size, const uint8* __restrict__ accepted
 // pieces as in sums.cu; start int64 (nodes,): where the rows of a node begin.
 // Launch: over the pieces of the level.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
-              const uint8* __restrict__ accepted, const int64* __restrict__ start,
-              const int64* __restrict__ offset, const int32* __restrict__ n_pieces,
-              const int32* __restrict__ slot, const int64* __restrict__ first,
-              const int32* __restrict__ rows, const uint64* __restrict__ trees,
-              int32 trees_per_round, const double* __restrict__ y,
-              const double* __restrict__ raw, int64 n, int32 n_outputs,
-              const int64* __restrict__ weights, int32 weighted, uint64* __restrict__ key,
-              int64* __restrict__ weight)
+key_residuals(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int64> start, In<int64> offset,
+              In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, In<uint64> trees,
+              int32 trees_per_round, In<double> y, In<double> raw, int64 n, int32 n_outputs,
+              In<int64> weights, int32 weighted, Out<uint64> key, Out<int64> weight)
 {
     const Residuals residuals = {y, raw, n, n_outputs};
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
@@ -81,10 +73,8 @@ key_residuals(const uint32* __restrict__ row, const int32* __restrict__ tree,
 // Nodes of finished trees as one level, for offset_leaves; count and taken get zeros. size int32
 // (1,). Launch: over nodes, of room for as many as `capacity`.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 capacity,
-            const int32* __restrict__ left, int32* __restrict__ size,
-            uint8* __restrict__ accepted, int32* __restrict__ tree, int64* __restrict__ count,
-            int64* __restrict__ taken)
+mark_leaves(In<int64> table, int32 n_trees, int64 capacity, In<int32> left, Out<int32> size,
+            Out<uint8> accepted, Out<int32> tree, Out<int64> count, Out<int64> taken)
 {
     const int64 node = row_of_thread();
     if (node == 0) *size = (int32)table[n_trees];
@@ -102,14 +92,10 @@ mark_leaves(const int64* __restrict__ table, int32 n_trees, int64 capacity,
 //
 // Launch: grid (any, T); blocks take rows in turn.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
-             const int64* __restrict__ n_rows, const uint8* __restrict__ codes, int64 n,
-             int32 missing_code, const int64* __restrict__ table, int32 n_trees,
-             const int32* __restrict__ feature, const uint8* __restrict__ code,
-             const uint8* __restrict__ missing_left, const int32* __restrict__ left,
-             int32 has_masks, const int32* __restrict__ category,
-             const uint32* __restrict__ masks, int32* __restrict__ leaf,
-             int64* __restrict__ count)
+count_leaves(In<uint32> row, In<int64> start, In<int64> n_rows, In<uint8> codes, int64 n,
+             int32 missing_code, In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
+             In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
+             In<uint32> masks, Out<int32> leaf, Out<int64> count)
 {
     const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
@@ -124,12 +110,10 @@ count_leaves(const uint32* __restrict__ row, const int64* __restrict__ start,
 // key and weight of these rows, those of a leaf in any order, which does not change quantiles.
 // taken int64 (nodes,), zero before the launch: rows written so far. Launch: as count_leaves.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
-           const int64* __restrict__ n_rows, const int32* __restrict__ leaf,
-           const int64* __restrict__ offset, const uint64* __restrict__ trees,
-           int32 trees_per_round, const double* __restrict__ y, const double* __restrict__ raw,
-           int64 n, int32 n_outputs, const int64* __restrict__ weights, int32 weighted,
-           int64* __restrict__ taken, uint64* __restrict__ key, int64* __restrict__ weight)
+key_walked(In<uint32> row, In<int64> start, In<int64> n_rows, In<int32> leaf, In<int64> offset,
+           In<uint64> trees, int32 trees_per_round, In<double> y, In<double> raw, int64 n,
+           int32 n_outputs, In<int64> weights, int32 weighted, Out<int64> taken, Out<uint64> key,
+           Out<int64> weight)
 {
     const Residuals residuals = {y, raw, n, n_outputs};
     const int64 tree = blockIdx.y, begin = start[tree], end = begin + n_rows[tree];
@@ -149,8 +133,7 @@ key_walked(const uint32* __restrict__ row, const int64* __restrict__ start,
 // leaf int32 (nodes,): of each node, see best_first.cu; first_of int32 (nodes,): the largest number
 // before the launch. Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
-             const int32* __restrict__ leaf, int32* __restrict__ first_of)
+first_groups(In<int32> size, In<int32> node_of, In<int32> leaf, Out<int32> first_of)
 {
     const int64 group = row_of_thread();
     if (group < *size) atomicMin(first_of + leaf[node_of[group]], (int32)group);
@@ -160,10 +143,8 @@ first_groups(const int32* __restrict__ size, const int32* __restrict__ node_of,
 // joined int32 (g,): the leaf of a first group, -1 for other groups. Launch: over groups and
 // pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-join_groups(const int32* __restrict__ size, const int32* __restrict__ n_pieces,
-            const int32* __restrict__ node_of, const int32* __restrict__ leaf,
-            const int32* __restrict__ first_of, int32* __restrict__ slot,
-            int32* __restrict__ joined)
+join_groups(In<int32> size, In<int32> n_pieces, In<int32> node_of, In<int32> leaf,
+            In<int32> first_of, Out<int32> slot, Out<int32> joined)
 {
     const int64 at = row_of_thread();
     if (at < *n_pieces) slot[at] = first_of[leaf[node_of[slot[at]]]];
@@ -185,12 +166,9 @@ __device__ __forceinline__ double clipped_residual(const Numbers& numbers, int64
 // largest uint64 (T,), zero before the launch: bits of the largest size of a term of each tree.
 // limit float64 (K,): of each column. Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-largest_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
-              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-              const int64* __restrict__ first, const int32* __restrict__ rows,
-              const double* __restrict__ centre, const int32* __restrict__ tree_of,
-              const uint64* __restrict__ trees, int32 trees_per_round,
-              const double* __restrict__ limit, uint64* __restrict__ largest)
+largest_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
+              In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of,
+              In<uint64> trees, int32 trees_per_round, In<double> limit, Out<uint64> largest)
 {
     __shared__ uint64 of_warp[BOOST_WARPS];
     const Numbers numbers = {key, weight, weighted != 0};
@@ -215,13 +193,10 @@ __device__ __forceinline__ int32 bits_of_entry(int64 n)
 // sums int64 (g, 2), zero before the launch: the terms of each group in two planes of fixed-point
 // numbers. n_rows int64 (1,): rows of a tree. Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
-          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-          const int64* __restrict__ first, const int32* __restrict__ rows,
-          const double* __restrict__ centre, const int32* __restrict__ tree_of,
-          const uint64* __restrict__ trees, int32 trees_per_round,
-          const double* __restrict__ limit, const uint64* __restrict__ largest,
-          const int64* __restrict__ n_rows, int64* __restrict__ sums)
+sum_terms(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
+          In<int64> first, In<int32> rows, In<double> centre, In<int32> tree_of, In<uint64> trees,
+          int32 trees_per_round, In<double> limit, In<uint64> largest, In<int64> n_rows,
+          Out<int64> sums)
 {
     const Numbers numbers = {key, weight, weighted != 0};
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
@@ -248,12 +223,10 @@ sum_terms(const uint64* __restrict__ key, const int64* __restrict__ weight, int3
 // the learning rate. With `placed`, node_of holds places of the store, see leaves.cu.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-set_leaf_quantiles(const int32* __restrict__ size, const int32* __restrict__ node_of,
-             const int32* __restrict__ tree_of, const double* __restrict__ centre,
-             const int64* __restrict__ total, int32 clipped, const int64* __restrict__ sums,
-             const uint64* __restrict__ largest, const int64* __restrict__ n_rows,
-             const double* __restrict__ learning_rate, int32 placed,
-             const int32* __restrict__ number_of, double* __restrict__ value)
+set_leaf_quantiles(In<int32> size, In<int32> node_of, In<int32> tree_of, In<double> centre,
+                   In<int64> total, int32 clipped, In<int64> sums, In<uint64> largest,
+                   In<int64> n_rows, In<double> learning_rate, int32 placed, In<int32> number_of,
+                   Out<double> value)
 {
     const int64 group = row_of_thread();
     const int32 node = group < *size ? node_of[group] : -1;

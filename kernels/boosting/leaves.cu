@@ -17,11 +17,8 @@
 // place: of the rows of the nodes that were not split, which begin at place *first_node. row, tree,
 // accepted and pieces as in sums.cu. Launch: grid (any), a block takes pieces in turn.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
-            const uint8* __restrict__ accepted, const int32* __restrict__ n_pieces,
-            const int32* __restrict__ slot, const int64* __restrict__ first,
-            const int32* __restrict__ rows, int64 n, const int32* __restrict__ first_node,
-            int32* __restrict__ place)
+keep_leaves(In<uint32> row, In<int32> tree, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
+            In<int64> first, In<int32> rows, int64 n, In<int32> first_node, Out<int32> place)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int32 node = slot[piece];
@@ -40,11 +37,11 @@ keep_leaves(const uint32* __restrict__ row, const int32* __restrict__ tree,
 // Add the value of a node to a row. Tree t of the launch adds to columns of its own, see list_round
 // of gradients.cu: it is tree trees[t] of the fit.
 struct RawPredictions {
-    const double* __restrict__ value;
-    const uint64* __restrict__ trees;
+    In<double> value;
+    In<uint64> trees;
     int32 trees_per_round;
     int32 n_outputs;
-    double* __restrict__ raw;
+    Out<double> raw;
 
     __device__ __forceinline__ void add(int64 tree, int64 row, int64 n, int64 node) const
     {
@@ -59,14 +56,11 @@ struct RawPredictions {
 // Add the values of the leaves of rows of codes uint8 (F, n). With `follows`, rows that the tree
 // has seen are at the places that the partition left them at; all others traverse the tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-           const int64* __restrict__ table, int32 n_trees, const int32* __restrict__ feature,
-           const uint8* __restrict__ code, const uint8* __restrict__ missing_left,
-           const int32* __restrict__ left, int32 has_masks, const int32* __restrict__ category,
-           const uint32* __restrict__ masks, int32 follows, const int32* __restrict__ place,
-           const int32* __restrict__ number_of, const double* __restrict__ value,
-           const uint64* __restrict__ trees, int32 trees_per_round, int32 n_outputs,
-           double* __restrict__ raw)
+add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
+           In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,
+           int32 has_masks, In<int32> category, In<uint32> masks, int32 follows, In<int32> place,
+           In<int32> number_of, In<double> value, In<uint64> trees, int32 trees_per_round,
+           int32 n_outputs, Out<double> raw)
 {
     const int64 row = row_of_thread(), tree = blockIdx.y;
     if (row >= n) return;
@@ -80,12 +74,9 @@ add_leaves(const uint8* __restrict__ codes, int64 n, int32 missing_code,
 
 // leaf int32 (T, n): the leaf of each row of codes, by its number in its tree.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_leaves_of_codes(const uint8* __restrict__ codes, int64 n, int32 missing_code,
-                     const int64* __restrict__ table, int32 n_trees,
-                     const int32* __restrict__ feature, const uint8* __restrict__ code,
-                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
-                     int32 has_masks, const int32* __restrict__ category,
-                     const uint32* __restrict__ masks, int32* __restrict__ leaf)
+find_leaves_of_codes(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
+                     In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,
+                     int32 has_masks, In<int32> category, In<uint32> masks, Out<int32> leaf)
 {
     const int64 row = row_of_thread(), tree = blockIdx.y;
     if (row >= n) return;
@@ -109,14 +100,11 @@ __device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_leaves_of_floats(const float* __restrict__ values, int64 n, int64 row_stride,
-                     int64 column_stride, const int64* __restrict__ table, int32 n_trees,
-                     const int32* __restrict__ feature, const uint8* __restrict__ code,
-                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
-                     int32 has_masks, const int32* __restrict__ category,
-                     const uint32* __restrict__ masks, const double* __restrict__ threshold,
-                     const double* __restrict__ value, const uint64* __restrict__ trees,
-                     int32 trees_per_round, int32 n_outputs, double* __restrict__ raw)
+add_leaves_of_floats(In<float> values, int64 n, int64 row_stride, int64 column_stride,
+                     In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
+                     In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
+                     In<uint32> masks, In<double> threshold, In<double> value, In<uint64> trees,
+                     int32 trees_per_round, int32 n_outputs, Out<double> raw)
 {
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
                                  left,  has_masks != 0, category, masks};
@@ -125,14 +113,11 @@ add_leaves_of_floats(const float* __restrict__ values, int64 n, int64 row_stride
 }
 
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-add_leaves_of_doubles(const double* __restrict__ values, int64 n, int64 row_stride,
-                     int64 column_stride, const int64* __restrict__ table, int32 n_trees,
-                     const int32* __restrict__ feature, const uint8* __restrict__ code,
-                     const uint8* __restrict__ missing_left, const int32* __restrict__ left,
-                     int32 has_masks, const int32* __restrict__ category,
-                     const uint32* __restrict__ masks, const double* __restrict__ threshold,
-                     const double* __restrict__ value, const uint64* __restrict__ trees,
-                     int32 trees_per_round, int32 n_outputs, double* __restrict__ raw)
+add_leaves_of_doubles(In<double> values, int64 n, int64 row_stride, int64 column_stride,
+                      In<int64> table, int32 n_trees, In<int32> feature, In<uint8> code,
+                      In<uint8> missing_left, In<int32> left, int32 has_masks, In<int32> category,
+                      In<uint32> masks, In<double> threshold, In<double> value, In<uint64> trees,
+                      int32 trees_per_round, int32 n_outputs, Out<double> raw)
 {
     const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
                                  left,  has_masks != 0, category, masks};

@@ -37,11 +37,9 @@ constexpr uint64 BEYOND = 0xffffffffffffffffull;  // no number has these bits
 // counts: the weights of the candidates, by their digit at `shift`.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-count_key_digits(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
-                 const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-                 const int64* __restrict__ first, const int32* __restrict__ rows,
-                 const uint64* __restrict__ prefix, int32 shift, int32 first_group,
-                 int64* __restrict__ counts)
+count_key_digits(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces,
+                 In<int32> slot, In<int64> first, In<int32> rows, In<uint64> prefix, int32 shift,
+                 int32 first_group, Out<int64> counts)
 {
     __shared__ uint32 low[DIGITS];
     __shared__ uint32 high[DIGITS];
@@ -74,10 +72,9 @@ count_key_digits(const uint64* __restrict__ key, const int64* __restrict__ weigh
 // The digit at `shift` of the first number up to which there is `level` of the group's weight.
 // Launch: grid (any); GROUPS_OF_BLOCK warps a block, which take groups in turn.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-choose_key_digits(const int32* __restrict__ size, const double* __restrict__ level, int32 shift,
-                  uint64* __restrict__ prefix, int64* __restrict__ below, int64* __restrict__ total,
-                  uint8* __restrict__ more, uint64* __restrict__ above, int32 first_group,
-                  int64* __restrict__ counts)
+choose_key_digits(In<int32> size, In<double> level, int32 shift, Out<uint64> prefix,
+                  Out<int64> below, Out<int64> total, Out<uint8> more, Out<uint64> above,
+                  int32 first_group, Out<int64> counts)
 {
     const int32 warp = threadIdx.x / WARP;
     const int32 n_groups = min(*size - first_group, GROUPS_AT_ONCE);
@@ -107,11 +104,8 @@ choose_key_digits(const int32* __restrict__ size, const double* __restrict__ lev
 // above: for groups with `more`, the next number after the one found.
 // Launch: over pieces.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int32 weighted,
-           const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-           const int64* __restrict__ first, const int32* __restrict__ rows,
-           const uint64* __restrict__ prefix, const uint8* __restrict__ more,
-           uint64* __restrict__ above)
+find_above(In<uint64> key, In<int64> weight, int32 weighted, In<int32> n_pieces, In<int32> slot,
+           In<int64> first, In<int32> rows, In<uint64> prefix, In<uint8> more, Out<uint64> above)
 {
     const Numbers numbers = {key, weight, weighted != 0};
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
@@ -132,9 +126,8 @@ find_above(const uint64* __restrict__ key, const int64* __restrict__ weight, int
 // quantile float64 (g,): the number found, or with `more` midway between it and the next one.
 // Launch: over groups.
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-take_quantiles(const int32* __restrict__ size, const int64* __restrict__ total,
-               const uint64* __restrict__ prefix, const uint8* __restrict__ more,
-               const uint64* __restrict__ above, double* __restrict__ quantile)
+take_quantiles(In<int32> size, In<int64> total, In<uint64> prefix, In<uint8> more, In<uint64> above,
+               Out<double> quantile)
 {
     const int64 group = row_of_thread();
     if (group >= *size) return;
@@ -149,8 +142,7 @@ take_quantiles(const int32* __restrict__ size, const int64* __restrict__ total,
 
 // key (K, n): the absolute residuals of all rows. Launch: grid (rows, K).
 extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-key_sizes(const double* __restrict__ y, const double* __restrict__ raw, int64 n, int32 n_outputs,
-          uint64* __restrict__ key)
+key_sizes(In<double> y, In<double> raw, int64 n, int32 n_outputs, Out<uint64> key)
 {
     const Residuals residuals = {y, raw, n, n_outputs};
     const int64 row = row_of_thread();

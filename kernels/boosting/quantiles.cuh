@@ -21,8 +21,8 @@ __device__ __forceinline__ double number_of(uint64 key)
 
 // The numbers of all groups; those of a group lie side by side.
 struct Numbers {
-    const uint64* __restrict__ key;
-    const int64* __restrict__ weight;
+    In<uint64> key;
+    In<int64> weight;
     bool weighted;
 
     __device__ __forceinline__ int64 weight_of(int64 at) const { return weighted ? weight[at] : 1; }
@@ -30,8 +30,8 @@ struct Numbers {
 
 // Target less raw prediction; y float64 (n_outputs, n), raw float64 (K, n).
 struct Residuals {
-    const double* __restrict__ y;
-    const double* __restrict__ raw;
+    In<double> y;
+    In<double> raw;
     int64 n;
     int32 n_outputs;
 

@@ -32,7 +32,7 @@ __device__ __forceinline__ Chunk chunk_of(int64 n_items, int32 chunk, int32 n_ch
 
 // The sum over the chunks before one. Every thread of the block takes part.
 __device__ __forceinline__ int64 sum_before(int64 (&warp_sums)[CHUNK_WARPS],
-                                            const int64* __restrict__ totals, int32 chunk)
+                                            In<int64> totals, int32 chunk)
 {
     if (chunk == 0) return 0;
     int64 own = 0;

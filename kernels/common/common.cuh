@@ -13,6 +13,13 @@ typedef unsigned int uint32;
 typedef long long int64;
 typedef unsigned long long uint64;
 
+// What a kernel reads alone, and what it writes: no other pointer leads to the same memory. As a
+// member of a struct the compiler takes either for a plain pointer.
+template <typename T>
+using In = const T* __restrict__;
+template <typename T>
+using Out = T* __restrict__;
+
 // Every lane of a warp, for __ballot_sync, __shfl_sync and the others.
 #define FULL_MASK 0xffffffffu
 

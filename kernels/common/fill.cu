@@ -9,33 +9,33 @@ constexpr int32 FILL_THREADS = 256;
 constexpr int32 FILL_BLOCKS = 8;  // per multiprocessor
 
 template <typename Word>
-__device__ __forceinline__ void fill_items(Word* __restrict__ to, int64 n, Word value)
+__device__ __forceinline__ void fill_items(Out<Word> to, int64 n, Word value)
 {
     const int64 step = (int64)gridDim.x * FILL_THREADS;
     for (int64 i = (int64)blockIdx.x * FILL_THREADS + threadIdx.x; i < n; i += step) to[i] = value;
 }
 
 extern "C" __global__ void __launch_bounds__(FILL_THREADS, FILL_BLOCKS)
-fill_bytes(uint8* __restrict__ to, int64 n, uint8 value)
+fill_bytes(Out<uint8> to, int64 n, uint8 value)
 {
     fill_items(to, n, value);
 }
 
 extern "C" __global__ void __launch_bounds__(FILL_THREADS, FILL_BLOCKS)
-fill_words(uint32* __restrict__ to, int64 n, uint32 value)
+fill_words(Out<uint32> to, int64 n, uint32 value)
 {
     fill_items(to, n, value);
 }
 
 extern "C" __global__ void __launch_bounds__(FILL_THREADS, FILL_BLOCKS)
-fill_longs(uint64* __restrict__ to, int64 n, uint64 value)
+fill_longs(Out<uint64> to, int64 n, uint64 value)
 {
     fill_items(to, n, value);
 }
 
 // 0, step, 2 * step, ...
 extern "C" __global__ void __launch_bounds__(FILL_THREADS, FILL_BLOCKS)
-count_up(int32* __restrict__ to, int64 n, int32 step)
+count_up(Out<int32> to, int64 n, int32 step)
 {
     const int64 stride = (int64)gridDim.x * FILL_THREADS;
     for (int64 i = (int64)blockIdx.x * FILL_THREADS + threadIdx.x; i < n; i += stride) {

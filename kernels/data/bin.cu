@@ -42,11 +42,10 @@ __device__ __forceinline__ int32 edges_below(const Value* edges, Value x, int32 
 }
 
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-bin_values(const Value* __restrict__ X, int64 n, int64 row_stride, int64 column_stride,
-           int32 n_features, const Value* __restrict__ edges, int32 n_edges,
-           const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
-           int32 missing_code, int64 rows_per_block, uint8* __restrict__ codes, int64 n_total,
-           int64 first, int64* __restrict__ n_missing)
+bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
+           In<Value> edges, int32 n_edges, In<int32> n_bins, In<uint8> is_categorical,
+           int32 missing_code, int64 rows_per_block, Out<uint8> codes, int64 n_total, int64 first,
+           Out<int64> n_missing)
 {
     __shared__ Value edge[BIN_FEATURES][MAX_EDGES];
     __shared__ Value tile[BIN_FEATURES][BIN_THREADS + 1];
@@ -120,8 +119,8 @@ __device__ __forceinline__ Key sort_key(Value x)
 // keys (n,): of the values x[start + row[i] * stride], with i for row[i] unless `picked`.
 // row int64 (n,).
 extern "C" __global__ void __launch_bounds__(BIN_THREADS)
-sort_keys(const Value* __restrict__ x, const int64* __restrict__ row, int32 picked, int64 n,
-          int64 stride, int64 start, Key* __restrict__ keys)
+sort_keys(In<Value> x, In<int64> row, int32 picked, int64 n, int64 stride, int64 start,
+          Out<Key> keys)
 {
     const int64 i = (int64)blockIdx.x * BIN_THREADS + threadIdx.x;
     if (i < n) keys[i] = sort_key(x[start + (picked ? row[i] : i) * stride]);

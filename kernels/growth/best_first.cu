@@ -32,8 +32,8 @@ constexpr int32 GROUP = 128;  // splits taken before that a node passes at once
 
 // Splits by their place in the order, or by their node.
 struct SplitOrder {
-    const double* __restrict__ gain;
-    const uint64* __restrict__ key;
+    In<double> gain;
+    In<uint64> key;
 
     // Whether split `a` goes before split `b` of `other`; of equal ones neither does.
     __device__ __forceinline__ bool before(int64 a, const SplitOrder& other, int64 b) const
@@ -137,14 +137,11 @@ __device__ __forceinline__ int64 nodes_before(const int32* slot, const int32* so
 //
 // Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
-            const uint64* __restrict__ key, const double* __restrict__ gain,
-            uint8* __restrict__ accepted, const int32* __restrict__ first, int32 capacity,
-            int32* length, const double* __restrict__ gain_before,
-            const uint64* __restrict__ key_before, const int32* __restrict__ node_before,
-            double* __restrict__ gain_after, uint64* __restrict__ key_after,
-            int32* __restrict__ node_after, int32* turn, int32* worst, int32* slot, int32* place,
-            int32* sorted, int32* other, int32* __restrict__ parent)
+take_splits(In<int32> size, In<int32> tree, In<uint64> key, In<double> gain, Out<uint8> accepted,
+            In<int32> first, int32 capacity, int32* length, In<double> gain_before,
+            In<uint64> key_before, In<int32> node_before, Out<double> gain_after,
+            Out<uint64> key_after, Out<int32> node_after, int32* turn, int32* worst, int32* slot,
+            int32* place, int32* sorted, int32* other, Out<int32> parent)
 {
     __shared__ int64 warp_sums[QUEUE_WARPS];
     const int64 own = (int64)blockIdx.x * capacity, n_taken = length[blockIdx.x];
@@ -205,8 +202,7 @@ take_splits(const int32* __restrict__ size, const int32* __restrict__ tree,
 // is_split uint8 (places,), zero before the launch: whether a node is split in the end. node: the
 // order after the last level. Launch: over trees.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-mark_splits(const int32* __restrict__ length, const int32* __restrict__ node, int32 capacity,
-            uint8* __restrict__ is_split)
+mark_splits(In<int32> length, In<int32> node, int32 capacity, Out<uint8> is_split)
 {
     const int32* own = node + (int64)blockIdx.x * capacity;
     for (int32 at = threadIdx.x; at < length[blockIdx.x]; at += QUEUE_THREADS) {
@@ -216,8 +212,7 @@ mark_splits(const int32* __restrict__ length, const int32* __restrict__ node, in
 
 // The leaf that a node lies in: itself, or above it where splits were taken back; of a node that is
 // split itself.
-__device__ __forceinline__ int32 leaf_above(int32 place, const int32* __restrict__ parent,
-                                            const uint8* __restrict__ is_split)
+__device__ __forceinline__ int32 leaf_above(int32 place, In<int32> parent, In<uint8> is_split)
 {
     int32 found = place;
     for (int32 above = parent[place]; above != NO_PARENT; above = parent[above]) {
@@ -243,9 +238,8 @@ __device__ __forceinline__ void add_to_leaf(int64* sums, int32 n_sums, int32 pla
 //
 // Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-cut_nodes(int32 n_places, const int32* __restrict__ parent, const uint8* __restrict__ is_split,
-          int32 n_sums, int32* __restrict__ leaf, int32* __restrict__ left,
-          double* __restrict__ gain, int32* __restrict__ feature, int64* sums)
+cut_nodes(int32 n_places, In<int32> parent, In<uint8> is_split, int32 n_sums, Out<int32> leaf,
+          Out<int32> left, Out<double> gain, Out<int32> feature, int64* sums)
 {
     const int32 place = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
     if (place >= n_places || parent[place] == NO_NODE) return;
@@ -262,8 +256,7 @@ cut_nodes(int32 n_places, const int32* __restrict__ parent, const uint8* __restr
 
 // number_of int32 (places,): places get those of the leaves that they lie in. Launch: over places.
 extern "C" __global__ void __launch_bounds__(QUEUE_THREADS, QUEUE_BLOCKS)
-hand_numbers(int32 n_places, const int32* __restrict__ parent, const int32* __restrict__ leaf,
-             int32* number_of)
+hand_numbers(int32 n_places, In<int32> parent, In<int32> leaf, int32* number_of)
 {
     const int32 place = (int32)(blockIdx.x * QUEUE_THREADS + threadIdx.x);
     if (place >= n_places || parent[place] == NO_NODE || leaf[place] == place) return;

@@ -44,8 +44,8 @@ struct NodeSplit {
 
 // What is the same for all nodes of a tree.
 struct Tree {
-    const uint8* __restrict__ allowed;
-    const int64* __restrict__ wide;
+    In<uint8> allowed;
+    In<int64> wide;
     int64 min_hessian;
     int64 min_category;
     int64 root_hessian;
@@ -70,10 +70,10 @@ struct BlockState {
 
 // What is the same for all nodes.
 struct Matrix {
-    const uint8* __restrict__ tiles;
-    const int32* __restrict__ n_bins;
-    const uint8* __restrict__ is_categorical;
-    const double* __restrict__ center;
+    In<uint8> tiles;
+    In<int32> n_bins;
+    In<uint8> is_categorical;
+    In<double> center;
     int64 n_samples;
     int32 tile;
     int32 n_features;
@@ -96,12 +96,12 @@ struct LeafColumns {
 
 // The same of all trees of the batch; `wide` has so many numbers for each of its parts.
 struct Trees {
-    const int64* __restrict__ min_hessian;
-    const int64* __restrict__ min_category;
-    const int64* __restrict__ root_hessian;
-    const uint8* __restrict__ allowed;
-    const int64* __restrict__ wide;
-    const int32* __restrict__ wide_of;
+    In<int64> min_hessian;
+    In<int64> min_category;
+    In<int64> root_hessian;
+    In<uint8> allowed;
+    In<int64> wide;
+    In<int32> wide_of;
     int32 n_features;
     int64 wide_size;
 
@@ -114,18 +114,18 @@ struct Trees {
 };
 
 struct Store {
-    int32* __restrict__ size;
-    int32* __restrict__ left;
-    uint32* __restrict__ count;
-    int64* __restrict__ hessian;
-    double* __restrict__ gain;
-    int32* __restrict__ feature;
-    int16* __restrict__ bin;
-    int16* __restrict__ next_bin;
-    double* __restrict__ draw;    // (0,) where no threshold is random
-    int8* __restrict__ missing;
-    uint32* __restrict__ mask;    // (0,) where no feature is categorical
-    int64* __restrict__ sums;
+    Out<int32> size;
+    Out<int32> left;
+    Out<uint32> count;
+    Out<int64> hessian;
+    Out<double> gain;
+    Out<int32> feature;
+    Out<int16> bin;
+    Out<int16> next_bin;
+    Out<double> draw;  // (0,) where no threshold is random
+    Out<int8> missing;
+    Out<uint32> mask;  // (0,) where no feature is categorical
+    Out<int64> sums;
     bool masks;
 };
 

@@ -38,12 +38,12 @@ constexpr int32 SHARES = 0, MEANS = 1, POISSON_MEANS = 2, MEDIANS = 3, STEPS = 4
 //   given        float64 (3,)      l1, l2 and the largest step; of steps
 //   rate         float64 (1,)      factor of steps
 struct ValueRule {
-    const int32* __restrict__ exponents;
-    const double* __restrict__ mean;
-    const double* __restrict__ levels;
-    const int32* __restrict__ first_level;
-    const double* __restrict__ given;
-    const double* __restrict__ rate;
+    In<int32> exponents;
+    In<double> mean;
+    In<double> levels;
+    In<int32> first_level;
+    In<double> given;
+    In<double> rate;
     int32 kind;
     int32 criterion;
     int32 n_values;
@@ -173,8 +173,8 @@ __device__ __forceinline__ double weighted_deviation(const ValueRule& rule, cons
 // ---- Nodes -------------------------------------------------------------------------------------
 
 struct Masks {
-    const uint32* __restrict__ from;  // (m, MASK_WORDS), of the store
-    uint32* __restrict__ to;
+    In<uint32> from;  // (m, MASK_WORDS), of the store
+    Out<uint32> to;
 };
 
 // The codes that go left; codes of which the node has no rows go where missing values go.
@@ -198,31 +198,20 @@ __device__ __forceinline__ void write_mask(const Masks& masks, int64 place, int6
 // Launch: grid (any), FINISH_THREADS threads, no shared memory; a thread takes a node, then the
 // node that lies as many threads further on as the grid has.
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS, FINISH_BLOCKS)
-finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
-             int32 max_levels, int32 n_trees,
-             const int64* __restrict__ table, const int32* __restrict__ order,
-             const int32* __restrict__ category, const int32* __restrict__ left,
-             const uint32* __restrict__ count, const int64* __restrict__ hessian,
-             const double* __restrict__ gain, const int32* __restrict__ feature,
-             const int16* __restrict__ bin, const int16* __restrict__ next_bin,
-             const double* __restrict__ draw, const int8* __restrict__ missing,
-             const uint32* __restrict__ mask, const int64* __restrict__ sums, int32 has_draws,
-             int32 has_masks, const double* __restrict__ center, const double* __restrict__ low,
-             const double* __restrict__ high, int32 width, const int32* __restrict__ exponents,
-             const double* __restrict__ mean, const double* __restrict__ levels,
-             const int32* __restrict__ first_level, const double* __restrict__ given,
-             const double* __restrict__ rate, int32 kind, int32 criterion, int32 n_values,
-             int32 n_sums, int32 n_planes, int32 square_unit, const double* __restrict__ unit,
-             const double* __restrict__ unit_of_gain, int32 is_narrow, int32 is_whole,
-             int16* __restrict__ narrow_feature,
-             int32* __restrict__ wide_feature, double* __restrict__ threshold,
-             uint8* __restrict__ code, uint8* __restrict__ missing_left,
-             int32* __restrict__ left_to, int32* __restrict__ category_out,
-             uint32* __restrict__ masks_out, double* __restrict__ value,
-             double* __restrict__ impurity_decrease,
-             double* __restrict__ impurity, uint32* __restrict__ whole_weight,
-             double* __restrict__ weight, uint32* __restrict__ count_out, int32 numbers,
-             int32* __restrict__ number_of)
+finish_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
+             In<int64> table, In<int32> order, In<int32> category, In<int32> left, In<uint32> count,
+             In<int64> hessian, In<double> gain, In<int32> feature, In<int16> bin,
+             In<int16> next_bin, In<double> draw, In<int8> missing, In<uint32> mask, In<int64> sums,
+             int32 has_draws, int32 has_masks, In<double> center, In<double> low, In<double> high,
+             int32 width, In<int32> exponents, In<double> mean, In<double> levels,
+             In<int32> first_level, In<double> given, In<double> rate, int32 kind, int32 criterion,
+             int32 n_values, int32 n_sums, int32 n_planes, int32 square_unit, In<double> unit,
+             In<double> unit_of_gain, int32 is_narrow, int32 is_whole, Out<int16> narrow_feature,
+             Out<int32> wide_feature, Out<double> threshold, Out<uint8> code,
+             Out<uint8> missing_left, Out<int32> left_to, Out<int32> category_out,
+             Out<uint32> masks_out, Out<double> value, Out<double> impurity_decrease,
+             Out<double> impurity, Out<uint32> whole_weight, Out<double> weight,
+             Out<uint32> count_out, int32 numbers, Out<int32> number_of)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
     const ValueRule rule = {exponents, mean, levels, first_level, given, rate, kind, criterion,
@@ -308,14 +297,10 @@ finish_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
 //
 // Launch: a block of ORDER_THREADS threads for each tree, no shared memory; a level at a time.
 extern "C" __global__ void __launch_bounds__(ORDER_THREADS, ORDER_BLOCKS)
-order_values(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
-             int32 max_levels, int32 n_trees,
-             const int64* __restrict__ table, const int32* __restrict__ order,
-             const int32* __restrict__ level_end, const int32* __restrict__ feature,
-             const int32* __restrict__ left,
-             const int8* __restrict__ sign, const double* __restrict__ largest,
-             const double* __restrict__ rate, int32 n_values, double* value, double* lower,
-             double* upper)
+order_values(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
+             In<int64> table, In<int32> order, In<int32> level_end, In<int32> feature,
+             In<int32> left, In<int8> sign, In<double> largest, In<double> rate, int32 n_values,
+             double* value, double* lower, double* upper)
 {
     const Capacities capacities = {start, min_rows, max_nodes, max_levels};
     const int32* ends = level_end + capacities.levels(blockIdx.x);

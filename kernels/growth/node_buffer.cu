@@ -23,8 +23,8 @@ constexpr int32 NUMBER_WARPS = NUMBER_THREADS / WARP;
 constexpr int32 LEAF_SUMS = 0, OF_SECOND_CLASS = 1, OF_CLASSES = 2;
 
 struct LeafSums {
-    const int64* __restrict__ sums;
-    const int64* __restrict__ hessian;
+    In<int64> sums;
+    In<int64> hessian;
     int32 kind;
     int32 n_sums;
 
@@ -47,21 +47,14 @@ struct LeafSums {
 // Launch: any grid of STORE_THREADS threads, no shared memory; a thread takes a node, then the node
 // that lies as many threads further on as the grid has.
 extern "C" __global__ void __launch_bounds__(STORE_THREADS, STORE_BLOCKS)
-store_level(const int32* __restrict__ size, const int64* __restrict__ count,
-            const int64* __restrict__ hessian, const uint8* __restrict__ accepted,
-            const double* __restrict__ gain, const int32* __restrict__ feature,
-            const int16* __restrict__ bin, const int16* __restrict__ next_bin,
-            const double* __restrict__ draw, const int8* __restrict__ missing,
-            const uint32* __restrict__ mask, const int32* __restrict__ rank,
-            const int32* __restrict__ next_size, const int64* __restrict__ level_sums, int32 kind,
+store_level(In<int32> size, In<int64> count, In<int64> hessian, In<uint8> accepted, In<double> gain,
+            In<int32> feature, In<int16> bin, In<int16> next_bin, In<double> draw, In<int8> missing,
+            In<uint32> mask, In<int32> rank, In<int32> next_size, In<int64> level_sums, int32 kind,
             int32 n_sums, int32 all_sums, int64 small_rows, int32 has_draws, int32 has_masks,
-            const int32* __restrict__ first, const int32* __restrict__ stored,
-            int32* __restrict__ following, int32* __restrict__ left,
-            uint32* __restrict__ count_out, int64* __restrict__ hessian_out,
-            double* __restrict__ gain_out, int32* __restrict__ feature_out,
-            int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
-            double* __restrict__ draw_out, int8* __restrict__ missing_out,
-            uint32* __restrict__ mask_out, int64* __restrict__ sums_out)
+            In<int32> first, In<int32> stored, Out<int32> following, Out<int32> left,
+            Out<uint32> count_out, Out<int64> hessian_out, Out<double> gain_out,
+            Out<int32> feature_out, Out<int16> bin_out, Out<int16> next_bin_out,
+            Out<double> draw_out, Out<int8> missing_out, Out<uint32> mask_out, Out<int64> sums_out)
 {
     const int64 begin = (int64)blockIdx.x * STORE_THREADS + threadIdx.x;
     const LeafSums sums = {level_sums, hessian, kind, n_sums};
@@ -94,9 +87,9 @@ store_level(const int32* __restrict__ size, const int64* __restrict__ count,
 // The arrays of the store that numbering reads and writes.
 struct StoredNodes {
     int32* left;
-    const int32* __restrict__ feature;
+    In<int32> feature;
     int64* sums;
-    const uint8* __restrict__ is_categorical;  // (F,)
+    In<uint8> is_categorical;  // (F,)
     int32 n_sums;
     bool has_masks;
 };
@@ -177,12 +170,10 @@ __device__ __forceinline__ void sum_children(const StoredNodes& stored, const in
 //
 // Launch: a block of NUMBER_THREADS threads for each tree, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
-number_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
-             int32 max_levels, int32 n_trees,
-             const int64* __restrict__ hessian, const int32* __restrict__ feature,
-             const uint8* __restrict__ is_categorical, int32 has_masks, int32 n_sums, int32 adds,
-             int32* left, int64* sums, int32* order, int32* category, int32* level_end,
-             int64* __restrict__ table)
+number_nodes(In<int64> start, int64 min_rows, int64 max_nodes, int32 max_levels, int32 n_trees,
+             In<int64> hessian, In<int32> feature, In<uint8> is_categorical, int32 has_masks,
+             int32 n_sums, int32 adds, int32* left, int64* sums, int32* order, int32* category,
+             int32* level_end, Out<int64> table)
 {
     __shared__ int64 warp_sums[NUMBER_WARPS];
     const int32 tree = blockIdx.x;
@@ -205,7 +196,7 @@ number_nodes(const int64* __restrict__ start, int64 min_rows, int64 max_nodes,
 // table become running sums. The table of one tree has them already.
 // Launch: one block of NUMBER_THREADS threads; a thread takes a tree, a tile of trees at a time.
 extern "C" __global__ void __launch_bounds__(NUMBER_THREADS, NUMBER_BLOCKS)
-place_trees(int32 n_trees, int64* __restrict__ table)
+place_trees(int32 n_trees, Out<int64> table)
 {
     __shared__ int64 warp_sums[NUMBER_WARPS];
     const int64 width = n_trees + 1;

@@ -9,7 +9,7 @@
 //
 // `min_rows`: of a leaf. `max_nodes`, `max_levels`: of a tree, 0 for no limit.
 struct Capacities {
-    const int64* __restrict__ start;
+    In<int64> start;
     int64 min_rows;
     int64 max_nodes;
     int32 max_levels;
@@ -31,8 +31,7 @@ struct Capacities {
 constexpr int32 NODE_ROW = 0, MASK_ROW = 1, HESSIAN_ROW = 2;
 
 // The tree of a node, which is numbered among those of all trees.
-__device__ __forceinline__ int32 tree_of(const int64* __restrict__ first_node, int32 n_trees,
-                                         int64 node)
+__device__ __forceinline__ int32 tree_of(In<int64> first_node, int32 n_trees, int64 node)
 {
     return first_not(1, n_trees, [&](int32 tree) { return first_node[tree] <= node; }) - 1;
 }

@@ -20,7 +20,7 @@
 
 // The codes of one feature.
 struct Column {
-    const uint8* __restrict__ codes;
+    In<uint8> codes;
     int64 stride;
 
     __device__ __forceinline__ int32 code(uint32 row) const { return __ldg(codes + row * stride); }
@@ -147,7 +147,7 @@ __device__ __forceinline__ double largest_score(const Workspace<THREADS>& space)
 struct Found {
     double score;  // -1 for none
     int32 feature;
-    bool could;   // whether a feature could split
+    bool could;  // whether a feature could split
 };
 
 // Whether a gain by feature f is better than what was found: of equal ones the smaller rank is.

@@ -38,13 +38,13 @@ constexpr int32 SMALL_BLOCKS = 2;   // per multiprocessor; asking for more spill
 constexpr int32 TINY_BLOCKS = 12;  // likewise
 
 struct TinyNodes {
-    int32* __restrict__ size;
-    int32* __restrict__ tree;
-    int32* __restrict__ place;
-    int32* __restrict__ count;
-    int32* __restrict__ levels;
-    int64* __restrict__ start;
-    uint64* __restrict__ key;
+    Out<int32> size;
+    Out<int32> tree;
+    Out<int32> place;
+    Out<int32> count;
+    Out<int32> levels;
+    Out<int64> start;
+    Out<uint64> key;
 };
 
 // Append a node to the list of grow_tiny, and write its rows back.
@@ -103,29 +103,21 @@ __device__ __forceinline__ void grow_subtree(BlockState<THREADS>& state, const L
 
 // `levels`: how many may be below a node; `first`: its first node in the store.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SMALL_BLOCKS)
-grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
-           const int32* __restrict__ small, const int32* __restrict__ sizes,
-           const int32* __restrict__ tree, const uint64* __restrict__ key,
-           const int64* __restrict__ start, const int64* __restrict__ count, int32 levels,
-           const int32* __restrict__ first, int32* __restrict__ n_tiny,
-           int32* __restrict__ tiny_tree, int32* __restrict__ place,
-           int32* __restrict__ tiny_count, int32* __restrict__ tiny_levels,
-           int64* __restrict__ tiny_start, uint64* __restrict__ tiny_key,
-           const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
-           const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
-           const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
-           const uint8* __restrict__ is_categorical, const double* __restrict__ center,
-           int64 n_samples, int32 tile, int32 n_features,
-           int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
-           int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
-           int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
-           int32 max_features, const double* __restrict__ unit, double min_impurity_decrease,
-           int32 needs_gain, const double* __restrict__ regular, int32 has_masks,
-           int32* __restrict__ n_stored, int32* __restrict__ left,
-           uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
-           int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
-           double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
-           int64* __restrict__ sums)
+grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> small,
+           In<int32> sizes, In<int32> tree, In<uint64> key, In<int64> start, In<int64> count,
+           int32 levels, In<int32> first, Out<int32> n_tiny, Out<int32> tiny_tree, Out<int32> place,
+           Out<int32> tiny_count, Out<int32> tiny_levels, Out<int64> tiny_start,
+           Out<uint64> tiny_key, In<int64> min_hessian, In<int64> min_category,
+           In<int64> root_hessian, In<uint8> allowed, In<uint8> tiles, In<int32> n_bins,
+           In<uint8> is_categorical, In<double> center, int64 n_samples, int32 tile,
+           int32 n_features, int32 width, In<int64> wide, In<int32> wide_of, int32 n_columns,
+           int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf, int32 n_channels,
+           int32 by_class, int32 random_thresholds, int64 smallest, int32 max_features,
+           In<double> unit, double min_impurity_decrease, int32 needs_gain, In<double> regular,
+           int32 has_masks, Out<int32> n_stored, Out<int32> left, Out<uint32> count_out,
+           Out<int64> hessian, Out<double> gain, Out<int32> feature, Out<int16> bin,
+           Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask,
+           Out<int64> sums)
 {
     DYNAMIC_SHARED(int64, memory);
     __shared__ BlockState<SPLIT_THREADS> state;
@@ -156,26 +148,19 @@ grow_small(uint32* row, uint32* weight, int32* target, int64 n_rows,
 }
 
 extern "C" __global__ void __launch_bounds__(WARP, TINY_BLOCKS)
-grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows,
-          const int32* __restrict__ n_tiny, const int32* __restrict__ tiny_tree,
-          const int32* __restrict__ place, const int32* __restrict__ tiny_count,
-          const int32* __restrict__ tiny_levels, const int64* __restrict__ tiny_start,
-          const uint64* __restrict__ tiny_key,
-          const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
-          const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
-          const uint8* __restrict__ tiles, const int32* __restrict__ n_bins,
-          const uint8* __restrict__ is_categorical, const double* __restrict__ center,
-          int64 n_samples, int32 tile, int32 n_features,
-          int32 width, const int64* __restrict__ wide, const int32* __restrict__ wide_of,
-          int32 n_columns, int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf,
-          int32 n_channels, int32 by_class, int32 random_thresholds, int64 smallest,
-          int32 max_features, const double* __restrict__ unit, double min_impurity_decrease,
-          int32 needs_gain, const double* __restrict__ regular, int32 has_masks,
-          int32* __restrict__ n_stored, int32* __restrict__ left,
-          uint32* __restrict__ count_out, int64* __restrict__ hessian, double* __restrict__ gain,
-          int32* __restrict__ feature, int16* __restrict__ bin, int16* __restrict__ next_bin,
-          double* __restrict__ draw, int8* __restrict__ missing, uint32* __restrict__ mask,
-          int64* __restrict__ sums)
+grow_tiny(uint32* row, uint32* weight, int32* target, int64 n_rows, In<int32> n_tiny,
+          In<int32> tiny_tree, In<int32> place, In<int32> tiny_count, In<int32> tiny_levels,
+          In<int64> tiny_start, In<uint64> tiny_key, In<int64> min_hessian, In<int64> min_category,
+          In<int64> root_hessian, In<uint8> allowed, In<uint8> tiles, In<int32> n_bins,
+          In<uint8> is_categorical, In<double> center, int64 n_samples, int32 tile,
+          int32 n_features, int32 width, In<int64> wide, In<int32> wide_of, int32 n_columns,
+          int32 n_classes, int32 draws, int32 criterion, int32 min_samples_leaf, int32 n_channels,
+          int32 by_class, int32 random_thresholds, int64 smallest, int32 max_features,
+          In<double> unit, double min_impurity_decrease, int32 needs_gain, In<double> regular,
+          int32 has_masks, Out<int32> n_stored, Out<int32> left, Out<uint32> count_out,
+          Out<int64> hessian, Out<double> gain, Out<int32> feature, Out<int16> bin,
+          Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask,
+          Out<int64> sums)
 {
     DYNAMIC_SHARED(int64, memory);
     __shared__ BlockState<WARP> state;

@@ -4,9 +4,9 @@
 
 // Bins of features: centres, smallest and largest values, float64 (F, width).
 struct Bins {
-    const double* __restrict__ center;
-    const double* __restrict__ low;
-    const double* __restrict__ high;
+    In<double> center;
+    In<double> low;
+    In<double> high;
     int32 width;
 };
 

@@ -13,15 +13,15 @@ constexpr int32 LAST_CODE = 255;
 // are of all trees, one after the other; left and category count in each tree. category and masks
 // are read only if `has_masks`.
 struct FinishedTrees {
-    const int64* __restrict__ table;
+    In<int64> table;
     int32 n_trees;
-    const int32* __restrict__ feature;
-    const uint8* __restrict__ code;
-    const uint8* __restrict__ missing_left;
-    const int32* __restrict__ left;
+    In<int32> feature;
+    In<uint8> code;
+    In<uint8> missing_left;
+    In<int32> left;
     bool has_masks;
-    const int32* __restrict__ category;
-    const uint32* __restrict__ masks;
+    In<int32> category;
+    In<uint32> masks;
 
     // What a split is to `goes_left`, of codes and of values alike.
     struct Split {
@@ -48,7 +48,7 @@ struct FinishedTrees {
         __device__ __forceinline__ bool at_most(int32 x) const { return x <= trees.code[node]; }
     };
     struct ValueSplit : Split {
-        const double* __restrict__ threshold;
+        In<double> threshold;
 
         __device__ __forceinline__ bool is_missing(double x) const { return x != x; }
         __device__ __forceinline__ bool in_set(double x) const
@@ -59,7 +59,7 @@ struct FinishedTrees {
     };
 
     // The leaf of a row of codes uint8 (F, n), among the nodes of all trees.
-    __device__ __forceinline__ int64 leaf_of(const uint8* __restrict__ codes, int64 n, int64 row,
+    __device__ __forceinline__ int64 leaf_of(In<uint8> codes, int64 n, int64 row,
                                              int32 missing_code, int64 tree) const
     {
         const int64 root = table[tree];
@@ -74,8 +74,8 @@ struct FinishedTrees {
 
     // The same of a row of values, (n, F) by their strides; NaN is missing.
     template <typename Value>
-    __device__ __forceinline__ int64 leaf_of(const Value* __restrict__ values, int64 column_stride,
-                                             const double* __restrict__ threshold, int64 tree) const
+    __device__ __forceinline__ int64 leaf_of(In<Value> values, int64 column_stride,
+                                             In<double> threshold, int64 tree) const
     {
         const int64 root = table[tree];
         int64 node = root;

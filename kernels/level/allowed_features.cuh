@@ -3,7 +3,7 @@
 #define GPUBOOST_ALLOWED_FEATURES_CUH
 
 struct AllowedFeatures {
-    const uint8* __restrict__ allowed;
+    In<uint8> allowed;
     uint64 key;
     int32 n_features;
 

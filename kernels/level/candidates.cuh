@@ -80,7 +80,7 @@ struct Workspace {
 };
 
 struct Node {
-    const int64* __restrict__ gradient;
+    In<int64> gradient;
     int64 hessian;
     int64 count;
     int64 min_hessian;
@@ -96,15 +96,15 @@ struct Options {
     int32 n_channels;
     bool by_class;
     bool random_thresholds;
-    const double* __restrict__ regular;  // l1, l2 and the largest value, for NEWTON
+    In<double> regular;  // l1, l2 and the largest value, for NEWTON
 };
 
 struct Feature {
     int32 index;
     int32 n_bins;
     bool categorical;
-    int32 sign;  // 1 where values rise with it, -1 where they fall, else 0; for NEWTON
-    const double* __restrict__ center;  // of its bins
+    int32 sign;          // 1 where values rise with it, -1 where they fall, else 0; for NEWTON
+    In<double> center;   // of its bins
     const uint8* codes;  // of the cells, then NO_CODE at least once; null: a cell is a code
 
     __device__ __forceinline__ int32 code(int32 cell) const
@@ -146,9 +146,8 @@ __device__ __forceinline__ Item numeric_item(const Workspace<THREADS>& space, in
 // The last bin from `low` on, below `high`, whose centre is at most `draw`; `low` if none is. Every
 // thread of the block takes part.
 template <int32 THREADS>
-__device__ __forceinline__ int32 drawn_bin(Workspace<THREADS>& space,
-                                           const double* __restrict__ center, int32 low, int32 high,
-                                           double draw)
+__device__ __forceinline__ int32 drawn_bin(Workspace<THREADS>& space, In<double> center, int32 low,
+                                           int32 high, double draw)
 {
     const int32 t = threadIdx.x;
     int32 reached = -1;

@@ -29,9 +29,9 @@ constexpr int32 CHILD_BLOCKS = 4;  // on a multiprocessor
 // ---- Of nodes ----------------------------------------------------------------------------------
 
 struct Parents {
-    const int64* __restrict__ count;
-    const uint8* __restrict__ accepted;
-    const int64* __restrict__ n_left;
+    In<int64> count;
+    In<uint8> accepted;
+    In<int64> n_left;
     int32 piece_rows;
 };
 
@@ -54,9 +54,8 @@ __device__ __forceinline__ NodeCounts counts_of(const Parents& parents, int64 no
 // totals int64 (3, chunks): the fields of a share, summed. Launch: grid (chunks of nodes),
 // CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-count_children(const int32* __restrict__ size, const int64* __restrict__ count,
-               const uint8* __restrict__ accepted, const int64* __restrict__ n_left,
-               int32 piece_rows, int64* __restrict__ totals)
+count_children(In<int32> size, In<int64> count, In<uint8> accepted, In<int64> n_left,
+               int32 piece_rows, Out<int64> totals)
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Parents parents = {count, accepted, n_left, piece_rows};
@@ -73,17 +72,17 @@ count_children(const int32* __restrict__ size, const int64* __restrict__ count,
 }
 
 struct NodePlaces {
-    int32* __restrict__ rank;
+    Out<int32> rank;
     int64* to;
     int64* gone;
-    int32* __restrict__ cut;
-    int32* __restrict__ next_size;    // (1,): children
-    int32* __restrict__ next_pieces;  // (1,): pieces of their rows
+    Out<int32> cut;
+    Out<int32> next_size;    // (1,): children
+    Out<int32> next_pieces;  // (1,): pieces of their rows
 };
 
 __device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WARPS],
                                                      const Parents& parents, int64 n_nodes,
-                                                     const int64* __restrict__ totals, int32 number,
+                                                     In<int64> totals, int32 number,
                                                      int32 n_chunks, const NodePlaces& places)
 {
     const Chunk chunk = chunk_of(n_nodes, number, n_chunks);
@@ -115,12 +114,12 @@ __device__ __forceinline__ void place_chunk_of_nodes(int64 (&warp_sums)[CHUNK_WA
 // ---- Of pieces ---------------------------------------------------------------------------------
 
 struct Pieces {
-    const int64* __restrict__ start;  // of nodes
-    const uint8* __restrict__ accepted;
-    const int64* __restrict__ n_left;
-    const int32* __restrict__ node;
-    const int64* __restrict__ first;
-    const int64* __restrict__ left;
+    In<int64> start;  // of nodes
+    In<uint8> accepted;
+    In<int64> n_left;
+    In<int32> node;
+    In<int64> first;
+    In<int64> left;
 
     // Whether its rows go anywhere.
     __device__ __forceinline__ bool moves(int64 piece) const { return accepted[node[piece]] != 0; }
@@ -129,7 +128,7 @@ struct Pieces {
 __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
                                                       int32 number, int32 n_chunks,
-                                                      int64* __restrict__ totals)
+                                                      Out<int64> totals)
 {
     const Chunk chunk = chunk_of(n_pieces, number, n_chunks);
     int64 own = 0;
@@ -143,11 +142,11 @@ __device__ __forceinline__ void count_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 // it, less those of the nodes before.
 __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_WARPS],
                                                       const Pieces& pieces, int64 n_pieces,
-                                                      const int64* __restrict__ totals,
+                                                      In<int64> totals,
                                                       int32 number, int32 n_chunks, const int64* to,
                                                       const int64* gone,
-                                                      int64* __restrict__ left_at,
-                                                      int64* __restrict__ right_at)
+                                                      Out<int64> left_at,
+                                                      Out<int64> right_at)
 {
     const Chunk chunk = chunk_of(n_pieces, number, n_chunks);
     if (chunk.is_empty()) return;
@@ -174,15 +173,11 @@ __device__ __forceinline__ void place_chunk_of_pieces(int64 (&warp_sums)[CHUNK_W
 //
 //   node_totals   of count_children; one chunk of nodes needs none
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-place_nodes(const int32* __restrict__ size, const int64* __restrict__ start,
-            const int64* __restrict__ count, const uint8* __restrict__ accepted,
-            const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
-            const int32* __restrict__ piece_node, const int64* __restrict__ first,
-            const int64* __restrict__ left, int32 piece_rows,
-            const int64* __restrict__ node_totals, int32 n_chunks, int32* __restrict__ rank,
-            int64* __restrict__ to, int64* __restrict__ gone, int32* __restrict__ cut,
-            int32* __restrict__ next_size, int32* __restrict__ next_pieces,
-            int64* __restrict__ totals)
+place_nodes(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
+            In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
+            int32 piece_rows, In<int64> node_totals, int32 n_chunks, Out<int32> rank, Out<int64> to,
+            Out<int64> gone, Out<int32> cut, Out<int32> next_size, Out<int32> next_pieces,
+            Out<int64> totals)
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const int32 chunk = blockIdx.x;
@@ -199,12 +194,9 @@ place_nodes(const int32* __restrict__ size, const int64* __restrict__ start,
 
 // Places of pieces, after place_nodes. Launch: grid (chunks of pieces), CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-place_pieces(const int64* __restrict__ start, const uint8* __restrict__ accepted,
-             const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
-             const int32* __restrict__ piece_node, const int64* __restrict__ first,
-             const int64* __restrict__ left, const int64* __restrict__ totals,
-             const int64* __restrict__ to, const int64* __restrict__ gone,
-             int64* __restrict__ left_at, int64* __restrict__ right_at)
+place_pieces(In<int64> start, In<uint8> accepted, In<int64> n_left, In<int32> n_pieces,
+             In<int32> piece_node, In<int64> first, In<int64> left, In<int64> totals, In<int64> to,
+             In<int64> gone, Out<int64> left_at, Out<int64> right_at)
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Pieces pieces = {start, accepted, n_left, piece_node, first, left};
@@ -214,14 +206,10 @@ place_pieces(const int64* __restrict__ start, const uint8* __restrict__ accepted
 
 // Both, of one chunk. Launch: one block of CHUNK_THREADS threads.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
-           const int64* __restrict__ count, const uint8* __restrict__ accepted,
-           const int64* __restrict__ n_left, const int32* __restrict__ n_pieces,
-           const int32* __restrict__ piece_node, const int64* __restrict__ first,
-           const int64* __restrict__ left, int32 piece_rows, int32* __restrict__ rank, int64* to,
-           int64* gone, int32* __restrict__ cut, int32* __restrict__ next_size,
-           int32* __restrict__ next_pieces, int64* __restrict__ left_at,
-           int64* __restrict__ right_at)
+place_rows(In<int32> size, In<int64> start, In<int64> count, In<uint8> accepted, In<int64> n_left,
+           In<int32> n_pieces, In<int32> piece_node, In<int64> first, In<int64> left,
+           int32 piece_rows, Out<int32> rank, int64* to, int64* gone, Out<int32> cut,
+           Out<int32> next_size, Out<int32> next_pieces, Out<int64> left_at, Out<int64> right_at)
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Parents parents = {count, accepted, n_left, piece_rows};
@@ -236,7 +224,7 @@ place_rows(const int32* __restrict__ size, const int64* __restrict__ start,
 // ---- The children ------------------------------------------------------------------------------
 
 // The last of some ascending numbers that is not above a value; the first of them is not.
-__device__ __forceinline__ int64 last_up_to(const int32* __restrict__ numbers, int64 n, int64 value)
+__device__ __forceinline__ int64 last_up_to(In<int32> numbers, int64 n, int64 value)
 {
     return first_not((int64)1, n, [&](int64 i) { return numbers[i] <= value; }) - 1;
 }
@@ -250,19 +238,13 @@ __device__ __forceinline__ int64 last_up_to(const int32* __restrict__ numbers, i
 //
 // Launch: grid (any), CHILD_THREADS threads; a thread takes nodes, and then pieces.
 extern "C" __global__ void __launch_bounds__(CHILD_THREADS, CHILD_BLOCKS)
-make_children(const int32* __restrict__ size, const int32* __restrict__ tree,
-              const uint64* __restrict__ key, const int64* __restrict__ count,
-              const int64* __restrict__ hessian, const int64* __restrict__ gradient,
-              const uint8* __restrict__ accepted, const int64* __restrict__ n_left,
-              const int32* __restrict__ rank, const int64* __restrict__ to,
-              const int32* __restrict__ cut, const int32* __restrict__ next_pieces,
-              const int32* __restrict__ slot, const int64* __restrict__ left_hessian,
-              const int64* __restrict__ left_gradient, int32 n_channels, int32 piece_rows,
-              int32* __restrict__ tree_out, uint64* __restrict__ key_out,
-              int64* __restrict__ start_out, int64* __restrict__ count_out,
-              int64* __restrict__ hessian_out, int64* __restrict__ gradient_out,
-              int32* __restrict__ parent_out, int32* __restrict__ work_slot,
-              int64* __restrict__ work_first, int32* __restrict__ work_rows)
+make_children(In<int32> size, In<int32> tree, In<uint64> key, In<int64> count, In<int64> hessian,
+              In<int64> gradient, In<uint8> accepted, In<int64> n_left, In<int32> rank,
+              In<int64> to, In<int32> cut, In<int32> next_pieces, In<int32> slot,
+              In<int64> left_hessian, In<int64> left_gradient, int32 n_channels, int32 piece_rows,
+              Out<int32> tree_out, Out<uint64> key_out, Out<int64> start_out, Out<int64> count_out,
+              Out<int64> hessian_out, Out<int64> gradient_out, Out<int32> parent_out,
+              Out<int32> work_slot, Out<int64> work_first, Out<int32> work_rows)
 {
     const int64 n_nodes = *size, n_pieces = *next_pieces;
     const int64 begin = (int64)blockIdx.x * CHILD_THREADS + threadIdx.x;

@@ -25,9 +25,8 @@ __device__ __forceinline__ int64 thread_count() { return (int64)gridDim.x * CONS
 
 // The roots: nothing has been split yet.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
-hold_roots(const int32* __restrict__ size, const double* __restrict__ regular, int32 bounded_nodes,
-           int32 n_words, double* __restrict__ lower, double* __restrict__ upper,
-           uint32* __restrict__ groups)
+hold_roots(In<int32> size, In<double> regular, int32 bounded_nodes, int32 n_words,
+           Out<double> lower, Out<double> upper, Out<uint32> groups)
 {
     for (int64 node = first_of_thread(); node < *size; node += thread_count()) {
         if (bounded_nodes != 0) {
@@ -46,8 +45,7 @@ struct Part {
 
 // Midway between the values of the two children of a node.
 __device__ __forceinline__ double between_children(const Part& node, const Part& left,
-                                                   const double* __restrict__ regular, double lower,
-                                                   double upper)
+                                                   In<double> regular, double lower, double upper)
 {
     const Part right = {node.gradient - left.gradient, node.hessian - left.hessian};
     const double l1 = regular[0], l2 = regular[1];
@@ -59,15 +57,12 @@ __device__ __forceinline__ double between_children(const Part& node, const Part&
 // The children of accepted nodes, see children.cu; arrays of children end in `_out`. Where a
 // feature is monotonic there is one channel.
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
-hold_children(const int32* __restrict__ size, const uint8* __restrict__ accepted,
-              const int32* __restrict__ rank, const int32* __restrict__ feature,
-              const int64* __restrict__ hessian, const int64* __restrict__ gradient,
-              const int64* __restrict__ left_hessian, const int64* __restrict__ left_gradient,
-              const double* __restrict__ regular, const int8* __restrict__ monotonic,
-              const uint32* __restrict__ of_feature, int32 bounded_nodes, int32 n_words,
-              const double* __restrict__ lower, const double* __restrict__ upper,
-              const uint32* __restrict__ groups, double* __restrict__ lower_out,
-              double* __restrict__ upper_out, uint32* __restrict__ groups_out)
+hold_children(In<int32> size, In<uint8> accepted, In<int32> rank, In<int32> feature,
+              In<int64> hessian, In<int64> gradient, In<int64> left_hessian,
+              In<int64> left_gradient, In<double> regular, In<int8> monotonic,
+              In<uint32> of_feature, int32 bounded_nodes, int32 n_words, In<double> lower,
+              In<double> upper, In<uint32> groups, Out<double> lower_out, Out<double> upper_out,
+              Out<uint32> groups_out)
 {
     for (int64 node = first_of_thread(); node < *size; node += thread_count()) {
         if (accepted[node] == 0) continue;
@@ -93,10 +88,8 @@ hold_children(const int32* __restrict__ size, const uint8* __restrict__ accepted
 // The features that the groups of each node allow, allowed_out uint8 (nodes, F), among those of its
 // tree, allowed uint8 (trees, F).
 extern "C" __global__ void __launch_bounds__(CONSTRAINT_THREADS)
-allow_by_groups(const int32* __restrict__ size, const int32* __restrict__ tree,
-                const uint32* __restrict__ groups, const uint32* __restrict__ of_feature,
-                const uint8* __restrict__ allowed, int32 n_features, int32 n_words,
-                uint8* __restrict__ allowed_out)
+allow_by_groups(In<int32> size, In<int32> tree, In<uint32> groups, In<uint32> of_feature,
+                In<uint8> allowed, int32 n_features, int32 n_words, Out<uint8> allowed_out)
 {
     const int64 end = (int64)*size * n_features;
     for (int64 at = first_of_thread(); at < end; at += thread_count()) {
@@ -112,8 +105,8 @@ allow_by_groups(const int32* __restrict__ size, const int32* __restrict__ tree,
 // The features that each tree may look at in a level: the first `count` in an order of the level's
 // own. Launch: grid (trees), one warp.
 extern "C" __global__ void __launch_bounds__(WARP)
-draw_level(const uint64* __restrict__ root_key, const uint8* __restrict__ allowed, int32 depth,
-           int32 n_features, int32 count, uint8* __restrict__ allowed_out)
+draw_level(In<uint64> root_key, In<uint8> allowed, int32 depth, int32 n_features, int32 count,
+           Out<uint8> allowed_out)
 {
     const int64 first = (int64)blockIdx.x * n_features;
     const uint64 key = level_key(root_key[blockIdx.x], (uint64)depth);

@@ -46,13 +46,11 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 // gradients, the sum of target[blockIdx.z].
 // Channel 0 also sums weights and counts rows.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
-histogram_values(const uint8* __restrict__ codes, const uint32* __restrict__ row,
-                 const uint32* __restrict__ weight, const int32* __restrict__ target,
-                 const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-                 const int64* __restrict__ first, const int32* __restrict__ rows,
-                 int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
-                 int32 n_looked, int64 n_samples, int32 tile, int64 n_rows, int32 width,
-                 int32 counted, int64* __restrict__ histogram)
+histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
+                 In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
+                 int32 first_slot, int32 n_slots, In<int32> looked, int32 stride, int32 n_looked,
+                 int64 n_samples, int32 tile, int64 n_rows, int32 width, int32 counted,
+                 Out<int64> histogram)
 {
     DYNAMIC_SHARED(uint32, low);
     const int32 end_slot = first_slot + n_slots;
@@ -133,9 +131,9 @@ constexpr int32 SHORT = 5;
 
 // The rows of a piece.
 struct ClassRows {
-    const uint32* __restrict__ row;
-    const uint32* __restrict__ weight;
-    const int32* __restrict__ target;
+    In<uint32> row;
+    In<uint32> weight;
+    In<int32> target;
     int32 count;
 };
 
@@ -143,7 +141,7 @@ struct ClassRows {
 struct ClassPlanes {
     uint32* weights;  // of one segment
     uint32* totals;
-    uint32* counts;   // null where rows are not counted
+    uint32* counts;  // null where rows are not counted
 };
 
 // The histogram of a slot in global memory.
@@ -288,13 +286,11 @@ __device__ __forceinline__ void add_classes(const Column& column, const ClassRow
 
 // Channel k is the weight of class k; the total is that of all classes.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
-histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ row,
-                  const uint32* __restrict__ weight, const int32* __restrict__ target,
-                  const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-                  const int64* __restrict__ first, const int32* __restrict__ rows,
-                  int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
-                  int32 n_looked, int64 n_samples, int32 tile, int32 width, int32 n_channels,
-                  int32 counted, int64* __restrict__ histogram)
+histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
+                  In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
+                  int32 first_slot, int32 n_slots, In<int32> looked, int32 stride, int32 n_looked,
+                  int64 n_samples, int32 tile, int32 width, int32 n_channels, int32 counted,
+                  Out<int64> histogram)
 {
     DYNAMIC_SHARED(uint32, weights);
     __shared__ Segment segment;
@@ -338,8 +334,8 @@ histogram_classes(const uint8* __restrict__ codes, const uint32* __restrict__ ro
 // n_cells int64 numbers each. sizes[0] of policy.cu is the number of slots.
 // Launch: any grid of HISTOGRAM_THREADS threads.
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS)
-zero_histograms(const int32* __restrict__ sizes, int32 first_slot, int32 n_slots, int64 n_cells,
-                int64* __restrict__ histogram)
+zero_histograms(In<int32> sizes, int32 first_slot, int32 n_slots, int64 n_cells,
+                Out<int64> histogram)
 {
     const int64 end = (int64)min(sizes[0] - first_slot, n_slots) * n_cells;
     const int64 step = (int64)gridDim.x * HISTOGRAM_THREADS;

@@ -26,9 +26,9 @@ constexpr int64 NOT_FOUND = -1;
 
 // What a row weighs in the median.
 struct MedianWeights {
-    const uint32* __restrict__ row;
-    const uint32* __restrict__ weight;
-    const int64* __restrict__ heavy;
+    In<uint32> row;
+    In<uint32> weight;
+    In<int64> heavy;
     bool has_heavy;
 
     __device__ __forceinline__ int64 at(int64 place) const
@@ -40,12 +40,9 @@ struct MedianWeights {
 // counts int64 (nodes, K, DIGITS), zero before the first launch: weights of the candidates, by
 // their digit at bit `shift`.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
-count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
-            const int32* __restrict__ rank, const int64* __restrict__ heavy, int32 has_heavy,
-            const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-            const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
-            int32 n_outputs, int32 shift, const int32* __restrict__ lower,
-            int64* __restrict__ counts)
+count_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
+            In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
+            int32 n_outputs, int32 shift, In<int32> lower, Out<int64> counts)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
@@ -83,9 +80,8 @@ count_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
 // `lower`; if exactly half does, `below` is NOT_FOUND and `upper` NO_RANK until find_next_ranks.
 // Launch: blocks of MEDIAN_THREADS threads, one thread for each node and output.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
-choose_rank_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift, int32 is_first,
-                   int64* __restrict__ counts, int64* __restrict__ below, int64* __restrict__ total,
-                   int32* __restrict__ lower, int32* __restrict__ upper)
+choose_rank_digits(In<int32> size, int32 n_outputs, int32 shift, int32 is_first, Out<int64> counts,
+                   Out<int64> below, Out<int64> total, Out<int32> lower, Out<int32> upper)
 {
     const int64 cell = blockIdx.x * (int64)MEDIAN_THREADS + threadIdx.x;
     if (cell >= (int64)*size * n_outputs) return;
@@ -105,12 +101,9 @@ choose_rank_digits(const int32* __restrict__ size, int32 n_outputs, int32 shift,
 
 // `upper` where half of the weight lies up to `lower`: the next rank above it.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
-find_next_ranks(const uint32* __restrict__ row, const uint32* __restrict__ weight,
-                const int32* __restrict__ rank, const int64* __restrict__ heavy, int32 has_heavy,
-                const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-                const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
-                int32 n_outputs, const int64* __restrict__ below,
-                const int32* __restrict__ lower, int32* __restrict__ upper)
+find_next_ranks(In<uint32> row, In<uint32> weight, In<int32> rank, In<int64> heavy, int32 has_heavy,
+                In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows,
+                int32 n_outputs, In<int64> below, In<int32> lower, Out<int32> upper)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const MedianWeights weights = {row, weight, heavy, has_heavy != 0};
@@ -137,11 +130,8 @@ __device__ __forceinline__ int32 side_of_median(int32 rank, int32 lower, int32 u
 
 // sign int32 (K, r): on which side of the median of its node a row is.
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, SIGNS_BLOCKS)
-put_signs(const int32* __restrict__ rank, const int32* __restrict__ n_pieces,
-          const int32* __restrict__ slot, const int64* __restrict__ first,
-          const int32* __restrict__ rows, int64 n_rows, int32 n_outputs,
-          const int32* __restrict__ lower, const int32* __restrict__ upper,
-          int32* __restrict__ sign)
+put_signs(In<int32> rank, In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
+          int64 n_rows, int32 n_outputs, In<int32> lower, In<int32> upper, Out<int32> sign)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int64 begin = first[piece], node = slot[piece];
@@ -173,12 +163,9 @@ __device__ __forceinline__ void add_column(const int64* wide, int32 n_columns, i
 // sums int64 (nodes, 6 K + 2), zero before the launch: see gpuboost/backends/protocol.py. wide
 // int64 (n, 2 K + 2); start int64 (nodes,).
 extern "C" __global__ void __launch_bounds__(MEDIAN_THREADS, MEDIAN_BLOCKS)
-median_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
-            const int32* __restrict__ sign, const int64* __restrict__ wide,
-            const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-            const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
-            int32 n_outputs, const int64* __restrict__ start, const int32* __restrict__ lower,
-            const int32* __restrict__ upper, int32 draws, int64* __restrict__ sums)
+median_sums(In<uint32> row, In<uint32> weight, In<int32> sign, In<int64> wide, In<int32> n_pieces,
+            In<int32> slot, In<int64> first, In<int32> rows, int64 n_rows, int32 n_outputs,
+            In<int64> start, In<int32> lower, In<int32> upper, int32 draws, Out<int64> sums)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int64 begin = first[piece], node = slot[piece];

@@ -17,17 +17,17 @@
 #include "level/split.cuh"
 
 struct Rows {
-    const uint32* __restrict__ row;
-    const uint32* __restrict__ weight;
-    const int32* __restrict__ target;
+    In<uint32> row;
+    In<uint32> weight;
+    In<int32> target;
     int64 n_rows;
     int64 start;
     int64 count;
 };
 
 // Every thread of the block takes part.
-__device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ codes,
-                                      const Rows& rows, int32 width, const Options& options)
+__device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows& rows, int32 width,
+                                      const Options& options)
 {
     const int32 planes = 2 + options.n_channels;
     for (int32 i = threadIdx.x; i < width * planes; i += SPLIT_THREADS) cells[i] = 0;
@@ -52,24 +52,17 @@ __device__ __forceinline__ void build(int64* cells, const uint8* __restrict__ co
 // Per slot: looked int32, the feature that could split, -1 if none could; and its split, as written
 // by split.cu for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
-try_next_features(const uint8* __restrict__ codes, const uint32* __restrict__ row,
-        const uint32* __restrict__ weight, const int32* __restrict__ target,
-        const int32* __restrict__ size, const int32* __restrict__ slot,
-        const uint8* __restrict__ undecided, const int64* __restrict__ start,
-        const int64* __restrict__ hessian, const int64* __restrict__ count,
-        const int64* __restrict__ gradient, const uint64* __restrict__ key,
-        const int32* __restrict__ tree, const int64* __restrict__ min_hessian,
-        const int64* __restrict__ min_category, const uint8* __restrict__ allowed,
-        const int32* __restrict__ n_bins, const uint8* __restrict__ is_categorical,
-        const double* __restrict__ center,
-        const double* __restrict__ regular, const int8* __restrict__ monotonic,
-        const double* __restrict__ lower, const double* __restrict__ upper,
-        const uint64* __restrict__ last, int32 first_slot, int32 n_slots, int64 n_rows,
-        int64 n_samples, int32 n_features, int32 width, int32 n_channels, int32 criterion,
-        int32 by_class, int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
-        int32* __restrict__ looked, double* __restrict__ score, uint8* __restrict__ could,
-        int16* __restrict__ bin, int16* __restrict__ next_bin, double* __restrict__ draw,
-        int8* __restrict__ missing, uint32* __restrict__ mask)
+try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
+                  In<int32> size, In<int32> slot, In<uint8> undecided, In<int64> start,
+                  In<int64> hessian, In<int64> count, In<int64> gradient, In<uint64> key,
+                  In<int32> tree, In<int64> min_hessian, In<int64> min_category, In<uint8> allowed,
+                  In<int32> n_bins, In<uint8> is_categorical, In<double> center, In<double> regular,
+                  In<int8> monotonic, In<double> lower, In<double> upper, In<uint64> last,
+                  int32 first_slot, int32 n_slots, int64 n_rows, int64 n_samples, int32 n_features,
+                  int32 width, int32 n_channels, int32 criterion, int32 by_class,
+                  int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
+                  Out<int32> looked, Out<double> score, Out<uint8> could, Out<int16> bin,
+                  Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask)
 {
     __shared__ Workspace<SPLIT_THREADS> space;
     __shared__ uint64 of_warp[SPLIT_THREADS / WARP];

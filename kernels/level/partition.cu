@@ -45,13 +45,9 @@ struct Split {
     __device__ __forceinline__ bool at_most(int32 code) const { return code <= bin; }
 };
 
-__device__ __forceinline__ Split split_of(int32 node, const uint8* __restrict__ codes,
-                                          const int32* __restrict__ feature,
-                                          const int16* __restrict__ bin,
-                                          const int8* __restrict__ missing,
-                                          const uint8* __restrict__ is_categorical,
-                                          const uint32* __restrict__ mask, int64 n_samples,
-                                          int32 missing_code)
+__device__ __forceinline__ Split split_of(int32 node, In<uint8> codes, In<int32> feature,
+                                          In<int16> bin, In<int8> missing, In<uint8> is_categorical,
+                                          In<uint32> mask, int64 n_samples, int32 missing_code)
 {
     const int32 f = feature[node];
     return {codes + f * n_samples, is_categorical[f] ? mask + (int64)node * MASK_WORDS : nullptr,
@@ -61,14 +57,11 @@ __device__ __forceinline__ Split split_of(int32 node, const uint8* __restrict__ 
 // left int64 (pieces,): rows of each piece that go left. n_left int64 (nodes,): of each node, zero
 // before the launch.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
-partition_count(const uint8* __restrict__ codes, const uint32* __restrict__ row,
-                const int32* __restrict__ n_pieces, const int32* __restrict__ node,
-                const int64* __restrict__ first, const int32* __restrict__ rows,
-                const uint8* __restrict__ accepted, const int32* __restrict__ feature,
-                const int16* __restrict__ bin, const int8* __restrict__ missing,
-                const uint8* __restrict__ is_categorical, const uint32* __restrict__ mask,
-                int64 n_samples, int32 missing_code, uint32* __restrict__ turns,
-                int64* __restrict__ left, int64* __restrict__ n_left)
+partition_count(In<uint8> codes, In<uint32> row, In<int32> n_pieces, In<int32> node,
+                In<int64> first, In<int32> rows, In<uint8> accepted, In<int32> feature,
+                In<int16> bin, In<int8> missing, In<uint8> is_categorical, In<uint32> mask,
+                int64 n_samples, int32 missing_code, Out<uint32> turns, Out<int64> left,
+                Out<int64> n_left)
 {
     __shared__ int32 left_of_warp[PARTITION_WARPS];
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -102,14 +95,10 @@ partition_count(const uint8* __restrict__ codes, const uint32* __restrict__ row,
 
 // left_at, right_at int64 (pieces,): places in the new order of the piece's first row of each side.
 extern "C" __global__ void __launch_bounds__(PARTITION_THREADS)
-partition_move(const uint32* __restrict__ row, const uint32* __restrict__ weight,
-               const int32* __restrict__ target, const int32* __restrict__ n_pieces,
-               const int32* __restrict__ node, const int64* __restrict__ first,
-               const int32* __restrict__ rows, const uint8* __restrict__ accepted,
-               const uint32* __restrict__ turns, const int64* __restrict__ left_at,
-               const int64* __restrict__ right_at, int32 n_columns, int64 n_rows,
-               uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
-               int32* __restrict__ target_out)
+partition_move(In<uint32> row, In<uint32> weight, In<int32> target, In<int32> n_pieces,
+               In<int32> node, In<int64> first, In<int32> rows, In<uint8> accepted,
+               In<uint32> turns, In<int64> left_at, In<int64> right_at, int32 n_columns,
+               int64 n_rows, Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     const int32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     for (int64 piece = blockIdx.x; piece < *n_pieces; piece += gridDim.x) {

@@ -26,10 +26,10 @@ struct Workspace {
 // ---- Work lists: the rows of nodes, cut into pieces for the blocks of a launch -----------------
 
 struct Work {
-    int32* __restrict__ slot;   // what a piece belongs to
-    int64* __restrict__ first;  // its first row
-    int32* __restrict__ rows;
-    int32 capacity;                 // rows of a piece
+    Out<int32> slot;   // what a piece belongs to
+    Out<int64> first;  // its first row
+    Out<int32> rows;
+    int32 capacity;  // rows of a piece
 };
 
 // Append the pieces of the rows of a tile of nodes to a list of `made` pieces; `pieces` is how many
@@ -39,9 +39,8 @@ struct Work {
 //   pieces     a a a a           c c       end   4 4 6
 //   written by 0 1 2 3           4 5       each finds its owner: the first thread that ends later
 __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work, int64 made,
-                                             int64 tile, int32 slot, int64 pieces,
-                                             const int64* __restrict__ start,
-                                             const int64* __restrict__ count)
+                                             int64 tile, int32 slot, int64 pieces, In<int64> start,
+                                             In<int64> count)
 {
     const int32 t = threadIdx.x;
     const RunningSum sum = running_sum(space.warp_sums, pieces);
@@ -62,10 +61,8 @@ __device__ __forceinline__ int64 append_work(Workspace& space, const Work& work,
 
 // The pieces of the rows of the first level. One chunk: each block goes through all roots.
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-cut_roots(const int32* __restrict__ size, const int64* __restrict__ start,
-          const int64* __restrict__ count, int32 piece_rows, int32* __restrict__ work_slot,
-          int64* __restrict__ work_first, int32* __restrict__ work_rows,
-          int32* __restrict__ n_pieces)
+cut_roots(In<int32> size, In<int64> start, In<int64> count, int32 piece_rows, Out<int32> work_slot,
+          Out<int64> work_first, Out<int32> work_rows, Out<int32> n_pieces)
 {
     __shared__ Workspace space;
     const Work work = {work_slot, work_first, work_rows, piece_rows};
@@ -83,9 +80,9 @@ cut_roots(const int32* __restrict__ size, const int64* __restrict__ start,
 
 // Limits that a node must meet to be searched.
 struct Limits {
-    const int64* __restrict__ min_hessian;  // (trees,)
-    int64 smallest;                         // rows of a node that may be split
-    int64 small_rows;                       // nodes with at most so many are left to subtrees.cu
+    In<int64> min_hessian;  // (trees,)
+    int64 smallest;         // rows of a node that may be split
+    int64 small_rows;       // nodes with at most so many are left to subtrees.cu
     int32 n_channels;
     int32 purity;                           // how pure nodes are recognised
     bool deeper;                            // whether the depth allows children
@@ -96,14 +93,14 @@ struct Limits {
 constexpr int32 TWO_CLASSES = 0, CLASSES = 1, RANGES = 2, NEVER = 3;
 
 struct Nodes {
-    const int32* __restrict__ tree;
-    const int64* __restrict__ start;
-    const int64* __restrict__ count;
-    const int64* __restrict__ hessian;
-    const int64* __restrict__ gradient;
-    const int32* __restrict__ low;   // (nodes, K) of the targets of rows of positive weight
-    const int32* __restrict__ high;
-    const int32* __restrict__ parent;
+    In<int32> tree;
+    In<int64> start;
+    In<int64> count;
+    In<int64> hessian;
+    In<int64> gradient;
+    In<int32> low;  // (nodes, K) of the targets of rows of positive weight
+    In<int32> high;
+    In<int32> parent;
 };
 
 __device__ __forceinline__ bool is_pure(const Nodes& nodes, const Limits& limits, int64 node)
@@ -142,7 +139,7 @@ __device__ __forceinline__ bool is_larger(const Nodes& nodes, int64 node)
 
 // What happens to a node in its level.
 struct Role {
-    bool is_open;         // is searched in this level
+    bool is_open;  // is searched in this level
     bool has_histogram;
     bool by_subtraction;  // the histogram is the parent's less the sibling's
     bool is_small;        // is left to subtrees.cu
@@ -170,13 +167,10 @@ __device__ __forceinline__ int64 pieces_in(const Nodes& nodes, const Role& role,
 //
 //   totals   int64 (2, chunks)    slots packed with small nodes; pieces of work
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
-           const int64* __restrict__ start, const int64* __restrict__ count,
-           const int64* __restrict__ hessian, const int64* __restrict__ gradient,
-           const int32* __restrict__ low, const int32* __restrict__ high,
-           const int32* __restrict__ parent, const int64* __restrict__ min_hessian,
-           int64 smallest, int64 small_rows, int32 n_channels, int32 purity, int32 deeper,
-           int32 rows_per_piece, int64* __restrict__ totals)
+count_open(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
+           In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,
+           In<int64> min_hessian, int64 smallest, int64 small_rows, int32 n_channels, int32 purity,
+           int32 deeper, int32 rows_per_piece, Out<int64> totals)
 {
     __shared__ int64 warp_sums[CHUNK_WARPS];
     const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};
@@ -206,17 +200,12 @@ count_open(const int32* __restrict__ size, const int32* __restrict__ tree,
 //   sizes    int32 (3,)        slots, pieces of work, small nodes
 //   work                       the rows that are summed, by slot
 extern "C" __global__ void __launch_bounds__(CHUNK_THREADS, CHUNK_BLOCKS)
-open_nodes(const int32* __restrict__ size, const int32* __restrict__ tree,
-           const int64* __restrict__ start, const int64* __restrict__ count,
-           const int64* __restrict__ hessian, const int64* __restrict__ gradient,
-           const int32* __restrict__ low, const int32* __restrict__ high,
-           const int32* __restrict__ parent, const int64* __restrict__ min_hessian,
-           int64 smallest, int64 small_rows, int32 n_channels, int32 purity, int32 deeper,
-           int32 rows_per_piece, const int64* __restrict__ totals, int32* __restrict__ slot,
-           int32* __restrict__ node_of_slot, int32* __restrict__ source,
-           uint8* __restrict__ open, int32* __restrict__ small, int32* __restrict__ sizes,
-           int32* __restrict__ work_slot, int64* __restrict__ work_first,
-           int32* __restrict__ work_rows)
+open_nodes(In<int32> size, In<int32> tree, In<int64> start, In<int64> count, In<int64> hessian,
+           In<int64> gradient, In<int32> low, In<int32> high, In<int32> parent,
+           In<int64> min_hessian, int64 smallest, int64 small_rows, int32 n_channels, int32 purity,
+           int32 deeper, int32 rows_per_piece, In<int64> totals, Out<int32> slot,
+           Out<int32> node_of_slot, Out<int32> source, Out<uint8> open, Out<int32> small,
+           Out<int32> sizes, Out<int32> work_slot, Out<int64> work_first, Out<int32> work_rows)
 {
     __shared__ Workspace space;
     const Nodes nodes = {tree, start, count, hessian, gradient, low, high, parent};

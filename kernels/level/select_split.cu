@@ -28,11 +28,9 @@ __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WAR
 // (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
 // EVERY_RANK if the node has no other features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
-choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
-                const uint8* __restrict__ open, const uint64* __restrict__ key,
-                const int32* __restrict__ tree, const uint8* __restrict__ allowed,
-                int32 first_slot, int32 n_slots, int32 n_features, int32 max_features,
-                int32* __restrict__ looked, uint64* __restrict__ last)
+choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
+                In<uint8> allowed, int32 first_slot, int32 n_slots, int32 n_features,
+                int32 max_features, Out<int32> looked, Out<uint64> last)
 {
     const int32 lane = threadIdx.x;
     for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
@@ -59,18 +57,18 @@ choose_features(const int32* __restrict__ size, const int32* __restrict__ slot,
 
 // The splits of split.cu, by slot and entry of its list.
 struct Found {
-    const double* __restrict__ score;
-    const uint8* __restrict__ could;
-    const int16* __restrict__ bin;
-    const int16* __restrict__ next_bin;
-    const double* __restrict__ draw;
-    const int8* __restrict__ missing;
-    const uint32* __restrict__ mask;
+    In<double> score;
+    In<uint8> could;
+    In<int16> bin;
+    In<int16> next_bin;
+    In<double> draw;
+    In<int8> missing;
+    In<uint32> mask;
 };
 
 // The entries of one node: those of `Found` from `first` on.
 struct Entries {
-    const int32* __restrict__ looked;
+    In<int32> looked;
     int64 first;
     int32 n_looked;
 };
@@ -123,18 +121,18 @@ __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, c
 
 // The splits of the level, by node, as `engine.growth.frontier.Splits`.
 struct Splits {
-    double* __restrict__ gain;
-    int32* __restrict__ feature;
-    int16* __restrict__ bin;
-    int16* __restrict__ next_bin;
-    double* __restrict__ draw;
-    int8* __restrict__ missing;
-    uint8* __restrict__ categorical;
-    uint32* __restrict__ mask;  // (nodes, 0) where no feature is categorical
-    int64* __restrict__ left_hessian;
-    int64* __restrict__ left_gradient;
-    uint8* __restrict__ accepted;
-    bool masks;                 // whether there are any
+    Out<double> gain;
+    Out<int32> feature;
+    Out<int16> bin;
+    Out<int16> next_bin;
+    Out<double> draw;
+    Out<int8> missing;
+    Out<uint8> categorical;
+    Out<uint32> mask;  // (nodes, 0) where no feature is categorical
+    Out<int64> left_hessian;
+    Out<int64> left_gradient;
+    Out<uint8> accepted;
+    bool masks;  // whether there are any
 };
 
 __device__ __forceinline__ void write_none(const Splits& splits, int64 node, int32 n_channels)
@@ -203,26 +201,18 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 // nodes that no feature of the list could split, while other features are left; `last_looked` is
 // `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
-decide_splits(const int32* __restrict__ size, const int32* __restrict__ slot,
-              const uint8* __restrict__ open, const uint64* __restrict__ key,
-              const int32* __restrict__ tree, const int64* __restrict__ hessian,
-              const int64* __restrict__ root_hessian, const uint8* __restrict__ allowed,
-              const uint8* __restrict__ is_categorical, const int64* __restrict__ histogram,
-              int32 first_slot, int32 n_slots, int32 fill, const int32* __restrict__ looked,
-              int32 stride, int32 n_looked, const uint64* __restrict__ last_looked,
+decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
+              In<int64> hessian, In<int64> root_hessian, In<uint8> allowed,
+              In<uint8> is_categorical, In<int64> histogram, int32 first_slot, int32 n_slots,
+              int32 fill, In<int32> looked, int32 stride, int32 n_looked, In<uint64> last_looked,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
-              const double* __restrict__ unit, double min_impurity_decrease, int32 needs_gain,
-              int32 has_masks,
-              const double* __restrict__ score,
-              const uint8* __restrict__ could, const int16* __restrict__ bin,
-              const int16* __restrict__ next_bin, const double* __restrict__ draw,
-              const int8* __restrict__ missing, const uint32* __restrict__ mask,
-              double* __restrict__ gain_out, int32* __restrict__ feature_out,
-              int16* __restrict__ bin_out, int16* __restrict__ next_bin_out,
-              double* __restrict__ draw_out, int8* __restrict__ missing_out,
-              uint8* __restrict__ categorical_out, uint32* __restrict__ mask_out,
-              int64* __restrict__ left_hessian_out, int64* __restrict__ left_gradient_out,
-              uint8* __restrict__ accepted_out, uint8* __restrict__ undecided)
+              In<double> unit, double min_impurity_decrease, int32 needs_gain, int32 has_masks,
+              In<double> score, In<uint8> could, In<int16> bin, In<int16> next_bin, In<double> draw,
+              In<int8> missing, In<uint32> mask, Out<double> gain_out, Out<int32> feature_out,
+              Out<int16> bin_out, Out<int16> next_bin_out, Out<double> draw_out,
+              Out<int8> missing_out, Out<uint8> categorical_out, Out<uint32> mask_out,
+              Out<int64> left_hessian_out, Out<int64> left_gradient_out, Out<uint8> accepted_out,
+              Out<uint8> undecided)
 {
     const int32 lane = threadIdx.x;
     const Splits splits = {gain_out,         feature_out,       bin_out,         next_bin_out,

@@ -3,8 +3,7 @@
 #define GPUBOOST_SHARED_HISTOGRAM_CUH
 
 // The first piece of the slots from `first_slot` on, of `n_pieces` that lie by slot.
-__device__ __forceinline__ int32 first_piece(const int32* __restrict__ slot, int32 n_pieces,
-                                             int32 first_slot)
+__device__ __forceinline__ int32 first_piece(In<int32> slot, int32 n_pieces, int32 first_slot)
 {
     const int32 end = first_slot == 0 ? 0 : n_pieces;
     return first_not(0, end, [&](int32 piece) { return slot[piece] < first_slot; });

@@ -29,23 +29,17 @@
 // missing int8 (slots, M); mask uint32 (slots, M, MASK_WORDS) of categorical features. Where gain
 // is -1 there is no valid split, and nothing else but `could` is defined.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
-split_features(int64* histogram, const int64* __restrict__ previous,
-               const int32* __restrict__ sizes, const int32* __restrict__ node_of_slot,
-               const int32* __restrict__ slot, const int32* __restrict__ source,
-               const uint8* __restrict__ open, const int64* __restrict__ hessian,
-               const int64* __restrict__ count, const int64* __restrict__ gradient,
-               const uint64* __restrict__ key, const int32* __restrict__ tree,
-               const int64* __restrict__ min_hessian, const int64* __restrict__ min_category,
-               const uint8* __restrict__ allowed, const int32* __restrict__ n_bins,
-               const uint8* __restrict__ is_categorical, const double* __restrict__ center,
-               const double* __restrict__ regular, const int8* __restrict__ monotonic,
-               const double* __restrict__ lower, const double* __restrict__ upper,
-               int32 first_slot, int32 n_slots, const int32* __restrict__ looked, int32 stride,
-               int32 n_looked, int32 first_entry, int32 n_features, int32 width, int32 n_channels,
-               int32 criterion, int32 by_class, int32 random_thresholds, int32 min_samples_leaf,
-               double* __restrict__ score, uint8* __restrict__ could, int16* __restrict__ bin,
-               int16* __restrict__ next_bin, double* __restrict__ draw, int8* __restrict__ missing,
-               uint32* __restrict__ mask)
+split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> node_of_slot,
+               In<int32> slot, In<int32> source, In<uint8> open, In<int64> hessian, In<int64> count,
+               In<int64> gradient, In<uint64> key, In<int32> tree, In<int64> min_hessian,
+               In<int64> min_category, In<uint8> allowed, In<int32> n_bins,
+               In<uint8> is_categorical, In<double> center, In<double> regular, In<int8> monotonic,
+               In<double> lower, In<double> upper, int32 first_slot, int32 n_slots,
+               In<int32> looked, int32 stride, int32 n_looked, int32 first_entry, int32 n_features,
+               int32 width, int32 n_channels, int32 criterion, int32 by_class,
+               int32 random_thresholds, int32 min_samples_leaf, Out<double> score, Out<uint8> could,
+               Out<int16> bin, Out<int16> next_bin, Out<double> draw, Out<int8> missing,
+               Out<uint32> mask)
 {
     __shared__ Workspace<SPLIT_THREADS> space;
     const int32 t = threadIdx.x, entry = first_entry + (int32)blockIdx.y;

@@ -12,7 +12,7 @@
 // another barrier before the next call.
 template <int32 WARPS>
 __device__ __forceinline__ uint64 next_rank(uint64 (&of_warp)[WARPS],
-                                            const uint8* __restrict__ allowed, int32 n_features,
+                                            In<uint8> allowed, int32 n_features,
                                             uint64 key, uint64 minimum)
 {
     uint64 rank = EVERY_RANK;
@@ -172,9 +172,9 @@ __device__ __forceinline__ int32 best_position(Workspace<THREADS>& space, double
 
 // Bounds of a node's values: its own (nodes,), or the largest value alone.
 struct Bounds {
-    const double* __restrict__ regular;
-    const double* __restrict__ lower;
-    const double* __restrict__ upper;
+    In<double> regular;
+    In<double> lower;
+    In<double> upper;
 
     __device__ __forceinline__ double below(int64 node) const
     {
@@ -258,12 +258,12 @@ __device__ __forceinline__ Best best_split(Workspace<THREADS>& space, const Hist
 
 // Where the best split is written; `mask` only for categorical features.
 struct SplitOutput {
-    double* __restrict__ score;
-    int16* __restrict__ bin;
-    int16* __restrict__ next_bin;
-    double* __restrict__ draw;
-    int8* __restrict__ missing;
-    uint32* __restrict__ mask;
+    Out<double> score;
+    Out<int16> bin;
+    Out<int16> next_bin;
+    Out<double> draw;
+    Out<int8> missing;
+    Out<uint32> mask;
 };
 
 // Word `word` of a set of codes, made of one of cells; a block is a warp.

@@ -29,11 +29,9 @@ __device__ __forceinline__ Classes classes_of(const int32* target, int32 rows, i
 // are the weights of classes, else sums of weight * target[k], or of target[k] where that is a
 // gradient.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
-node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
-          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-          const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
-          int32 n_channels, int32 by_class, int64* __restrict__ hessian,
-          int64* __restrict__ gradient)
+node_sums(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot, In<int64> first,
+          In<int32> rows, int64 n_rows, int32 n_channels, int32 by_class, Out<int64> hessian,
+          Out<int64> gradient)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int64 begin = first[piece], node = slot[piece];
@@ -59,10 +57,9 @@ node_sums(const uint32* __restrict__ weight, const int32* __restrict__ target,
 // low, high int32 (nodes, K): smallest and largest target of the rows of positive weight; before
 // the launch 2**31 - 1 and its negative.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, RANGES_BLOCKS)
-target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ target,
-              const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-              const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_rows,
-              int32 n_channels, int32* __restrict__ low, int32* __restrict__ high)
+target_ranges(In<uint32> weight, In<int32> target, In<int32> n_pieces, In<int32> slot,
+              In<int64> first, In<int32> rows, int64 n_rows, int32 n_channels, Out<int32> low,
+              Out<int32> high)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int64 begin = first[piece], node = slot[piece];
@@ -89,14 +86,10 @@ target_ranges(const uint32* __restrict__ weight, const int32* __restrict__ targe
 // rows that was not split, wide (trees, n, P) summed per class (n_classes = 1: over all rows),
 // times the weight if `draws`. wide_of int32 (trees,): each tree's part of `wide`.
 extern "C" __global__ void __launch_bounds__(SUMS_THREADS, SUMS_BLOCKS)
-leaf_sums(const uint32* __restrict__ row, const uint32* __restrict__ weight,
-          const int32* __restrict__ target, const int64* __restrict__ wide,
-          const int32* __restrict__ wide_of, const int32* __restrict__ tree,
-          const int64* __restrict__ count, const uint8* __restrict__ accepted,
-          const int32* __restrict__ n_pieces, const int32* __restrict__ slot,
-          const int64* __restrict__ first, const int32* __restrict__ rows, int64 n_samples,
-          int64 small_rows, int32 n_columns, int32 n_classes, int32 draws,
-          int64* __restrict__ sums)
+leaf_sums(In<uint32> row, In<uint32> weight, In<int32> target, In<int64> wide, In<int32> wide_of,
+          In<int32> tree, In<int64> count, In<uint8> accepted, In<int32> n_pieces, In<int32> slot,
+          In<int64> first, In<int32> rows, int64 n_samples, int64 small_rows, int32 n_columns,
+          int32 n_classes, int32 draws, Out<int64> sums)
 {
     for (int32 piece = blockIdx.x; piece < *n_pieces; piece += (int32)gridDim.x) {
         const int64 begin = first[piece], leaf = slot[piece];

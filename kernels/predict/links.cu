@@ -20,7 +20,7 @@ __device__ __forceinline__ int64 own_place()
 
 // mean float64 (n,): of n numbers, whatever their rows.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
-means_of_logs(const double* __restrict__ raw, int64 n, double* __restrict__ mean)
+means_of_logs(In<double> raw, int64 n, Out<double> mean)
 {
     const int64 at = own_place();
     if (at < n) mean[at] = natural_exp(inside(raw[at]));
@@ -28,7 +28,7 @@ means_of_logs(const double* __restrict__ raw, int64 n, double* __restrict__ mean
 
 // share float64 (n, 2): of both classes, K = 1. factor: 2 where raw is half the log-odds, else 1.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
-shares_of_odds(const double* __restrict__ raw, int64 n, double factor, double* __restrict__ share)
+shares_of_odds(In<double> raw, int64 n, double factor, Out<double> share)
 {
     const int64 row = own_place();
     if (row >= n) return;
@@ -39,8 +39,7 @@ shares_of_odds(const double* __restrict__ raw, int64 n, double factor, double* _
 
 // share float64 (n, K).
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
-shares_of_logs(const double* __restrict__ raw, int64 n, int32 n_columns,
-               double* __restrict__ share)
+shares_of_logs(In<double> raw, int64 n, int32 n_columns, Out<double> share)
 {
     const int64 row = own_place();
     if (row >= n) return;
@@ -59,7 +58,7 @@ shares_of_logs(const double* __restrict__ raw, int64 n, int32 n_columns,
 
 // logs float64 (n,): of n probabilities, minus infinity of 0.
 extern "C" __global__ void __launch_bounds__(LINK_THREADS, LINK_BLOCKS)
-logs_of_shares(const double* __restrict__ share, int64 n, double* __restrict__ logs)
+logs_of_shares(In<double> share, int64 n, Out<double> logs)
 {
     const int64 at = own_place();
     if (at >= n) return;

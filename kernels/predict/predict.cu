@@ -272,11 +272,9 @@ struct ValueSums {
 
 // total float64 (n, V). Grid: (blocks of rows, blocks of `values_per_block` values).
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS, 3)
-predict(const uint32* __restrict__ nodes, const int64* __restrict__ offset,
-        const uint32* __restrict__ masks, const double* __restrict__ value,
-        const Value* __restrict__ X, int64 n, int64 row_stride, int64 column_stride,
-        int32 n_features, int32 has_masks, int32 n_trees, int32 n_values, int32 values_per_block,
-        int32 staged, double* __restrict__ total)
+predict(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<double> value, In<Value> X,
+        int64 n, int64 row_stride, int64 column_stride, int32 n_features, int32 has_masks,
+        int32 n_trees, int32 n_values, int32 values_per_block, int32 staged, Out<double> total)
 {
     DYNAMIC_SHARED(double, shared);
     const int32 first = blockIdx.y * values_per_block, threads = blockDim.x;
@@ -313,10 +311,9 @@ struct LeafNumbers {
 // found int32 (T, n): the leaf of each row, numbered within the tree. Grid: (blocks of rows, blocks
 // of `trees_per_block` trees).
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS, 3)
-find_leaves(const uint32* __restrict__ nodes, const int64* __restrict__ offset,
-            const uint32* __restrict__ masks, const Value* __restrict__ X, int64 n,
-            int64 row_stride, int64 column_stride, int32 n_features, int32 has_masks,
-            int32 n_trees, int32 trees_per_block, int32 staged, int32* __restrict__ found)
+find_leaves(In<uint32> nodes, In<int64> offset, In<uint32> masks, In<Value> X, int64 n,
+            int64 row_stride, int64 column_stride, int32 n_features, int32 has_masks, int32 n_trees,
+            int32 trees_per_block, int32 staged, Out<int32> found)
 {
     DYNAMIC_SHARED(double, shared);
     const int32 first = blockIdx.y * trees_per_block, last = min(first + trees_per_block, n_trees);
@@ -331,9 +328,8 @@ find_leaves(const uint32* __restrict__ nodes, const int64* __restrict__ offset,
 // The second half of a prediction of few rows, for which blocks share the trees: add the values of
 // the leaves found, in the order of the trees. A thread is a row and one of its values.
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
-add_values(const int32* __restrict__ found, const int64* __restrict__ offset,
-           const double* __restrict__ value, int64 n, int32 n_trees, int32 n_values,
-           double* __restrict__ total)
+add_values(In<int32> found, In<int64> offset, In<double> value, int64 n, int32 n_trees,
+           int32 n_values, Out<double> total)
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n * n_values) return;
@@ -351,10 +347,9 @@ add_values(const int32* __restrict__ found, const int64* __restrict__ offset,
 // and, the number of these trees, to count int64 (N,), for rows start, ..., start + n - 1 of N.
 //   found   int32 (T, n)     drawn   uint32, how often tree t drew row r: drawn[t * stride + r]
 extern "C" __global__ void __launch_bounds__(PREDICT_THREADS)
-add_out_of_bag(const int32* __restrict__ found, const int64* __restrict__ offset,
-             const double* __restrict__ value, const uint32* __restrict__ drawn, int64 stride,
-             int64 start, int64 n, int32 n_trees, int32 n_values, double* __restrict__ total,
-             int64* __restrict__ count)
+add_out_of_bag(In<int32> found, In<int64> offset, In<double> value, In<uint32> drawn, int64 stride,
+               int64 start, int64 n, int32 n_trees, int32 n_values, Out<double> total,
+               Out<int64> count)
 {
     const int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n * n_values) return;

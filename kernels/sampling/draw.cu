@@ -37,16 +37,14 @@ __device__ __forceinline__ Part part_of(int64 n_items, int64 size)
 // ---- With replacement --------------------------------------------------------------------------
 
 // The first of entries low, ..., high - 1 of a running sum that lies above a value; high if none.
-__device__ __forceinline__ int64 first_above(const uint64* __restrict__ sum, int64 low, int64 high,
-                                             uint64 value)
+__device__ __forceinline__ int64 first_above(In<uint64> sum, int64 low, int64 high, uint64 value)
 {
     return first_not(low, high, [&](int64 entry) { return __ldg(sum + entry) <= value; });
 }
 
 // Every row with the same probability. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-draw_uniform(const uint64* __restrict__ trees, const uint64* __restrict__ seed, int64 n_samples,
-             int64 n_draws, uint32* __restrict__ drawn)
+draw_uniform(In<uint64> trees, In<uint64> seed, int64 n_samples, int64 n_draws, Out<uint32> drawn)
 {
     const Part part = part_of(n_draws, PART);
     const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
@@ -62,8 +60,7 @@ draw_uniform(const uint64* __restrict__ trees, const uint64* __restrict__ seed, 
 //   cumulative uint64 (n,)    running sum of fixed-point weights
 //   guide uint32 (last + 1,)  last a power of two, 2**(64 - shift); one thread an entry
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-make_guide(const uint64* __restrict__ cumulative, int64 n_samples, int32 shift, int64 last,
-           uint32* __restrict__ guide)
+make_guide(In<uint64> cumulative, int64 n_samples, int32 shift, int64 last, Out<uint32> guide)
 {
     const int64 j = (int64)blockIdx.x * DRAW_THREADS + threadIdx.x;
     if (j > last) return;
@@ -75,9 +72,8 @@ make_guide(const uint64* __restrict__ cumulative, int64 n_samples, int32 shift, 
 
 // Every row in proportion to its weight. drawn: zero before the launch; parts are of draws.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-draw_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
-              const uint64* __restrict__ cumulative, const uint32* __restrict__ guide,
-              int32 shift, int64 n_samples, int64 n_draws, uint32* __restrict__ drawn)
+draw_weighted(In<uint64> trees, In<uint64> seed, In<uint64> cumulative, In<uint32> guide,
+              int32 shift, int64 n_samples, int64 n_draws, Out<uint32> drawn)
 {
     const Part part = part_of(n_draws, PART);
     const uint64 key = stream_key(*seed, DRAW_ROWS, trees[part.tree]);
@@ -105,8 +101,8 @@ constexpr int32 DIGITS = 2048;
 constexpr double HALF_STEP = 5.551115123125783e-17;  // 2**-54: lifts a uniform number off 0
 
 // Sort key of a row: a random word, or where rows have weights an exponential with that rate.
-__device__ __forceinline__ uint64 order_key(uint64 key, int64 row,
-                                            const double* __restrict__ weights, bool weighted)
+__device__ __forceinline__ uint64 order_key(uint64 key, int64 row, In<double> weights,
+                                            bool weighted)
 {
     const uint64 word = hash_index(key, row);
     if (!weighted) return word;
@@ -118,10 +114,9 @@ __device__ __forceinline__ uint64 order_key(uint64 key, int64 row,
 
 // Parts are of DIGIT_PART rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
-             const double* __restrict__ weights, int32 weighted, int64 n_samples,
-             const uint64* __restrict__ last, const int64* __restrict__ wanted, uint64 settled,
-             int32 shift, int32 of_row, uint32* __restrict__ digits)
+count_digits(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weighted, int64 n_samples,
+             In<uint64> last, In<int64> wanted, uint64 settled, int32 shift, int32 of_row,
+             Out<uint32> digits)
 {
     __shared__ uint32 count[DIGITS];
     const Part part = part_of(n_samples, DIGIT_PART);
@@ -145,8 +140,7 @@ count_digits(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
 
 // Launch: a block of one warp for each tree. Leaves `digits` zero.
 extern "C" __global__ void __launch_bounds__(WARP)
-choose_digit(uint32* __restrict__ digits, uint64* __restrict__ last, int64* __restrict__ wanted,
-             int32 shift, int32 of_row)
+choose_digit(Out<uint32> digits, Out<uint64> last, Out<int64> wanted, int32 shift, int32 of_row)
 {
     const int64 tree = blockIdx.x;
     const int64 goal = wanted[tree];
@@ -167,9 +161,8 @@ choose_digit(uint32* __restrict__ digits, uint64* __restrict__ last, int64* __re
 
 // Parts are of rows.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-mark_smallest(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
-              const double* __restrict__ weights, int32 weighted, int64 n_samples,
-              const uint64* __restrict__ last, uint32* __restrict__ drawn)
+mark_smallest(In<uint64> trees, In<uint64> seed, In<double> weights, int32 weighted,
+              int64 n_samples, In<uint64> last, Out<uint32> drawn)
 {
     const Part part = part_of(n_samples, PART);
     const uint64 key = stream_key(*seed, KEEP_ROWS, trees[part.tree]);
@@ -190,11 +183,11 @@ mark_smallest(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
 constexpr int32 CLASS_COUNTS = 1024;
 
 struct Weights {
-    const uint32* __restrict__ drawn;
+    In<uint32> drawn;
     int64 stride;
-    const double* __restrict__ factor;
-    const int32* __restrict__ code;
-    const double* __restrict__ class_weight;
+    In<double> factor;
+    In<int32> code;
+    In<double> class_weight;
     int32 n_classes;
 };
 
@@ -208,8 +201,8 @@ __device__ __forceinline__ double weight_of(const Weights& weights, int64 tree, 
 // in_class int64 (T, n_classes): draws of each class; zero before the launch. blockIdx.y: which
 // CLASS_COUNTS of the classes.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_classes(const uint32* __restrict__ drawn, const int32* __restrict__ code, int64 n_samples,
-              int32 n_classes, int64* __restrict__ in_class)
+count_classes(In<uint32> drawn, In<int32> code, int64 n_samples, int32 n_classes,
+              Out<int64> in_class)
 {
     __shared__ uint32 count[CLASS_COUNTS];
     for (int32 c = threadIdx.x; c < CLASS_COUNTS; c += DRAW_THREADS) count[c] = 0;
@@ -232,8 +225,8 @@ count_classes(const uint32* __restrict__ drawn, const int32* __restrict__ code, 
 
 // Rows that are drawn. kept: zero before the launch, here and below.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __restrict__ order,
-            int32 ordered, int64 n_samples, int64* __restrict__ kept)
+count_drawn(In<uint32> drawn, int64 stride, In<uint32> order, int32 ordered, int64 n_samples,
+            Out<int64> kept)
 {
     const Order listed = {order, ordered != 0};
     const Part part = part_of(n_samples, PART);
@@ -247,10 +240,9 @@ count_drawn(const uint32* __restrict__ drawn, int64 stride, const uint32* __rest
 // Rows of positive weight. largest uint64 (T,): bits of each tree's largest weight, as floating
 // point; zero before the launch.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __restrict__ factor,
-               const int32* __restrict__ code, const double* __restrict__ class_weight,
-               int32 n_classes, const uint32* __restrict__ order, int32 ordered, int64 n_samples,
-               int64* __restrict__ kept, uint64* __restrict__ largest)
+count_weighted(In<uint32> drawn, int64 stride, In<double> factor, In<int32> code,
+               In<double> class_weight, int32 n_classes, In<uint32> order, int32 ordered,
+               int64 n_samples, Out<int64> kept, Out<uint64> largest)
 {
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};
     const Order listed = {order, ordered != 0};
@@ -271,10 +263,9 @@ count_weighted(const uint32* __restrict__ drawn, int64 stride, const double* __r
 
 // first int64 (T, parts): place of each part's first row.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restrict__ first,
-           const uint32* __restrict__ order, int32 ordered, const int32* __restrict__ target,
-           int64 n_samples, int32 n_columns, int64 room, uint32* __restrict__ row_out,
-           uint32* __restrict__ weight_out, int32* __restrict__ target_out)
+list_drawn(In<uint32> drawn, int64 stride, In<int64> first, In<uint32> order, int32 ordered,
+           In<int32> target, int64 n_samples, int32 n_columns, int64 room, Out<uint32> row_out,
+           Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Rows rows = {target, n_samples, n_columns, room, row_out, weight_out, target_out};
@@ -295,16 +286,11 @@ list_drawn(const uint32* __restrict__ drawn, int64 stride, const int64* __restri
 // Where trees have leaf sums of their own (own_sums): wide int64 (T, n, 2), planes of the weights
 // at 2**high and 2**(high + low), of rows in the tree.
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, DRAW_BLOCKS)
-list_weighted(const uint64* __restrict__ trees, const uint64* __restrict__ seed,
-              const uint32* __restrict__ drawn,
-              int64 stride, const double* __restrict__ factor, const int32* __restrict__ code,
-              const double* __restrict__ class_weight, int32 n_classes,
-              const int32* __restrict__ exponent, const int64* __restrict__ first,
-              const uint32* __restrict__ order, int32 ordered,
-              const int32* __restrict__ target, int64 n_samples, int32 n_columns, int64 room,
-              int32 own_sums, int32 high, int32 low, int64* __restrict__ wide,
-              uint32* __restrict__ row_out, uint32* __restrict__ weight_out,
-              int32* __restrict__ target_out)
+list_weighted(In<uint64> trees, In<uint64> seed, In<uint32> drawn, int64 stride, In<double> factor,
+              In<int32> code, In<double> class_weight, int32 n_classes, In<int32> exponent,
+              In<int64> first, In<uint32> order, int32 ordered, In<int32> target, int64 n_samples,
+              int32 n_columns, int64 room, int32 own_sums, int32 high, int32 low, Out<int64> wide,
+              Out<uint32> row_out, Out<uint32> weight_out, Out<int32> target_out)
 {
     __shared__ int32 listed_of_warp[DRAW_WARPS];
     const Weights weights = {drawn, stride, factor, code, class_weight, n_classes};

@@ -19,8 +19,7 @@ constexpr int32 ROOTS_WARPS = ROOTS_THREADS / WARP;
 //
 // A thread adds up n_each parts that lie side by side, and then writes them.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64* first,
-            int64* __restrict__ count)
+place_parts(In<int64> kept, int64 n_trees, int64 n_parts, int64* first, Out<int64> count)
 {
     __shared__ int64 warp_sums[ROOTS_WARPS];
     const int64 n = n_trees * n_parts, n_each = (n + ROOTS_THREADS - 1) / ROOTS_THREADS;
@@ -42,10 +41,8 @@ place_parts(const int64* __restrict__ kept, int64 n_trees, int64 n_parts, int64*
 
 // The nodes of the first level, in order of the trees; arrays of nodes end in `_out`.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int32 n_trees,
-           int32* __restrict__ size_out, int32* __restrict__ tree_out, uint64* __restrict__ key_out,
-           int64* __restrict__ start_out, int64* __restrict__ count_out,
-           int32* __restrict__ parent_out)
+make_roots(In<int64> count, In<uint64> key, int32 n_trees, Out<int32> size_out, Out<int32> tree_out,
+           Out<uint64> key_out, Out<int64> start_out, Out<int64> count_out, Out<int32> parent_out)
 {
     __shared__ int64 warp_sums[ROOTS_WARPS];
     int64 n_rows = 0;
@@ -68,9 +65,8 @@ make_roots(const int64* __restrict__ count, const uint64* __restrict__ key, int3
 // Smallest integer weight of a child in each tree, from the weights of the roots: a share of them,
 // and at least `minimum`, int64 (1,); and that of a category that is not rare, another share.
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
-              double category_share, const int64* __restrict__ minimum,
-              int64* __restrict__ smallest, int64* __restrict__ min_category)
+limit_hessian(In<int64> hessian, int32 n_trees, double share, double category_share,
+              In<int64> minimum, Out<int64> smallest, Out<int64> min_category)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
         smallest[tree] = max((int64)ceil(share * (double)hessian[tree]), *minimum);
@@ -85,8 +81,8 @@ limit_hessian(const int64* __restrict__ hessian, int32 n_trees, double share,
 //   largest   uint64 (T,)    bits of it, as floating point
 //   unit      float64 (T,)   the reciprocal of that power
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32 capacity,
-            int32* __restrict__ exponent, double* __restrict__ unit)
+scale_trees(In<uint64> largest, int32 n_trees, int32 bits, int32 capacity, Out<int32> exponent,
+            Out<double> unit)
 {
     for (int32 tree = threadIdx.x; tree < n_trees; tree += ROOTS_THREADS) {
         exponent[tree] = min(bits - exponent_above(largest[tree]), capacity);
@@ -99,8 +95,8 @@ scale_trees(const uint64* __restrict__ largest, int32 n_trees, int32 bits, int32
 //   in_class       int64 (T, n_classes)      draws of each class
 //   class_weight   float64 (T, n_classes)    classes that were not drawn count as drawn once
 extern "C" __global__ void __launch_bounds__(ROOTS_THREADS, ROOTS_BLOCKS)
-balance_classes(const int64* __restrict__ in_class, int32 n_trees, int32 n_classes,
-                int64 n_draws, double* __restrict__ class_weight)
+balance_classes(In<int64> in_class, int32 n_trees, int32 n_classes, int64 n_draws,
+                Out<double> class_weight)
 {
     const int32 lane = threadIdx.x % WARP;
     for (int32 tree = threadIdx.x / WARP; tree < n_trees; tree += ROOTS_WARPS) {

@@ -4,7 +4,7 @@
 
 // The order in which the rows of every tree are listed.
 struct Order {
-    const uint32* __restrict__ rows;  // (n,), read only where there is an order of its own
+    In<uint32> rows;  // (n,), read only where there is an order of its own
     bool given;
 
     __device__ __forceinline__ int64 row(int64 place) const { return given ? rows[place] : place; }
@@ -12,13 +12,13 @@ struct Order {
 
 // Rows of trees, one tree after the other.
 struct Rows {
-    const int32* __restrict__ target;  // (C, n)
+    In<int32> target;  // (C, n)
     int64 n_samples;
     int32 n_columns;
-    int64 room;                        // columns of target_out are so far apart
-    uint32* __restrict__ row;
-    uint32* __restrict__ weight;
-    int32* __restrict__ target_out;
+    int64 room;  // columns of target_out are so far apart
+    Out<uint32> row;
+    Out<uint32> weight;
+    Out<int32> target_out;
 };
 
 __device__ __forceinline__ void write_row(const Rows& rows, int64 to, int64 row, uint32 weight)

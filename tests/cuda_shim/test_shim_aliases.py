@@ -17,8 +17,8 @@ needs_compiler = pytest.mark.skipif(
 )
 
 SOURCE = """
-extern "C" __global__ void add(const int32* __restrict__ a, int32 n, const int32 *b,
-                               int32* __restrict__ out, int32* plain)
+extern "C" __global__ void add(In<int32> a, int32 n, const int32 *b,
+                               Out<int32> out, int32* plain)
 {
     for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }

@@ -13,7 +13,7 @@ struct __align__(16) Word {
 
 // Copy `n` words of 16 bytes, 4 of a thread in flight. Launch: any grid.
 extern "C" __global__ void __launch_bounds__(CEILING_THREADS)
-copy_words(const int64* __restrict__ from, int64* __restrict__ to, int64 n)
+copy_words(In<int64> from, Out<int64> to, int64 n)
 {
     const Word* source = reinterpret_cast<const Word*>(from);
     Word* target = reinterpret_cast<Word*>(to);
@@ -36,7 +36,7 @@ copy_words(const int64* __restrict__ from, int64* __restrict__ to, int64 n)
 // is 1, it takes an instruction that counts, which is not that of histograms.
 // Launch: any grid; dynamic shared memory 4 * CELLS bytes.
 extern "C" __global__ void __launch_bounds__(CEILING_THREADS)
-add_shared(int32 rounds, uint32 value, uint32* __restrict__ total)
+add_shared(int32 rounds, uint32 value, Out<uint32> total)
 {
     DYNAMIC_SHARED(uint32, cells);
     for (int32 i = threadIdx.x; i < CELLS; i += CEILING_THREADS) cells[i] = 0;

@@ -155,7 +155,7 @@ def test_declarations_are_read() -> None:
     text = """
     // a kernel (of many)
     extern "C" __global__ void __launch_bounds__(WARP * 4, 2) add(
-        const int64* __restrict__ a,  // an array (int64)
+        In<int64> a,  // an array (int64)
         unsigned int* b, double x)
     {}
     """

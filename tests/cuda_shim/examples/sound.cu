@@ -17,8 +17,8 @@ __device__ __forceinline__ T block_scan(T value, T* warp_sums)
 
 // codes (n, 32), one warp per row, one lane per feature; out (256, 32).
 extern "C" __global__ void __launch_bounds__(256)
-histogram(const uint8* __restrict__ codes, const int32* __restrict__ gradients, int32 n,
-          int32 rows_per_block, uint64* __restrict__ out)
+histogram(In<uint8> codes, In<int32> gradients, int32 n,
+          int32 rows_per_block, Out<uint64> out)
 {
     DYNAMIC_SHARED(int32, sums);  // [bin][lane]
     for (int i = threadIdx.x; i < 256 * 32; i += blockDim.x) sums[i] = 0;
@@ -37,8 +37,8 @@ histogram(const uint8* __restrict__ codes, const int32* __restrict__ gradients, 
 
 // Inclusive scan of 256 values per block, and each block's largest quotient in float64.
 extern "C" __global__ void __launch_bounds__(256)
-scan(const int64* __restrict__ values, double divisor, int64* __restrict__ sums,
-     double* __restrict__ largest)
+scan(In<int64> values, double divisor, Out<int64> sums,
+     Out<double> largest)
 {
     __shared__ int64 warp_sums[8];
     __shared__ double warp_best[8];
@@ -59,8 +59,8 @@ scan(const int64* __restrict__ values, double divisor, int64* __restrict__ sums,
 }
 
 // Values below the limit to the front, the others to the back, in whatever order the atomics give.
-extern "C" __global__ void partition(const int32* __restrict__ values, int32 n, int32 limit,
-                                     int32* __restrict__ out, uint32* __restrict__ counts)
+extern "C" __global__ void partition(In<int32> values, int32 n, int32 limit,
+                                     Out<int32> out, Out<uint32> counts)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31;
     const bool inside = i < n;

@@ -30,7 +30,7 @@ _GLOBAL = re.compile(r"\b__global__\b")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: ``const int64* __restrict__ count`` or ``int32 n_trees``."""
+    """One parameter of a kernel: ``In<int64> count``, ``Out<double> gain`` or ``int32 n_trees``."""
 
     name: str
     type_name: str
@@ -39,10 +39,19 @@ class Parameter:
 
     @classmethod
     def parse(cls, text: str) -> Parameter:
-        """Read a declaration."""
-        words = re.sub(r"[*&]", " ", text).split()
-        types = [word for word in words[:-1] if word not in ("const", "__restrict__")]
-        return cls(words[-1], " ".join(types), "*" in text, "__restrict__" in words)
+        """Read a declaration.
+
+        Raises
+        ------
+        ValueError
+            It writes out what `In` and `Out` of common.cuh stand for.
+        """
+        if "__restrict__" in text:
+            raise ValueError(f"declare {text.strip()!r} as In<type> or Out<type>")
+        *types, name = re.sub(r"[*&<>]", " ", text).split()
+        is_restricted = types[0] in ("In", "Out")
+        kept = [word for word in types if word not in ("const", "In", "Out")]
+        return cls(name, " ".join(kept), is_restricted or "*" in text, is_restricted)
 
 
 @dataclass(frozen=True)
