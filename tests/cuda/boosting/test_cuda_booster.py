@@ -10,7 +10,6 @@ import pytest
 
 from gpuboost import GradientBoostingClassifier, GradientBoostingRegressor
 from gpuboost.backends.cuda.backend import CudaBackend
-from gpuboost.backends.cuda.growth import node_buffer as stored
 from gpuboost.backends.cuda.runtime.arrays import allocate
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -219,7 +218,7 @@ def test_no_row_of_a_round_has_weight(
             array.view(np.uint8)[...] = 1
         return arrays
 
-    monkeypatch.setattr(stored, "allocate", full_of_ones)
+    monkeypatch.setattr("gpuboost.backends.cuda.runtime.arrays.allocate", full_of_ones)
     X, y = table(60)
     weights = np.zeros(60)
     weights[:2] = 1.0
