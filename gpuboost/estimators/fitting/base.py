@@ -17,7 +17,6 @@ from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import thread_count
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.docstrings import OF_A_FIT, takes
 from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.inputs.parameters import check_option
@@ -36,6 +35,30 @@ class TreeModel(BaseEstimator, ABC):
 
     A fitted estimator keeps its trees and bins in ``_model`` and no data. The state changes only
     when a fit has succeeded: after an error the estimator is what it was before.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Where randomness comes from; an int makes the model reproducible.
+    n_jobs : int
+        Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1
+        all. It never changes the model.
+    device : str
+        'auto' (what is fastest for the size), 'cpu', 'cuda', 'cuda:N', or a backend by name,
+        'numpy' or 'numba'. It never changes the model.
+    max_bins : int
+        Value bins per feature, from 2 to 255; NaN has a bin of its own.
+    categorical_features : 'from_dtype', None, or array-like of bool, int or str
+        Which features are categories: those of a categorical type, none, or by mask, place or
+        name.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str; only if all names are strings
+    n_outputs_ : int
+    feature_importances_ : ndarray of shape (n_features,)
+    device_ : str; the backend that the trees were grown with
     """
 
     random_state: Any = None
@@ -49,7 +72,6 @@ class TreeModel(BaseEstimator, ABC):
 
     # ---- fit, and the steps that kinds of estimators define ------------------------------------
 
-    @takes("X", "y", "sample_weight", told=OF_A_FIT)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grow the trees.
 

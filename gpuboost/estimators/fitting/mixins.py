@@ -17,7 +17,6 @@ from gpuboost.data.arrays import (
     working_on,
 )
 from gpuboost.data.validation import check_class_weight
-from gpuboost.estimators.docstrings import takes
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
@@ -30,12 +29,27 @@ def copy_result_to_host(values: Any) -> Any:
 
 
 class Classifier(ClassifierMixin):
-    """Mixin of all classifiers."""
+    """Mixin of all classifiers.
+
+    Parameters
+    ----------
+    class_weight : dict or str
+        Weight of each class by its label; 'balanced': in inverse proportion to its rows; in
+        forests also 'balanced_subsample': to its rows drawn for a tree. None: 1.
+    voting : {'soft', 'hard'}
+        Average the class shares of the trees' leaves, or count one vote for each tree.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    n_classes_ : int
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes); with ``oob_score``.
+        NaN for rows that every tree saw, where scikit-learn has 0
+    """
 
     _labels: ClassVar[Any] = ClassLabels
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
-    @takes("X")
     def predict_proba(self: Any, X: Any) -> np.ndarray:
         """Probability of each class.
 
@@ -51,7 +65,6 @@ class Classifier(ClassifierMixin):
         """Logarithm of `predict_proba`, minus infinity where that is 0."""
         return log_shares(self.predict_proba(X))
 
-    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row, the first of equals.
 
@@ -70,7 +83,6 @@ class Classifier(ClassifierMixin):
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)
 
-    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.
 
@@ -127,11 +139,16 @@ class Classifier(ClassifierMixin):
 
 
 class Regressor(RegressorMixin):
-    """Mixin of all regressors."""
+    """Mixin of all regressors.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs); with ``oob_score``.
+        NaN for rows that every tree saw, where scikit-learn has 0
+    """
 
     _labels: ClassVar[Any] = ValueLabels
 
-    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Mean over the trees of the value of a row's leaf.
 
@@ -143,7 +160,6 @@ class Regressor(RegressorMixin):
         with working_on(values):
             return values[:, 0] if self.n_outputs_ == 1 else values
 
-    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, the mean over outputs.
 

@@ -22,7 +22,19 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Bagging(TreeEnsemble):
-    """Base of bagging of classifiers and of regressors."""
+    """Base of bagging of classifiers and of regressors.
+
+    Parameters
+    ----------
+    max_features : int or float
+        Features drawn for a tree (random subspaces); a float is a fraction of all.
+    bootstrap_features : bool
+        Draw the features of a tree with replacement.
+
+    Attributes
+    ----------
+    estimators_features_ : list of ndarray; the features of each tree
+    """
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = field(default=10, kw_only=False)
@@ -76,9 +88,11 @@ class Bagging(TreeEnsemble):
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
 
-@documented("Bagging of decision trees for classification.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingClassifier(Classifier, Bagging):
+    """Bagging of decision trees for classification."""
+
     voting: str = "soft"
 
     _tree_class = DecisionTreeClassifier
@@ -91,7 +105,9 @@ class BaggingClassifier(Classifier, Bagging):
         return self._class_factor(labels, weights)
 
 
-@documented("Bagging of decision trees for regression.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingRegressor(Regressor, Bagging):
+    """Bagging of decision trees for regression."""
+
     _tree_class = DecisionTreeRegressor

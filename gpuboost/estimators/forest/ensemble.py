@@ -23,7 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeEnsemble(ManyTrees):
-    """Many trees, each grown on rows drawn for it."""
+    """Many trees, each grown on rows drawn for it.
+
+    Parameters
+    ----------
+    bootstrap : bool
+        Draw the rows of a tree with replacement, in proportion to their weight. Otherwise a
+        forest gives every tree all rows, and bagging draws without replacement (pasting).
+    oob_score : bool or callable
+        Predict every row with the trees that did not see it and score that: accuracy, R2, or
+        ``oob_score(truth, predicted)``, where classes are numbered.
+    max_samples : int or float
+        Rows drawn for a tree; a float is a fraction of all rows, or of the sum of weights.
+        None: as many as there are.
+
+    Attributes
+    ----------
+    estimator_ : tree estimator, not fitted
+    estimators_samples_ : list of ndarray; the rows drawn for each tree
+    oob_score_ : float; with ``oob_score``, of the rows not all trees saw
+    """
 
     bootstrap: bool = True
     oob_score: Any = False

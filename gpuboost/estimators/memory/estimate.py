@@ -15,7 +15,7 @@ from gpuboost.backends.devices import why_no_cuda
 from gpuboost.backends.select import Growth, choose_backend, growth_work
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
-from gpuboost.estimators.boosting.estimators import GradientBoosting
+from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
