@@ -13,29 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.cache import cache_folder, compiled_programs
-from gpuboost.backends.cost_model import (
-    CUDA_START_SECONDS,
-    Growth,
-    Work,
-    growth_work,
-    prediction_work,
-)
+from gpuboost.backends.cost_model import CUDA_START_SECONDS, Work
 from gpuboost.backends.devices import device_number, why_no_cuda
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
     from gpuboost.backends.protocol import Backend
-
-__all__ = [
-    "Growth",
-    "Work",
-    "available_backends",
-    "backend_of",
-    "check_device",
-    "choose_backend",
-    "growth_work",
-    "prediction_work",
-]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk

@@ -114,11 +114,7 @@ def _split(name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, see
     from sklearn.model_selection import train_test_split
 
     X_train, X_test, y_train, y_test = train_test_split(
-        X,
-        y,
-        test_size=TEST_SHARE,
-        random_state=seed,
-        stratify=y if is_classification else None,
+        X, y, test_size=TEST_SHARE, random_state=seed, stratify=y if is_classification else None
     )
     return Table(name, X_train, X_test, y_train, y_test, is_classification)
 

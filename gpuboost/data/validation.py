@@ -27,38 +27,6 @@ from gpuboost.data.arrays import (
     is_missing_label,
     to_float64,
 )
-from gpuboost.data.class_weight import balanced_weights, check_class_weight, class_weights
-from gpuboost.data.parameters import (
-    boolean,
-    fraction,
-    integer_at_least,
-    integer_between,
-    number_between,
-    one_of,
-    thread_count,
-)
-
-__all__ = [
-    "MAX_ROWS",
-    "balanced_weights",
-    "boolean",
-    "check_class_weight",
-    "check_classes",
-    "check_features",
-    "check_flush_to_zero",
-    "check_same_length",
-    "check_shape",
-    "check_targets",
-    "check_weights",
-    "class_weights",
-    "feature_label",
-    "fraction",
-    "integer_at_least",
-    "integer_between",
-    "number_between",
-    "one_of",
-    "thread_count",
-]
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 _ROW_CHUNK = 1 << 16

@@ -22,12 +22,19 @@ from gpuboost.backends import cache as user_cache
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_ONE
-from gpuboost.backends.cost_model import Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost_model import (
+    Growth,
+    Speed,
+    Work,
+    growth_amount,
+    growth_work,
+    prediction_amount,
+)
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import dry_run, nodes_at
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
-from gpuboost.backends.select import Growth, Work, choose_backend, growth_work
+from gpuboost.backends.select import choose_backend
 from gpuboost.cli import calibration
 from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_launch, slope
 from gpuboost.engine.ensembles.boosting_task import BoostTask

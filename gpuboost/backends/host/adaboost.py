@@ -13,7 +13,7 @@ from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.growth.tree import finish_tree
 
 if TYPE_CHECKING:
-    from gpuboost.backends.host.finish import GrowsTrees
+    from gpuboost.backends.protocol import Backend
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.task import GrownTree
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class HostReweighter:
     """See `gpuboost.backends.protocol.Reweighter`."""
 
-    def __init__(self, backend: GrowsTrees, task: ReweightTask) -> None:
+    def __init__(self, backend: Backend, task: ReweightTask) -> None:
         self._backend, self._task = backend, task
         sampler = task.sampler
         self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

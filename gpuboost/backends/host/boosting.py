@@ -30,7 +30,7 @@ from gpuboost.engine.task import GrowTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpuboost.backends.host.finish import GrowsTrees
+    from gpuboost.backends.protocol import Backend
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
     from gpuboost.engine.growth.tree import Tree
@@ -45,7 +45,7 @@ class HostBooster:
 
     order: OrderStatistics = order_statistics
 
-    def __init__(self, backend: GrowsTrees, task: BoostTask) -> None:
+    def __init__(self, backend: Backend, task: BoostTask) -> None:
         self.backend, self.task = backend, task
         self._sets = (task.train, *task.watched)
         own = task.train.raw.copy()

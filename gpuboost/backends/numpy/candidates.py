@@ -15,24 +15,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Left parts, without the missing values, that a split may have; node after node.
-
-    Attributes
-    ----------
-    node : int64 (c,)
-        Ascending; of equal gains the first candidate of a node wins.
-    hessian, count : int64 (c,)
-    gradient : int64 (c, K)
-    """
-
-    node: np.ndarray
-    hessian: np.ndarray
-    count: np.ndarray
-    gradient: np.ndarray
-
-
-@dataclass(frozen=True)
 class Missing:
     """What the missing bin of each node holds; arrays over the nodes of the frontier slice.
 
@@ -74,11 +56,13 @@ class Best:
 
 
 def best_candidates(
-    found: Candidates, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
+    found: Groups, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
-    ``limits`` and ``sign`` (see `Scorer.scores`) are those of the nodes.
+    ``found`` are left parts, without the missing values, that a split may have, node after node; of
+    equal gains the first of a node wins. ``limits`` and ``sign`` (see `Scorer.scores`) are those
+    of the nodes.
     """
     node = found.node
 

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import (
-    FormulaLoss,
-    LossRow,
-    Predicted,
-    Settings,
-    as_columns,
-)
+from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, Settings, as_columns
 from gpuboost.engine.order_statistics import one_group
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.device_arrays import inverse_link
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.data.class_weight import class_weights
 from gpuboost.data.parameters import integer_at_least, number_between
-from gpuboost.data.validation import class_weights
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.criteria import ABSOLUTE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import (
@@ -28,9 +28,9 @@ from gpuboost.engine.ensembles.adaboost_task import (
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels, running_sums
-from gpuboost.estimators.adaboost.rounds import Rounds
+from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan
+from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copy_result_to_host
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import check_option, draw_seed
@@ -43,7 +43,7 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
@@ -129,8 +129,10 @@ class AdaBoost(ManyTrees):
         with where_they_are(prepared.labels.rows):
             objective = self._judge(prepared, float(self.learning_rate))
             of_class = self._weights_of_classes(prepared.labels)
-        rounds = Rounds(prepared, objective, str(self.boosting), of_class)
-        model = BoostedTrees.of(rounds.run(), prepared)
+        task = reweight_task(prepared, objective, str(self.boosting), of_class)
+        rounds = rounds_of(task, prepared.backend)
+        shown = with_progress(rounds, task.n_rounds, prepared.execution.verbose)
+        model = BoostedTrees.of(list(shown), prepared)
         return model, {
             "estimator_": self._empty_tree(),
             "estimator_weights_": model.tree_votes.copy(),

@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import as_host_array, is_cupy_array, working_on
+from gpuboost.data.arrays import as_host_array, is_cupy_array
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature

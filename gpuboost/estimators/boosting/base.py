@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import (
     BoostPlan,
@@ -30,7 +30,7 @@ from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.engine.losses import Loss
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.estimators.boosting.metrics import CLASSES, SHARES, Metric
+
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Booster
     from gpuboost.engine.ensembles.boosting_task import RowSet
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.boosting.metrics import Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +55,9 @@ class MonitoredSet:
 
 def as_metric_takes(metric: Metric, loss: Loss, prediction: np.ndarray) -> np.ndarray:
     """Predictions of a loss in the form that a metric takes."""
-    if metric.takes == "classes":
+    if metric.takes == CLASSES:
         return prediction.argmax(axis=1)
-    if metric.takes == "probabilities" and prediction.shape[1] == 2:
+    if metric.takes == SHARES and prediction.shape[1] == 2:
         return prediction[:, 1]
     return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 

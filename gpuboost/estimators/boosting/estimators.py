@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import USER, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting.base import GradientBoosting

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.device_arrays import adopt_targets
-from gpuboost.backends.select import Growth
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.bins import BinnedMatrix

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.backends.host.binned import on_codes
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.losses import USER

@@ -11,10 +11,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import adopt_features
-from gpuboost.backends.select import choose_backend, prediction_work
-from gpuboost.data.arrays import working_on
+from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import thread_count
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
@@ -24,7 +25,7 @@ from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.data.frames import FeatureSchema
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.host.finish import check_weight, in_threads
-from gpuboost.backends.select import Growth
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.medians import median_options
 from gpuboost.engine.growth.pruning import cut_back, pruned

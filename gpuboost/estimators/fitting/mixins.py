@@ -9,14 +9,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from gpuboost.backends.device_arrays import log_shares
-from gpuboost.data.arrays import (
-    array_module,
-    copy_device_array_to_host,
-    copy_to_host,
-    is_on_device,
-    working_on,
-)
-from gpuboost.data.validation import check_class_weight
+from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_to_host, is_on_device
+from gpuboost.data.class_weight import check_class_weight
+from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:

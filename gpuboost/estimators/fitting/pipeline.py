@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
-from gpuboost.backends.select import choose_backend, growth_work
+from gpuboost.backends.select import choose_backend
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are

@@ -17,7 +17,7 @@ from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
 if TYPE_CHECKING:
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpuboost.data.arrays import is_cupy_array, to_module_of, working_on
+from gpuboost.data.arrays import is_cupy_array, to_module_of
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features, check_same_length, check_weights
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.parameters import bin_limit
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from gpuboost.backends.cost_model import Growth, growth_work
 from gpuboost.backends.cuda.fit_memory import boosting_peak, reweighting_peak
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, binning_peak, fit_peak
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.devices import why_no_cuda
-from gpuboost.backends.select import Growth, choose_backend, growth_work
+from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting

@@ -13,15 +13,11 @@ from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
-from gpuboost.engine.ensembles.adaboost_task import (
-    ClassObjective,
-    ReweightTask,
-    ValueObjective,
-    weight_facts,
-)
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ValueObjective, weight_facts
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.targets import class_target
 from gpuboost.engine.task import GrowTask
+from gpuboost.estimators.adaboost.rounds import reweight_task
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import RoundSetup
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
@@ -30,6 +26,7 @@ from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.fixed_point import WeightFacts
     from gpuboost.engine.sampling import RowSampler
@@ -172,15 +169,8 @@ class ShapeOnlyTrees:
         else:
             target = labels.target_of(weight_facts(ValueObjective.bits), criterion)
             objective = ValueObjective(labels.values[:, 0], estimator.loss, 1.0, target)
-        return ReweightTask(
-            prepared.matrix,
-            objective,
-            plan.options,
-            plan.batch.sampler,
-            estimator.boosting,
-            n_rounds=len(plan.batch.trees),
-            of_class=estimator._weights_of_classes(labels),
-        )
+        of_class = estimator._weights_of_classes(labels)
+        return reweight_task(prepared, objective, estimator.boosting, of_class)
 
 
 class ShapeOnlyRounds(RoundSetup):

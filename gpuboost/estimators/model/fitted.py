@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.host.binned import code_blocks, on_codes
-from gpuboost.data.arrays import working_on
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.sampling import draw_features

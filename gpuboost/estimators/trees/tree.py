@@ -12,8 +12,8 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import boolean
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.growth.pruning import pruning_path
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.docstrings import documented
@@ -28,7 +28,7 @@ from gpuboost.estimators.model.tree_view import TreeView, node_paths
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
