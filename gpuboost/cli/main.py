@@ -8,6 +8,7 @@ import math
 import platform
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 
 MAX_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
@@ -36,9 +37,10 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
     )
+    rows = partial(_whole_number, 100, MAX_ROWS)
     demo.add_argument("--device", default="auto", help="default: %(default)s")
     demo.add_argument(
-        "--rows", type=_rows, default=200_000, help="of the synthetic table (default: %(default)s)"
+        "--rows", type=rows, default=200_000, help="of the synthetic table (default: %(default)s)"
     )
     demo.add_argument(
         "--seconds",
@@ -46,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
         default=120.0,
         help="that the whole should take (default: %(default)s)",
     )
-    demo.add_argument("--seed", type=_seed, default=0, help="default: %(default)s")
+    demo.add_argument(
+        "--seed", type=partial(_whole_number, 0, 2**32 - 1), default=0, help="default: %(default)s"
+    )
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and what will be used")
     info.add_argument(
@@ -172,17 +176,8 @@ def installed(package: str) -> str:
         return "not installed"
 
 
-def _rows(text: str) -> int:
-    """A number of rows from the command line."""
-    return _whole_number(text, 100, MAX_ROWS)
-
-
-def _seed(text: str) -> int:
-    """A seed from the command line."""
-    return _whole_number(text, 0, 2**32 - 1)
-
-
-def _whole_number(text: str, low: int, high: int) -> int:
+def _whole_number(low: int, high: int, text: str) -> int:
+    """A number of rows, or a seed, from the command line."""
     try:
         number = int(text)
     except ValueError:

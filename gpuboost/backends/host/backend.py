@@ -11,13 +11,12 @@ from gpuboost.backends.host.adaboost import HostReweighter
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
-from gpuboost.backends.protocol import Backend
+from gpuboost.backends.protocol import Backend, Booster, Reweighter
 from gpuboost.data.binning import fit_bin_mapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuboost.backends.protocol import Booster, Reweighter
     from gpuboost.engine.bins import BinnedMatrix, BinRule
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask

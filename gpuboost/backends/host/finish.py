@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.engine.growth.tree import finish_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
 
     from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler

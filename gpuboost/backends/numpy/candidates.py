@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.scores import Sums
+from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 if TYPE_CHECKING:
     from gpuboost.backends.numpy.groups import Groups
-    from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, Settings, as_columns
-from gpuboost.engine.order_statistics import one_group
-
-if TYPE_CHECKING:
-    from gpuboost.engine.order_statistics import Groups
+from gpuboost.engine.order_statistics import Groups, one_group
 
 
 @dataclass(frozen=True)

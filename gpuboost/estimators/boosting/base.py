@@ -21,7 +21,7 @@ from gpuboost.estimators.boosting.inputs import (
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
-from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from gpuboost.backends.cost_model import Growth
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 OF_A_TREE = (
     *("max_depth", "min_samples_split", "min_samples_leaf", "min_weight_fraction_leaf"),

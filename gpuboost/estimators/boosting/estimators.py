@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.engine.array_modules import array_module, working_on
-from gpuboost.engine.losses import USER, make_loss, user_loss
+from gpuboost.engine.losses import USER, Loss, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.model import predictions
@@ -18,8 +18,6 @@ from gpuboost.estimators.fitting.mixins import Classifier, Regressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from gpuboost.engine.losses import Loss
 
 
 @documented

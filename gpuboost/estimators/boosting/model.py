@@ -13,14 +13,13 @@ from gpuboost.backends.host.binned import on_codes
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.losses import USER
+from gpuboost.engine.losses import USER, Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.losses import Loss
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,23 +11,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.backends.cost_model import prediction_work
+from gpuboost.backends.cost_model import Growth, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.parameters import thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
-    from gpuboost.backends.cost_model import Growth
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.inputs.constraints import with_monotonic
 from gpuboost.estimators.inputs.parameters import tree_options
-from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.task import Target, TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-    from gpuboost.estimators.model.fitted import Batch
 
 
 @dataclass(frozen=True, eq=False)

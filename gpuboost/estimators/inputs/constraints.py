@@ -9,12 +9,11 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.engine.criteria import NEWTON, VARIANCE
-from gpuboost.engine.task import Regularisation
+from gpuboost.engine.task import Regularisation, TreeOptions
 from gpuboost.estimators.inputs.parameters import check_option
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.task import TreeOptions
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,18 +10,14 @@ import numpy as np
 
 from gpuboost.data.arrays import is_cupy_array, to_module_of
 from gpuboost.data.dataset import Dataset
-from gpuboost.data.frames import apply_schema, check_names, fit_schema
+from gpuboost.data.frames import FeatureSchema, apply_schema, check_names, fit_schema
 from gpuboost.data.validation import check_features, check_same_length, check_weights
 from gpuboost.engine.array_modules import working_on
-from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.parameters import bin_limit
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from gpuboost.backends.protocol import Backend
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
     from gpuboost.estimators.model.fitted import FittedTrees
 

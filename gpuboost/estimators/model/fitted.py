@@ -14,17 +14,15 @@ import numpy as np
 
 from gpuboost.backends.host.binned import code_blocks, on_codes
 from gpuboost.engine.array_modules import working_on
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.sampling import draw_features
+from gpuboost.engine.sampling import RowSampler, draw_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.sampling import RowSampler
 
 
 @dataclass(frozen=True)

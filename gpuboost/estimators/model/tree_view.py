@@ -11,7 +11,7 @@ from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import matrix_of_ones
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import array_module, as_host_array, is_sparse
-from gpuboost.data.frames import apply_schema
+from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
@@ -21,7 +21,6 @@ from gpuboost.estimators.model.fitted import select_columns
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from gpuboost.data.frames import FeatureSchema
 
 NO_CHILD = -1  # scikit-learn's TREE_LEAF
 UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
