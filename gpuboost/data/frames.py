@@ -53,6 +53,15 @@ class FeatureSchema:
         """Return whether every category has the same code in both."""
         return self.levels == other.levels and self.folded == other.folded
 
+    def check_columns(self, names: Names | None, n_features: int, owner: str) -> None:
+        """Hold names and number of the features of other data to these."""
+        check_names(names, self.names, owner)
+        if n_features != self.n_features:
+            raise ValueError(
+                f"X has {n_features} features, but {owner} is expecting {self.n_features} features "
+                "as input."
+            )
+
     def update_hash(self, sha: Any) -> None:
         """Feed the code of every category to a `hashlib` object; numbers and text as such."""
         for feature in np.flatnonzero(self.is_categorical).tolist():
@@ -126,12 +135,7 @@ def apply_schema(
         If the names, their order or the number of the features differ.
     """
     table = read_table(X)
-    check_names(table.names, schema.names, owner)
-    if table.n_features != schema.n_features:
-        raise ValueError(
-            f"X has {table.n_features} features, but {owner} is expecting "
-            f"{schema.n_features} features as input."
-        )
+    schema.check_columns(table.names, table.n_features, owner)
 
     def code(feature: int) -> Array:
         codes, values = table.categories(feature)
@@ -284,12 +288,10 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     if names is None and fitted is None:
         return
     if fitted is None:
-        message = f"X has feature names, but {owner} was fitted without feature names"
-        warn_user(message)
+        warn_user(f"X has feature names, but {owner} was fitted without feature names")
         return
     if names is None:
-        message = f"X does not have valid feature names, but {owner} was fitted with feature names"
-        warn_user(message)
+        warn_user(f"X does not have valid feature names, but {owner} was fitted with feature names")
         return
     if np.array_equal(names, fitted):
         return
@@ -305,6 +307,6 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     raise ValueError(message)
 
 
-def _bullets(names: list[str], maximum: int = 5) -> str:
-    lines = [f"- {name}\n" for name in names[:maximum]]
-    return "".join(lines + ["- ...\n"] * (len(names) > maximum))
+def _bullets(names: list[str]) -> str:
+    """The first five names, a line each."""
+    return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -33,22 +33,6 @@ _CATEGORY_ADVICE = (
 
 Codes = NDArray[np.int64]
 Names = NDArray[np.object_]
-
-
-class Table(Protocol):
-    """Columns by their place. `categories` gives codes (-1 = missing) into a list of levels."""
-
-    @property
-    def names(self) -> Names | None: ...
-    @property
-    def n_samples(self) -> int: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def category_types(self) -> bool | list[bool]: ...
-    def fits_float32(self, feature: int) -> bool: ...
-    def numbers(self, feature: int) -> Array: ...
-    def categories(self, feature: int) -> tuple[Codes, list[Any]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +105,10 @@ class FrameTable:
             f"{feature_label(feature, self.names)} is a category of {series.implementation}, "
             "which is not supported; use pandas, polars or Arrow, or encode it"
         )
+
+
+# Columns by their place. `categories` gives codes (-1 = missing) into a list of levels.
+Table = ArrayTable | FrameTable
 
 
 def read_table(X: Any) -> Table:

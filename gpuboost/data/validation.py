@@ -241,11 +241,7 @@ def _where_it_is(values: Any, name: str) -> Array:
 def _labels_as_vector(y: Array) -> Array:
     """One label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
-        warn_user(
-            "A column-vector y was passed when a 1d array was expected. Please change the shape "
-            "of y to (n_samples,), for example using ravel().",
-            DataConversionWarning,
-        )
+        warn_of_column()
         y = y.ravel()
     if y.ndim == 2:
         raise ValueError(
@@ -258,6 +254,15 @@ def _labels_as_vector(y: Array) -> Array:
             f"y should be a 1d array of at least one label, got an array of shape {y.shape} instead"
         )
     return y
+
+
+def warn_of_column() -> None:
+    """scikit-learn's warning of targets that are a column."""
+    warn_user(
+        "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
+        "to (n_samples,), for example using ravel().",
+        DataConversionWarning,
+    )
 
 
 def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:

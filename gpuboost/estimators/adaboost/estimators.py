@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import sklearn.tree
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.class_weight import class_weights
-from gpuboost.data.parameters import integer_at_least, number_between
+from gpuboost.data.parameters import integer_at_least, number_between, one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.criteria import ABSOLUTE
 from gpuboost.engine.ensembles import adaboost
@@ -27,13 +25,13 @@ from gpuboost.engine.ensembles.adaboost_task import (
 )
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels, running_sums
+from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels
 from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copy_result_to_host
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor, score_of
 from gpuboost.estimators.inputs.features import where_they_are
-from gpuboost.estimators.inputs.parameters import check_option, draw_seed
+from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
 from gpuboost.estimators.model.fitted import Batch
 from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
@@ -118,7 +116,7 @@ class AdaBoost(ManyTrees):
         labels, n = inputs.labels, len(inputs.labels)
         n_rounds = integer_at_least("n_estimators", self.n_estimators, 1)
         number_between("learning_rate", self.learning_rate, 0.0, low_included=False)
-        check_option("boosting", self.boosting, BOOSTING)
+        one_of("boosting", self.boosting, BOOSTING)
         weights = self._weights(labels, inputs.weights)
         seed, bits = draw_seed(self.random_state), labels.weight_bits
         sampler = RowSampler(ALL_ROWS, n, n, seed, weights, max_weight_bits=bits)
@@ -148,20 +146,12 @@ class AdaBoost(ManyTrees):
         ------
         float
         """
-        y, weight = copy_result_to_host(y), copy_result_to_host(sample_weight)
-        metric = accuracy_score if isinstance(self, Classifier) else r2_score
         for found in self.staged_predict(X):
-            yield float(metric(y, copy_result_to_host(found), sample_weight=weight))
+            yield score_of(self, found, y, sample_weight)
 
     @abstractmethod
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round."""
-
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        """Importances in the trees, by their weights: ndarray of shape (n_features,)."""
-        check_is_fitted(self)
-        return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees and their weights, bin edges, and categories.
@@ -200,21 +190,18 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         choice = self._tree.class_weight
         if self._class_factor(labels, None) is None:  # which looks whether they are in order
             return None
-        of_class = class_weights(choice, labels.codes, labels.classes)
+        of_class = class_weights(choice, labels.rows, labels.classes)
         return None if of_class is None else of_class / of_class.max()
 
     def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective:
         labels, options = prepared.labels, prepared.plan.options
         assert isinstance(labels, ClassLabels)
         may_reverse = options.regularisation.monotonic is None
-        return ClassObjective.of(labels.codes, len(labels.classes), learning_rate, may_reverse)
+        return ClassObjective.of(labels.rows, len(labels.classes), learning_rate, may_reverse)
 
     def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
         model, facts = super()._grow(prepared)
-        bound, bounds = 1.0, np.empty(len(model.bounds))
-        for t, normaliser in enumerate(model.bounds):
-            bound = bounds[t] = bound * normaliser
-        return model, {**facts, "training_error_bound_": bounds}
+        return model, {**facts, "training_error_bound_": np.cumprod(model.bounds)}
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Votes of the trees.
@@ -256,7 +243,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         leaves, votes = self._leaves(X), self._model.votes
         xp, total = array_module(leaves), 0.0
-        for t, weight in enumerate(running_sums(self._model.tree_votes)):
+        for t, weight in enumerate(np.cumsum(self._model.tree_votes)):
             with working_on(leaves):
                 values = xp.asarray(votes.value[votes.offset[t] : votes.offset[t + 1]])
                 total = total + values[leaves[:, t]]
@@ -329,7 +316,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
         return ValueObjective.of(y, str(self.loss), learning_rate, inside, criterion)
 
     def _plan(self, inputs: FitInputs) -> tuple[GrowPlan, Growth]:
-        check_option("loss", self.loss, adaboost.LOSSES)
+        one_of("loss", self.loss, adaboost.LOSSES)
         return super()._plan(inputs)
 
     def predict(self, X: Any) -> np.ndarray:

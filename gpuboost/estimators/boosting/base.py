@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import (
     BoostPlan,
-    EvaluationReader,
     boost_plan,
+    read_eval_set,
     start_of_rows,
 )
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
-from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
@@ -221,7 +221,7 @@ class GradientBoosting(ManyTrees):
         if before is None and self.init is not None:
             init = fitted_init(self.init, X, y, plan.given_weights)
         offsets = start_of_rows(X, offset, init, plan.loss, len(plan.y))
-        evaluated = EvaluationReader(self, prepared, init).read(eval_set)
+        evaluated = read_eval_set(eval_set, self, prepared, init)
         fit = BoostingFit(RoundSetup(self, prepared, offsets, init, evaluated))
         model = fit.run(monitor)
         return model, self._facts(fit, model)
@@ -287,7 +287,7 @@ class GradientBoosting(ManyTrees):
         See ``importance_type``; ndarray of shape (n_features,).
         """
         check_is_fitted(self)
-        kind = check_option("importance_type", self.importance_type, IMPORTANCES)
+        kind = one_of("importance_type", self.importance_type, IMPORTANCES)
         return self._model.importances(self.n_features_in_, kind)
 
     def fingerprint(self) -> str:

@@ -42,7 +42,7 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
     tweedie_power: float = 1.5
 
     def _make_loss(self, labels: Any) -> Loss:
-        n_outputs = 1 if labels.values.ndim == 1 else labels.values.shape[1]
+        n_outputs = labels.n_columns
         if not isinstance(self.loss, str):
             return user_loss(self.loss, n_outputs)
         return make_loss(self.loss, n_outputs=n_outputs, alpha=self.alpha, power=self.tweedie_power)
@@ -130,10 +130,6 @@ class GradientBoostingClassifier(Classifier, GradientBoosting):
     def staged_predict(self, X: Any, offset: Any = None) -> Iterator[np.ndarray]:
         """Classes after each round; see `predict`."""
         return map(self._most_probable, self.staged_predict_proba(X, offset))
-
-    def _most_probable(self, shares: np.ndarray) -> np.ndarray:
-        with working_on(shares):
-            return self._labels_at(shares.argmax(axis=1))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         """Probability of each class, logistic if a user's loss does not define ``predict``."""

@@ -79,7 +79,7 @@ class BoostedRounds(FittedTrees):
                 total = total + found
             yield total
 
-    def importances(self, n_features: int, kind: str) -> np.ndarray:
+    def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
         """Share of each feature in the gains of all splits, or in their number: (n_features,)."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:

@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.backends.cost_model import Growth, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
-from gpuboost.data.parameters import thread_count
+from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.inputs.features import read_prediction
-from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
@@ -97,7 +96,7 @@ class TreeModel(BaseEstimator, ABC):
 
     def _voting_rule(self) -> str:
         """How the trees of a classifier vote. Those of a regressor are always averaged."""
-        return check_option("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+        return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows, by which they are also drawn if they are drawn.
@@ -126,7 +125,7 @@ class TreeModel(BaseEstimator, ABC):
         check_is_fitted(self)
         model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
-        data = read_prediction(X, model, type(self).__name__)
+        data = read_prediction(X, model.schema, model.mapper, type(self).__name__)
         if isinstance(data, BinnedMatrix):
             size = data.n_samples, data.n_features
         else:
@@ -152,8 +151,12 @@ class TreeModel(BaseEstimator, ABC):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the impurity decrease, ndarray of shape (n_features,)."""
-        return self._ensemble.importances(self.n_features_in_)
+        """Share of each feature in the impurity decrease, ndarray of shape (n_features,).
+
+        The mean over trees, in AdaBoost by their weights.
+        """
+        check_is_fitted(self)
+        return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def copy_result_to_host(values: Any) -> Any:
-    """Copy arrays of a GPU to the host, for scikit-learn's metrics; return others as they are."""
-    return copy_device_array_to_host(values) if is_on_device(values) else values
+def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:
+    """Score of predictions by scikit-learn's metric, for which arrays of a GPU are copied."""
+    given = found, y, weights
+    found, y, weights = (copy_device_array_to_host(g) if is_on_device(g) else g for g in given)
+    return float(estimator._metric(y, found, sample_weight=weights))
 
 
 class Classifier(ClassifierMixin):
@@ -43,6 +45,7 @@ class Classifier(ClassifierMixin):
     """
 
     _labels: ClassVar[Any] = ClassLabels
+    _metric = staticmethod(accuracy_score)
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
     def predict_proba(self: Any, X: Any) -> np.ndarray:
@@ -68,7 +71,10 @@ class Classifier(ClassifierMixin):
         ndarray of shape (n_samples,)
             On the GPU if X is, unless classes are strings, which cannot be there.
         """
-        shares = self.predict_proba(X)
+        return self._most_probable(self.predict_proba(X))
+
+    def _most_probable(self: Any, shares: np.ndarray) -> np.ndarray:
+        """Labels of the classes with the largest shares."""
         with working_on(shares):
             return self._labels_at(shares.argmax(axis=1))
 
@@ -85,8 +91,7 @@ class Classifier(ClassifierMixin):
         -------
         float
         """
-        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
-        return float(accuracy_score(y, found, sample_weight=weight))
+        return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows times those of their classes."""
@@ -97,7 +102,7 @@ class Classifier(ClassifierMixin):
 
     def _balance(self: Any, labels: Any) -> np.ndarray | None:
         """Class codes if every tree balances its own draws."""
-        return labels.codes if self._balances_draws() else None
+        return labels.rows if self._balances_draws() else None
 
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weight of each row by its class, the same for all trees; None if all are 1."""
@@ -128,7 +133,7 @@ class Classifier(ClassifierMixin):
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
         if seen.any():
-            truth, found = copy_to_host(labels.codes)[seen], means[seen].argmax(axis=1)
+            truth, found = copy_to_host(labels.rows)[seen], means[seen].argmax(axis=1)
             facts["oob_score_"] = (score or accuracy_score)(truth, found)
         return facts
 
@@ -143,6 +148,7 @@ class Regressor(RegressorMixin):
     """
 
     _labels: ClassVar[Any] = ValueLabels
+    _metric = staticmethod(r2_score)
 
     def predict(self: Any, X: Any) -> np.ndarray:
         """Mean over the trees of the value of a row's leaf.
@@ -162,18 +168,17 @@ class Regressor(RegressorMixin):
         -------
         float
         """
-        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
-        return float(r2_score(y, found, sample_weight=weight))
+        return score_of(self, self.predict(X), y, sample_weight)
 
     def _out_of_bag_facts(
         self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
     ) -> dict[str, Any]:
         """Fitted attributes from the mean value in the trees that did not see a row."""
-        found = means.reshape(labels.values.shape)
+        found = means.reshape(labels.rows.shape)
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
         if seen.sum() > 1:
-            truth = copy_to_host(labels.values)[seen]
+            truth = copy_to_host(labels.rows)[seen]
             facts["oob_score_"] = (score or r2_score)(truth, found[seen])
         return facts
 

@@ -86,18 +86,12 @@ class TreeEnsemble(ManyTrees):
         if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
             weights = factor if weights is None else weights * factor
             factor = None
-        seed, bits = self._seed(before), labels.weight_bits
+        seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
         features = self._feature_draw(inputs.schema.n_features)
         return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
-
-    def _seed(self, before: FittedTrees | None) -> int:
-        """The seed; without an integer ``random_state`` a warm start keeps the earlier seed."""
-        if before is None or isinstance(self.random_state, (int, np.integer)):
-            return draw_seed(self.random_state)
-        return before.batches[-1].sampler.seed
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""

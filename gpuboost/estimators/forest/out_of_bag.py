@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.sampling import RowSampler
     from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 
@@ -35,12 +34,11 @@ def out_of_bag_means(
         NaN for rows that every tree saw, of which there is a warning.
     """
     check_same_rows(model.batches, matrix.n_samples)
-    samplers = [_within_reach(batch.sampler, backend) for batch in model.batches]
-    draws = [
-        (sampler, tree)
-        for sampler, batch in zip(samplers, model.batches, strict=True)
-        for tree in batch.trees
-    ]
+    draws = []
+    for batch in model.batches:
+        here = batch.sampler.place == backend.name
+        sampler = batch.sampler if here else batch.sampler.copied_to_host
+        draws += [(sampler, tree) for tree in batch.trees]
     total, count = backend.sum_out_of_bag(on_codes(ensemble), matrix, draws, n_threads)
     if not count.all():
         warn_user(
@@ -50,11 +48,6 @@ def out_of_bag_means(
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]
-
-
-def _within_reach(sampler: RowSampler, backend: Backend) -> RowSampler:
-    """A sampler that a backend can draw with: copied to the host if it lies on another device."""
-    return sampler if sampler.place == backend.name else sampler.copied_to_host
 
 
 def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:

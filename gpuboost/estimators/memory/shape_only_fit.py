@@ -84,7 +84,7 @@ class ShapeOnlyClasses(ClassLabels):
 
     def target_of(self, facts: WeightFacts, criterion: int) -> Target:
         """The same by the weights alone."""
-        found = class_target(self.codes[:_FEW], len(self.classes), _of_few_rows(facts))
+        found = class_target(self.rows[:_FEW], len(self.classes), _of_few_rows(facts))
         return _of_all_rows(found, len(self))
 
 
@@ -97,7 +97,7 @@ class ShapeOnlyValues(ValueLabels):
 
     def target_of(self, facts: WeightFacts, criterion: int) -> Target:
         """The same by the weights alone."""
-        found = regression_target(self.values[:_FEW], _of_few_rows(facts), criterion)
+        found = regression_target(self.rows[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))
 
 
@@ -165,10 +165,10 @@ class ShapeOnlyTrees:
         objective: ClassObjective | ValueObjective
         if isinstance(labels, ShapeOnlyClasses):
             target = labels.target_of(weight_facts(ClassObjective.bits), criterion)
-            objective = ClassObjective(labels.codes, len(labels.classes), 1.0, True, target)
+            objective = ClassObjective(labels.rows, len(labels.classes), 1.0, True, target)
         else:
             target = labels.target_of(weight_facts(ValueObjective.bits), criterion)
-            objective = ValueObjective(labels.values[:, 0], estimator.loss, 1.0, target)
+            objective = ValueObjective(labels.rows[:, 0], estimator.loss, 1.0, target)
         of_class = estimator._weights_of_classes(labels)
         return reweight_task(prepared, objective, estimator.boosting, of_class)
 

@@ -109,6 +109,10 @@ class FittedTrees:
         ensemble = self._trees_for(data)
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
+    def importances(self, n_features: int) -> np.ndarray:
+        """Share of each feature in the impurity decrease, the mean over trees: (n_features,)."""
+        return self.ensemble.importances(n_features)
+
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble for columns or codes, always the same object: backends cache it."""
         if isinstance(data, BinnedMatrix):
