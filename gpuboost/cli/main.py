@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import metadata
 
+from gpuboost import __version__
+
 MAX_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
 
@@ -32,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         description="Tree ensembles on NVIDIA GPUs and laptops.",
         allow_abbrev=False,
     )
-    top.add_argument("--version", action="version", version=f"gpuboost {version()}")
+    top.add_argument("--version", action="version", version=f"gpuboost {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
     demo = commands.add_parser(
         "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
@@ -96,13 +98,6 @@ def calibrate() -> None:
     print(f"kept in {path}", file=sys.stderr)
 
 
-def version() -> str:
-    """Version of gpuboost."""
-    import gpuboost
-
-    return gpuboost.__version__
-
-
 def info_text() -> str:
     """The output of ``gpuboost info``: backends, devices, speeds, threads, caches and versions."""
     from gpuboost.backends.select import available_backends
@@ -110,7 +105,7 @@ def info_text() -> str:
 
     backends = available_backends()
     usable = [name for name, works, _ in backends if works]
-    lines = [f"gpuboost {version()}", "", "backends"]
+    lines = [f"gpuboost {__version__}", "", "backends"]
     for name, works, reason in backends:
         lines.append(f"  {name:6s} {'yes' if works else 'no':4s} {reason}".rstrip())
     lines += [f"  {line}" for line in gpus()]

@@ -250,7 +250,7 @@ def chosen(monkeypatch):
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
     for name in ("numpy", "numba"):
         monkeypatch.setattr(choice, f"_{name}_backend", lambda name=name: name)
-    monkeypatch.setattr(choice, "_cuda_backend", lambda number: "cuda")
+    monkeypatch.setattr(choice, "cuda_backend", lambda number: "cuda")
     monkeypatch.setattr(choice, "device_number", lambda device: 0)
     monkeypatch.setattr(choice, "_loaded_programs", set())
     monkeypatch.setattr(choice, "_spent", {})

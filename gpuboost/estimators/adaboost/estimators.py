@@ -29,7 +29,7 @@ from gpuboost.estimators.adaboost.model import BoostedTrees, OneValueLabels
 from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor, score_of
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
@@ -146,6 +146,7 @@ class AdaBoost(ManyTrees):
         ------
         float
         """
+        y, sample_weight = copied_to_host(y, sample_weight)
         for found in self.staged_predict(X):
             yield score_of(self, found, y, sample_weight)
 

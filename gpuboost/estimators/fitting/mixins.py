@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def copied_to_host(*given: Any) -> list[Any]:
+    """Arrays of a GPU copied to the host, for scikit-learn's metrics; others as they are."""
+    return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
+
+
 def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:
-    """Score of predictions by scikit-learn's metric, for which arrays of a GPU are copied."""
-    given = found, y, weights
-    found, y, weights = (copy_device_array_to_host(g) if is_on_device(g) else g for g in given)
+    """Score of predictions by scikit-learn's metric."""
+    found, y, weights = copied_to_host(found, y, weights)
     return float(estimator._metric(y, found, sample_weight=weights))
 
 

@@ -148,15 +148,10 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
     message = f"{name} must be {allowed}, got {value!r}"
     if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
         raise (ValueError if isinstance(value, str) else TypeError)(message)
-    if isinstance(value, Integral):
-        count = int(value)
-        if count < 1:
-            raise ValueError(message)
-        return count
-    share = float(value)
-    if not 0.0 < share <= 1.0:
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not (number >= 1 if isinstance(number, int) else 0.0 < number <= 1.0):
         raise ValueError(message)
-    return max(1, int(share * total))
+    return number if isinstance(number, int) else max(1, int(number * total))
 
 
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:
