@@ -115,7 +115,7 @@ def check_known_columns(
     schema, mapper = model
     schema.check_columns(data.schema.names, data.n_features, owner)
     same_codes = same_bins(data.mapper, mapper)
-    if not (same_codes and data.schema.has_categories_of(schema)):
+    if not (same_codes and data.schema.codes == schema.codes):
         what = "categories" if same_codes else "bins"
         raise ValueError(
             f"this Dataset has other {what} than {known} ({owner}); make it with Dataset(X, "

@@ -126,8 +126,8 @@ def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
     """The result of `fitting.pipeline.prepare` for data of these shapes."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
-    none, names = (None,) * n_features, _names_of_features(estimator, n_features)
-    schema = FeatureSchema(names, n_features, np.zeros(n_features, dtype=bool), none, none)
+    names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
+    schema = FeatureSchema(names, n_features, numeric, (None,) * n_features)
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))

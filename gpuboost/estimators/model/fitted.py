@@ -151,6 +151,5 @@ def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema
         names=None,
         n_features=len(features),
         is_categorical=schema.is_categorical[features],
-        levels=tuple(schema.levels[f] for f in features),
-        folded=tuple(schema.folded[f] for f in features),
+        codes=tuple(schema.codes[f] for f in features),
     )
