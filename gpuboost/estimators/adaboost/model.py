@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.data.arrays import as_host_array, is_cupy_array
 from gpuboost.data.validation import warn_of_column
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
@@ -88,6 +89,6 @@ class OneValueLabels(ValueLabels):
                 "AdaBoostRegressor has one output; train one model per column, for example with "
                 "sklearn.multioutput.MultiOutputRegressor"
             )
-        if len(np.shape(y)) == 2:
+        if (y if is_cupy_array(y) else as_host_array(y, "y")).ndim == 2:
             warn_of_column()
         return labels
