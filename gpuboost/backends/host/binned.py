@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,15 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.ensemble import Ensemble
 
 ROWS_PER_BLOCK = 2**15  # turned into floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20
-
-
-def on_codes(ensemble: Ensemble) -> Ensemble:
-    """The ensemble that takes codes where the given one takes values."""
-    return replace(ensemble, threshold=ensemble.code.astype(np.float64))
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:

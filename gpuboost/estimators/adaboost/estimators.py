@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import sklearn.tree
-from sklearn.base import clone
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.class_weight import class_weights
@@ -97,9 +96,6 @@ class AdaBoost(ManyTrees):
             return from_sklearn(self.estimator, self._tree_class)
         name, also = type(self).__name__, ", or scikit-learn's"
         return checked_tree(self.estimator, self._tree_class, name, also)
-
-    def _empty_tree(self) -> SingleTree:
-        return clone(self._tree)
 
     # ---- the steps of a fit ----------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
@@ -48,9 +47,6 @@ class Bagging(TreeEnsemble):
         if self.estimator is None:
             return self._tree_class()
         return checked_tree(self.estimator, self._tree_class, type(self).__name__)
-
-    def _empty_tree(self) -> SingleTree:
-        return clone(self._tree)
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
         n_draws = draw_count(self.max_samples, n_samples, weights, 1.0)

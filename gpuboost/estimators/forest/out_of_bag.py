@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.host.binned import on_codes
 from gpuboost.data.advice import warn_user
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def out_of_bag_means(
         here = batch.sampler.place == backend.name
         sampler = batch.sampler if here else batch.sampler.copied_to_host
         draws += [(sampler, tree) for tree in batch.trees]
-    total, count = backend.sum_out_of_bag(on_codes(ensemble), matrix, draws, n_threads)
+    coded = replace(ensemble).on_codes  # of a copy, so that the model does not keep it
+    total, count = backend.sum_out_of_bag(coded, matrix, draws, n_threads)
     if not count.all():
         warn_user(
             "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.host.binned import code_blocks, on_codes
+from gpuboost.backends.host.binned import code_blocks
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -115,17 +115,8 @@ class FittedTrees:
 
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble for columns or codes, always the same object: backends cache it."""
-        if isinstance(data, BinnedMatrix):
-            return self._coded_votes if hard else self._coded
-        return self.votes if hard else self.ensemble
-
-    @cached_property
-    def _coded(self) -> Ensemble:
-        return on_codes(self.ensemble)
-
-    @cached_property
-    def _coded_votes(self) -> Ensemble:
-        return on_codes(self.votes)
+        chosen = self.votes if hard else self.ensemble
+        return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 
 
 def run_in_blocks(

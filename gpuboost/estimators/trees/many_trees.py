@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.advice import warn_user
@@ -53,9 +53,9 @@ class ManyTrees(TreeModel):
     if TYPE_CHECKING:
         n_estimators: int
 
-    @abstractmethod
     def _empty_tree(self) -> SingleTree:
         """A tree estimator with the parameters of the trees."""
+        return clone(self._tree)
 
     def _model_to_extend(self) -> FittedTrees | None:
         """The model that a warm start adds trees to, None without a warm start."""
