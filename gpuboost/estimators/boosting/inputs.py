@@ -102,7 +102,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared, init: Any) -> Row
         )
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
-    data = read_prediction(X, prepared.schema, prepared.mapper, type(estimator).__name__)
+    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, type(estimator).__name__)
     n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
     y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
     with where_they_are(y, sample_weight):

@@ -170,14 +170,15 @@ class RoundSetup:
         """The task for the backend."""
         estimator, n, seed = self.estimator, len(self.plan.y), self.seed
         minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
-        prepared, n_features = self.prepared, self.prepared.schema.n_features
+        prepared, matrix = self.prepared, self.prepared.matrix
+        n_features = matrix.n_features
         count = options.FeatureCounts.of(estimator, n_features).tree
         draw = None if count == n_features else FeatureDraw(n_features, count, replace=False)
         limits = options.boosting_options(estimator, n, prepared.schema, self.loss)
         told = information_of_row(self.loss, self.constant, self.offsets, self.weights)
-        rare = options.category_fraction(estimator, prepared.mapper, self._rows_of_tree(), told)
+        rare = options.category_fraction(estimator, matrix.mapper, self._rows_of_tree(), told)
         return BoostTask(
-            matrix=prepared.matrix,
+            matrix=matrix,
             train=self.train,
             watched=tuple(each.rows for each in self.monitored),
             loss=self.loss,
@@ -281,7 +282,7 @@ class BoostingFit:
         numbers = range(len(old), len(old) + len(self.trees))
         return BoostedRounds(
             Ensemble.of((*old, *self.trees)),
-            setup.prepared.mapper,
+            setup.prepared.matrix.mapper,
             setup.prepared.schema,
             (*batches, Batch(numbers, setup.sampler, None)),
             setup.loss,

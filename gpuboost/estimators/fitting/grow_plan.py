@@ -106,7 +106,7 @@ def grow_trees(prepared: Prepared) -> FittedTrees:
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
     batch = replace(batch, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
-    return FittedTrees(ensemble, prepared.mapper, prepared.schema, batches)
+    return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
 
 
 def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:

@@ -19,7 +19,7 @@ from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.validation import check_flush_to_zero
-from gpuboost.engine.bins import BinMapper, BinnedMatrix
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
 
@@ -74,11 +74,6 @@ class Prepared:
     backend: Backend
     execution: Execution
     before: Any = None
-
-    @property
-    def mapper(self) -> BinMapper:
-        """Bins of the features."""
-        return self.matrix.mapper
 
 
 def run_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *of_rounds: Any) -> None:

@@ -37,6 +37,7 @@ class TreeView:
     Attributes
     ----------
     node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
+        The depth is that of the deepest leaf, 0 for a root alone.
     n_classes : ndarray of int of shape (n_outputs,)
     children_left, children_right : ndarray of int64 of shape (node_count,)
         -1 in leaves.
@@ -66,21 +67,12 @@ class TreeView:
         self.n_node_samples = tree.count
         self.value = tree.value.reshape(self.node_count, self.n_outputs, n_classes)
         leaf = self._is_leaf = tree.left == 0
+        self.n_leaves, self.max_depth = int(leaf.sum()), len(levels(tree.left)) - 1
         self.children_left = np.where(leaf, NO_CHILD, tree.left).astype(np.int64)
         self.children_right = np.where(leaf, NO_CHILD, tree.left + 1).astype(np.int64)
         self.feature = np.where(leaf, UNDEFINED, tree.feature).astype(np.int64)
         self.threshold = np.where(leaf, float(UNDEFINED), tree.threshold)
         self.missing_go_to_left = (tree.missing_left & ~leaf).astype(np.uint8)
-
-    @property
-    def n_leaves(self) -> int:
-        """Leaves of the tree."""
-        return int(self._is_leaf.sum())
-
-    @property
-    def max_depth(self) -> int:
-        """Depth of the deepest leaf, 0 for a root alone."""
-        return len(levels(self._tree.left)) - 1
 
     def categories_left(self, node: int) -> np.ndarray:
         """Codes of the categories that a categorical split sends left.
