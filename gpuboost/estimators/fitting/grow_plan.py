@@ -73,38 +73,33 @@ def tree_plan(
     return GrowPlan(options, batch, target), growth
 
 
-def grow_task(prepared: Prepared) -> GrowTask:
-    """The task of the trees of a plan, which grow together."""
-    plan, batch = prepared.plan, prepared.plan.batch
-    sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
-    return GrowTask(
-        prepared.matrix,
-        plan.target,
-        plan.options,
-        rows_of=partial(rows_with_weight, sampler),
-        trees=batch.trees,
-        seed=seed,
-        features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
-        n_threads=prepared.execution.n_threads,
-        sampler=sampler,
-    )
-
-
 def grow_trees(prepared: Prepared) -> FittedTrees:
     """Grow the trees of a plan, after those of a model that is extended, and prune them."""
     plan, execution, before = prepared.plan, prepared.execution, prepared.before
     options, batch = plan.options, plan.batch
+    sampler, draw, seed = batch.sampler, batch.feature_draw, batch.sampler.seed
+    task = GrowTask(
+        prepared.matrix,
+        plan.target,
+        options,
+        rows_of=partial(rows_with_weight, sampler),
+        trees=batch.trees,
+        seed=seed,
+        features_of=None if draw is None else lambda tree: draw.distinct_features(seed, tree),
+        n_threads=execution.n_threads,
+        sampler=sampler,
+    )
 
     def prune(numbered: tuple[int, Tree]) -> Tree:
         return pruned(cut_back(numbered[1], options.min_decrease), options.ccp_alpha)
 
     prunes = options.ccp_alpha > 0.0 or options.min_decrease > 0.0
-    grown = prepared.backend.grow_finished(grow_task(prepared))
+    grown = prepared.backend.grow_finished(task)
     trees = in_threads(prune, grown, execution.n_threads if prunes else 1)
     shown = with_progress(trees, len(batch.trees), execution.verbose)
     old = before.ensemble.trees if before else ()
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
-    batch = replace(batch, sampler=batch.sampler.drawing_only())
+    batch = replace(batch, sampler=sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
     return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
 

@@ -20,7 +20,6 @@ from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.adaboost.rounds import reweight_task
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import RoundSetup
-from gpuboost.estimators.fitting.grow_plan import grow_task
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
@@ -144,7 +143,18 @@ class ShapeOnlyTrees:
 
     def grow_task(self) -> GrowTask:
         """The task of trees that grow together."""
-        return replace(grow_task(prepare(self.estimator, self.table)), features_of=None)
+        prepared = prepare(self.estimator, self.table)
+        plan: GrowPlan = prepared.plan
+        sampler = plan.batch.sampler
+        return GrowTask(
+            prepared.matrix,
+            plan.target,
+            plan.options,
+            rows_of=sampler.rows,
+            trees=plan.batch.trees,
+            seed=0,
+            sampler=sampler,
+        )
 
     def reweight_task(self) -> ReweightTask:
         """The task of AdaBoost."""
