@@ -9,7 +9,6 @@ import importlib.util
 import os
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 OLDEST = 75  # compute capability that the kernels are compiled and audited for, and newer
 # Before this version a sort that had no memory for its workspace returned a wrong order, and no
@@ -106,8 +105,14 @@ def _find(process: int) -> Found:
     try:
         import cupy
 
-        if _version_of(cupy) < OLDEST_CUPY:
-            return Found((), _cupy_is_too_old(cupy.__version__))
+        if tuple(map(int, cupy.__version__.split(".")[:2])) < OLDEST_CUPY:
+            oldest = ".".join(map(str, OLDEST_CUPY))
+            return Found(
+                (),
+                f"CuPy {cupy.__version__} sorts wrongly, without an error, where the device runs "
+                "out of memory; pip install --upgrade gpuboost[cuda12] or gpuboost[cuda13] brings "
+                f"{oldest} or newer",
+            )
         devices = tuple(_read(number) for number in range(cupy.cuda.runtime.getDeviceCount()))
     except Exception as error:  # CuPy raises its own types, which cannot be named without it
         return Found((), f"CuPy finds no usable device ({type(error).__name__}: {error})")
@@ -122,19 +127,6 @@ def _find(process: int) -> Found:
             "gpuboost[cuda12] or gpuboost[cuda13] brings it",
         )
     return Found(devices, "")
-
-
-def _version_of(cupy: Any) -> tuple[int, ...]:
-    """Its major and minor version."""
-    return tuple(int(part) for part in cupy.__version__.split(".")[:2])
-
-
-def _cupy_is_too_old(version: str) -> str:
-    oldest = ".".join(map(str, OLDEST_CUPY))
-    return (
-        f"CuPy {version} sorts wrongly, without an error, where the device runs out of memory; "
-        f"pip install --upgrade gpuboost[cuda12] or gpuboost[cuda13] brings {oldest} or newer"
-    )
 
 
 def cuda_versions() -> str:

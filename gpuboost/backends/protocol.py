@@ -163,7 +163,7 @@ class Backend(Protocol):
         Parameters
         ----------
         ensemble : Ensemble
-            One that takes codes (`backends.host.binned.on_codes`).
+            One that takes codes (`Ensemble.on_codes`).
         matrix : BinnedMatrix
             What the trees were grown on.
         draws : sequence of (RowSampler, int)

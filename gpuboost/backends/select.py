@@ -13,29 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.backends.cache import cache_folder, compiled_programs
-from gpuboost.backends.cost_model import (
-    CUDA_START_SECONDS,
-    Growth,
-    Work,
-    growth_work,
-    prediction_work,
-)
+from gpuboost.backends.cost_model import CUDA_START_SECONDS, Work
 from gpuboost.backends.devices import device_number, why_no_cuda
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
     from gpuboost.backends.protocol import Backend
-
-__all__ = [
-    "Growth",
-    "Work",
-    "available_backends",
-    "backend_of",
-    "check_device",
-    "choose_backend",
-    "growth_work",
-    "prediction_work",
-]
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk
@@ -67,7 +50,7 @@ def choose_backend(device: Any, work: Work) -> Backend:
     if device == "auto" and _cuda_pays(work):
         device = "cuda"
     if device.startswith("cuda"):
-        return _cuda_backend(device_number(device))
+        return cuda_backend(device_number(device))
     if device in ("auto", "cpu"):
         device = "numba" if _numba_pays(work) else "numpy"
         _spent[work.program] = _spent.get(work.program, 0.0) + work.numpy * (device == "numpy")
@@ -79,7 +62,7 @@ def choose_backend(device: Any, work: Work) -> Backend:
 
 def backend_of(array: Any) -> CudaBackend:
     """The backend of the device that an array of CuPy is on."""
-    return _cuda_backend(array.device.id)
+    return cuda_backend(array.device.id)
 
 
 def check_device(device: Any) -> None:
@@ -154,7 +137,8 @@ def _numba_backend() -> Backend:
     return NumbaBackend()
 
 
-def _cuda_backend(number: int) -> CudaBackend:
+def cuda_backend(number: int) -> CudaBackend:
+    """The backend of a device by its number."""
     _started_cuda.add(os.getpid())
     return _backend_of(number)
 

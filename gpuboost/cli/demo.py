@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import numpy as np
+from tqdm import tqdm
 
 import gpuboost
-from gpuboost.cli.demo_table import (
-    SYNTHETIC,
-    TREE_COST,
-    Job,
-    Line,
-    Outcome,
-    Progress,
-    Table,
-    footer,
-    table_text,
-)
+from gpuboost.cli import demo_table
+from gpuboost.cli.demo_table import SYNTHETIC, TREE_COST, Job, Line, Outcome, Table
 from gpuboost.data.parameters import thread_count
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
@@ -70,22 +61,23 @@ def run(options: DemoOptions, out: TextIO | None = None) -> int:
         options = replace(options, rows=NUMPY_ROWS)
     synthetic = make_tables(options.rows, options.seed)
     warm_up(synthetic, backend, options.seed, out)
-    lines = []
-    with Progress(2 * len(small_jobs(real + synthetic))) as step:
-        for job in small_jobs(real):
-            lines.append(compare(job, options, step))
-        singles = [compare(job, options, step) for job in single_jobs(synthetic)]
+    n_fits = 2 * len(small_jobs(real + synthetic))
+    with tqdm(total=n_fits, unit="fit", leave=False, dynamic_ncols=True) as bar:
+        lines = [compare(job, options, bar) for job in small_jobs(real)]
+        jobs = small_jobs(synthetic)
+        singles = [compare(job, options, bar) for job in jobs if not job.is_ensemble]
         lines += singles
-        waiting = [job for job in small_jobs(synthetic) if job.is_ensemble]
+        slowest = max(line.theirs.seconds for line in singles)
+        waiting = [job for job in jobs if job.is_ensemble]
         while waiting:
             left = options.seconds - (time.perf_counter() - started)
-            job = sized(waiting, slowest_seconds(singles), left * thread_count(None))
-            lines.append(compare(job, options, step))
+            job = sized(waiting, slowest, left * thread_count(None))
+            lines.append(compare(job, options, bar))
             waiting = waiting[1:]
     print(chosen_sentence(lines, options), file=out)
-    print(table_text(lines), file=out)
+    print(demo_table.table_text(lines), file=out)
     same, sentence = one_model(real, options)
-    print(f"{footer(lines, time.perf_counter() - started)}\n{sentence}", file=out)
+    print(f"{demo_table.footer(lines, time.perf_counter() - started)}\n{sentence}", file=out)
     return 0 if same else 1
 
 
@@ -114,11 +106,7 @@ def _split(name: str, X: np.ndarray, y: np.ndarray, is_classification: bool, see
     from sklearn.model_selection import train_test_split
 
     X_train, X_test, y_train, y_test = train_test_split(
-        X,
-        y,
-        test_size=TEST_SHARE,
-        random_state=seed,
-        stratify=y if is_classification else None,
+        X, y, test_size=TEST_SHARE, random_state=seed, stratify=y if is_classification else None
     )
     return Table(name, X_train, X_test, y_train, y_test, is_classification)
 
@@ -131,11 +119,6 @@ def small_jobs(tables: list[Table]) -> list[Job]:
     return [
         Job(name, table) for table in tables for name in estimator_names(table.is_classification)
     ]
-
-
-def single_jobs(tables: list[Table]) -> list[Job]:
-    """The single trees."""
-    return [job for job in small_jobs(tables) if not job.is_ensemble]
 
 
 def sized(waiting: list[Job], tree_seconds: float, core_seconds: float) -> Job:
@@ -158,11 +141,6 @@ def trees_for(seconds: float, tree_seconds: float) -> int:
     """How many trees fit in ``seconds`` on one core, within the bounds of the demonstration."""
     fit = int(seconds / max(tree_seconds, 1e-9))
     return min(MAX_TREES, max(FEWEST_TREES, fit))
-
-
-def slowest_seconds(lines: list[Line]) -> float:
-    """The longest of scikit-learn's fits."""
-    return max(line.theirs.seconds for line in lines)
 
 
 def chosen_sentence(lines: list[Line], options: DemoOptions) -> str:
@@ -219,14 +197,20 @@ def one_model(tables: list[Table], options: DemoOptions) -> tuple[bool, str]:
     return True, f"The forest of digits on {' and '.join(prints)}: fingerprint {first[:16]}."
 
 
-def compare(job: Job, options: DemoOptions, step: Progress) -> Line:
+def compare(job: Job, options: DemoOptions, bar: tqdm) -> Line:
     """Train ours, then scikit-learn's, with the same parameters."""
     words = {"random_state": options.seed, **job.parameters}
-    step.show(f"{job.estimator} on {job.table.name}")
-    ours = _train(lambda: getattr(gpuboost, job.estimator)(device=options.device, **words), job)
-    step.show(f"scikit-learn's {job.estimator} on {job.table.name}")
-    theirs = _train(lambda: _scikit_learn(job, words), job)
-    return Line(job, ours, theirs)
+    what = f"{job.estimator} on {job.table.name}"
+    _show(bar, what)
+    ours = _train(getattr(gpuboost, job.estimator)(device=options.device, **words), job)
+    _show(bar, f"scikit-learn's {what}")
+    return Line(job, ours, _train(_scikit_learn(job, words), job))
+
+
+def _show(bar: tqdm, what: str) -> None:
+    """Begin the next fit."""
+    bar.set_description_str(what[:60].ljust(60))
+    bar.update()
 
 
 def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
@@ -237,10 +221,10 @@ def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
     return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
 
 
-def _train(make: Callable[[], Any], job: Job) -> Outcome:
+def _train(model: Any, job: Job) -> Outcome:
     import joblib
 
-    table, model = job.table, make()
+    table = job.table
     # Threads, where scikit-learn's bagging would start processes: quicker, and quicker to start.
     with joblib.parallel_config(backend="threading"):
         started = time.perf_counter()

@@ -1,9 +1,9 @@
-"""What ``gpuboost demo`` trains and shows: jobs, their outcome, the progress bar, the table."""
+"""What ``gpuboost demo`` trains and shows: jobs, their outcome, the table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -70,74 +70,32 @@ class Line:
     theirs: Outcome
 
 
-class Progress:
-    """A progress bar over all fits."""
-
-    def __init__(self, total: int) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(total=total, unit="fit", leave=False, dynamic_ncols=True)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.close()
-
-    def show(self, what: str) -> None:
-        """Begin the next fit."""
-        self._bar.set_description_str(what[:60].ljust(60))
-        self._bar.update()
+_ROW = "{:<36} {:>16}  {:<7} {:>8} {:>8} {:>10} {:>8} {:>6}"
+_TITLES = "estimator,rows x features,device,seconds,score,sklearn s,score,ratio"
 
 
 def table_text(lines: list[Line]) -> str:
     """The outcome as plain text, a block for each table."""
-    header = (
-        "estimator",
-        "rows x features",
-        "device",
-        "seconds",
-        "score",
-        "sklearn s",
-        "score",
-        "ratio",
-    )
-    blocks: dict[str, list[tuple[str, ...]]] = {}
-    for line in lines:
-        blocks.setdefault(line.job.table.name, []).append(_cells(line))
-    every = [header, *(cells for block in blocks.values() for cells in block)]
-    widths = [max(len(cells[k]) for cells in every) for k in range(len(header))]
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    text = [_aligned(header, widths), rule]
-    for name, block in blocks.items():
-        text += [name, *(_aligned(cells, widths) for cells in block), ""]
+    header = _ROW.format(*_TITLES.split(","))
+    rule = "-" * len(header)
+    text = [header, rule]
+    for name, block in groupby(lines, lambda line: line.job.table.name):
+        text += [name, *map(_row, block), ""]
     return "\n".join([*text[:-1], rule])
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _row(line: Line) -> str:
     job, ours, theirs = line.job, line.ours, line.theirs
     n_train, n_features = job.table.X_train.shape
     trees = f" ({job.parameters['n_estimators']})" if job.parameters else ""
-    return (
+    return _ROW.format(
         f"  {job.estimator}{trees}",
         f"{n_train:,} x {n_features}",
         ours.device,
-        f"{ours.seconds:.3f}",
-        f"{ours.score:.4f}",
-        f"{theirs.seconds:.3f}",
-        f"{theirs.score:.4f}",
+        *(f"{ours.seconds:.3f}", f"{ours.score:.4f}"),
+        *(f"{theirs.seconds:.3f}", f"{theirs.score:.4f}"),
         f"{ours.seconds / theirs.seconds:.2f}",
     )
-
-
-def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
-    """The first three columns to the left, the numbers to the right."""
-    return "  ".join(_justified(cells, widths)).rstrip()
-
-
-def _justified(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        yield cell.ljust(width) if place in (0, 2) else cell.rjust(width)
 
 
 def footer(lines: list[Line], seconds: float) -> str:

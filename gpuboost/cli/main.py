@@ -8,7 +8,10 @@ import math
 import platform
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
+
+from gpuboost import __version__
 
 MAX_ROWS = 100_000_000  # of the demonstration: its two tables then take 13 GB
 PACKAGES = ("numpy", "scikit-learn", "numba", "cupy-cuda12x", "cupy-cuda13x", "pandas", "polars")
@@ -31,14 +34,15 @@ def parser() -> argparse.ArgumentParser:
         description="Tree ensembles on NVIDIA GPUs and laptops.",
         allow_abbrev=False,
     )
-    top.add_argument("--version", action="version", version=f"gpuboost {version()}")
+    top.add_argument("--version", action="version", version=f"gpuboost {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="{demo,info}")
     demo = commands.add_parser(
         "demo", help="train every estimator, beside scikit-learn's, and show times and scores"
     )
+    rows = partial(_whole_number, 100, MAX_ROWS)
     demo.add_argument("--device", default="auto", help="default: %(default)s")
     demo.add_argument(
-        "--rows", type=_rows, default=200_000, help="of the synthetic table (default: %(default)s)"
+        "--rows", type=rows, default=200_000, help="of the synthetic table (default: %(default)s)"
     )
     demo.add_argument(
         "--seconds",
@@ -46,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
         default=120.0,
         help="that the whole should take (default: %(default)s)",
     )
-    demo.add_argument("--seed", type=_seed, default=0, help="default: %(default)s")
+    demo.add_argument(
+        "--seed", type=partial(_whole_number, 0, 2**32 - 1), default=0, help="default: %(default)s"
+    )
     demo.set_defaults(run=run_demo)
     info = commands.add_parser("info", help="show devices, versions and what will be used")
     info.add_argument(
@@ -92,13 +98,6 @@ def calibrate() -> None:
     print(f"kept in {path}", file=sys.stderr)
 
 
-def version() -> str:
-    """Version of gpuboost."""
-    import gpuboost
-
-    return gpuboost.__version__
-
-
 def info_text() -> str:
     """The output of ``gpuboost info``: backends, devices, speeds, threads, caches and versions."""
     from gpuboost.backends.select import available_backends
@@ -106,7 +105,7 @@ def info_text() -> str:
 
     backends = available_backends()
     usable = [name for name, works, _ in backends if works]
-    lines = [f"gpuboost {version()}", "", "backends"]
+    lines = [f"gpuboost {__version__}", "", "backends"]
     for name, works, reason in backends:
         lines.append(f"  {name:6s} {'yes' if works else 'no':4s} {reason}".rstrip())
     lines += [f"  {line}" for line in gpus()]
@@ -172,17 +171,8 @@ def installed(package: str) -> str:
         return "not installed"
 
 
-def _rows(text: str) -> int:
-    """A number of rows from the command line."""
-    return _whole_number(text, 100, MAX_ROWS)
-
-
-def _seed(text: str) -> int:
-    """A seed from the command line."""
-    return _whole_number(text, 0, 2**32 - 1)
-
-
-def _whole_number(text: str, low: int, high: int) -> int:
+def _whole_number(low: int, high: int, text: str) -> int:
+    """A number of rows, or a seed, from the command line."""
     try:
         number = int(text)
     except ValueError:

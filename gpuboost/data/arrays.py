@@ -8,25 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array, working_on
-
-__all__ = [
-    "Array",
-    "array_module",
-    "as_host_array",
-    "copy_device_array_to_host",
-    "copy_to_host",
-    "dense_from_sparse",
-    "is_cupy_array",
-    "is_missing_label",
-    "is_on_device",
-    "is_sparse",
-    "refuse_sparse",
-    "to_float64",
-    "to_module_of",
-    "widen_float32",
-    "working_on",
-]
+from gpuboost.engine.array_modules import array_module, copy_to_host, is_cupy_array
 
 Array = np.ndarray[Any, Any]
 

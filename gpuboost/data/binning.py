@@ -19,23 +19,8 @@ from gpuboost.data.quantiles import (
     quantile_cuts,
     weighted_rows,
 )
-from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule, round_down_to_float32
+from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 from gpuboost.engine.numerics import midpoint
-
-__all__ = [
-    "MAX_BINS",
-    "BinMapper",
-    "BinRule",
-    "BinnedMatrix",
-    "ColumnBins",
-    "assemble_mapper",
-    "bin_columns",
-    "category_bins",
-    "fit_bin_mapper",
-    "midpoint",
-    "round_down_to_float32",
-    "value_bins",
-]
 
 _COLUMN_BLOCK = 4  # columns sorted at once by a thread: a cache line of X holds several of a row
 _CODER_BLOCK = 16  # columns coded at once, whose bucket tables (64 KiB each) fit the second cache

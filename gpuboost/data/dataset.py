@@ -10,13 +10,8 @@ import numpy as np
 from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
-from gpuboost.data.validation import (
-    check_features,
-    check_shape,
-    check_weights,
-    integer_between,
-    thread_count,
-)
+from gpuboost.data.parameters import integer_between, thread_count
+from gpuboost.data.validation import check_features, check_shape, check_weights
 from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix
 
 

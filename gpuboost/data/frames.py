@@ -32,31 +32,29 @@ class FeatureSchema:
         Column names, if all of them are strings.
     n_features : int
     is_categorical : ndarray of bool of shape (n_features,)
-    levels : tuple of (list or None), one per feature
-        The categories whose place in the list is their code; None for a numeric feature.
-    folded : tuple of (dict or None), one per feature
-        Code of each of the rarest categories, which share one because there are too many.
+    codes : tuple of (dict or None), one per feature
+        Code of each known category, in sorted order; the rarest come last, and share a code, where
+        there are too many. None for a numeric feature.
     """
 
     names: Names | None
     n_features: int
     is_categorical: NDArray[np.bool_]
-    levels: tuple[list[Any] | None, ...]
-    folded: tuple[dict[Any, int] | None, ...]
+    codes: tuple[dict[Any, int] | None, ...]
 
-    def codes_of(self, feature: int) -> dict[Any, int]:
-        """Return the code of every known category of a feature."""
-        levels, folded = self.levels[feature], self.folded[feature]
-        return {level: code for code, level in enumerate(levels or ())} | (folded or {})
-
-    def has_categories_of(self, other: FeatureSchema) -> bool:
-        """Return whether every category has the same code in both."""
-        return self.levels == other.levels and self.folded == other.folded
+    def check_columns(self, names: Names | None, n_features: int, owner: str) -> None:
+        """Hold names and number of the features of other data to these."""
+        check_names(names, self.names, owner)
+        if n_features != self.n_features:
+            raise ValueError(
+                f"X has {n_features} features, but {owner} is expecting {self.n_features} features "
+                "as input."
+            )
 
     def update_hash(self, sha: Any) -> None:
         """Feed the code of every category to a `hashlib` object; numbers and text as such."""
         for feature in np.flatnonzero(self.is_categorical).tolist():
-            known = self.codes_of(feature)
+            known = self.codes[feature] or {}
             sha.update(f"feature {feature}: {len(known)} categories".encode())
             for level, code in known.items():
                 text = _level_text(level).encode("utf-8", "surrogatepass")
@@ -87,20 +85,16 @@ def fit_schema(
     """
     table = read_table(X)
     is_categorical = _resolve_categorical(categorical_features, table)
-    levels: list[list[Any] | None] = [None] * table.n_features
-    folded: list[dict[Any, int] | None] = [None] * table.n_features
+    known: list[dict[Any, int] | None] = [None] * table.n_features
 
     def learn(feature: int) -> Array:
         codes, values = table.categories(feature)
         counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:]
-        known, levels[feature], folded[feature] = _choose_levels(values, counts)
-        return _look_up(codes, values, known)
+        of_feature = known[feature] = _choose_codes(values, counts)
+        return _look_up(codes, values, of_feature)
 
     matrix = _assemble(table, is_categorical, learn)
-    schema = FeatureSchema(
-        table.names, table.n_features, is_categorical, tuple(levels), tuple(folded)
-    )
-    return matrix, schema
+    return matrix, FeatureSchema(table.names, table.n_features, is_categorical, tuple(known))
 
 
 def apply_schema(
@@ -126,16 +120,11 @@ def apply_schema(
         If the names, their order or the number of the features differ.
     """
     table = read_table(X)
-    check_names(table.names, schema.names, owner)
-    if table.n_features != schema.n_features:
-        raise ValueError(
-            f"X has {table.n_features} features, but {owner} is expecting "
-            f"{schema.n_features} features as input."
-        )
+    schema.check_columns(table.names, table.n_features, owner)
 
     def code(feature: int) -> Array:
         codes, values = table.categories(feature)
-        return _look_up(codes, values, schema.codes_of(feature))
+        return _look_up(codes, values, schema.codes[feature] or {})
 
     return _assemble(table, schema.is_categorical, code)
 
@@ -220,23 +209,20 @@ def _feature_places(chosen: Array, table: Table) -> Any:
     return [places[name] for name in chosen.tolist()]
 
 
-def _choose_levels(
-    values: Sequence[Any], counts: NDArray[np.int64]
-) -> tuple[dict[Any, int], list[Any], dict[Any, int]]:
+def _choose_codes(values: Sequence[Any], counts: NDArray[np.int64]) -> dict[Any, int]:
     """Code the levels that occur in sorted order; the rarest share the last code if too many."""
     weight: dict[Any, int] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
         if count and not is_missing_label(value):
             weight[value] = weight.get(value, 0) + count
     ordered = sorted(weight, key=_level_order)
+    rare: set[Any] = set()
     if len(ordered) > MAX_BINS:
         by_count = sorted(ordered, key=lambda level: -weight[level])  # stable: ties stay sorted
         rare = set(by_count[MAX_BINS - 1 :])
-        levels = [level for level in ordered if level not in rare]
-        folded = dict.fromkeys((level for level in ordered if level in rare), MAX_BINS - 1)
-    else:
-        levels, folded = ordered, {}
-    return {level: code for code, level in enumerate(levels)} | folded, levels, folded
+    common = [level for level in ordered if level not in rare]
+    last = dict.fromkeys((level for level in ordered if level in rare), MAX_BINS - 1)
+    return {level: code for code, level in enumerate(common)} | last
 
 
 def _look_up(codes: Codes, values: Sequence[Any], known: dict[Any, int]) -> NDArray[np.float32]:
@@ -284,12 +270,10 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     if names is None and fitted is None:
         return
     if fitted is None:
-        message = f"X has feature names, but {owner} was fitted without feature names"
-        warn_user(message)
+        warn_user(f"X has feature names, but {owner} was fitted without feature names")
         return
     if names is None:
-        message = f"X does not have valid feature names, but {owner} was fitted with feature names"
-        warn_user(message)
+        warn_user(f"X does not have valid feature names, but {owner} was fitted with feature names")
         return
     if np.array_equal(names, fitted):
         return
@@ -305,6 +289,6 @@ def check_names(names: Names | None, fitted: Names | None, owner: str) -> None:
     raise ValueError(message)
 
 
-def _bullets(names: list[str], maximum: int = 5) -> str:
-    lines = [f"- {name}\n" for name in names[:maximum]]
-    return "".join(lines + ["- ...\n"] * (len(names) > maximum))
+def _bullets(names: list[str]) -> str:
+    """The first five names, a line each."""
+    return "".join(f"- {name}\n" for name in [*names[:5], *["..."] * (len(names) > 5)])

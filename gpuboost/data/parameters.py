@@ -13,7 +13,8 @@ from joblib import cpu_count, effective_n_jobs
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
-    """Return `value` if it is one of `allowed`."""
+    """Return `value` if it is one of `allowed`; a string of NumPy as a string."""
+    value = str(value) if isinstance(value, str) else value
     for choice in allowed:
         if type(choice) is type(value) and choice == value:
             return value

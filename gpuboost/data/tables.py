@@ -1,14 +1,13 @@
 """A user's table as columns: each as numbers, or as codes into a list of levels.
 
-What a user can bring is two short tables of (is it, how to read it): data frames here, arrays in
-`arrays`. Frames are met through `narwhals`, which imports none of their libraries.
+Data frames are met through `narwhals`, which imports none of their libraries; arrays in `arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -33,22 +32,6 @@ _CATEGORY_ADVICE = (
 
 Codes = NDArray[np.int64]
 Names = NDArray[np.object_]
-
-
-class Table(Protocol):
-    """Columns by their place. `categories` gives codes (-1 = missing) into a list of levels."""
-
-    @property
-    def names(self) -> Names | None: ...
-    @property
-    def n_samples(self) -> int: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def category_types(self) -> bool | list[bool]: ...
-    def fits_float32(self, feature: int) -> bool: ...
-    def numbers(self, feature: int) -> Array: ...
-    def categories(self, feature: int) -> tuple[Codes, list[Any]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,22 +97,32 @@ class FrameTable:
             if dtype.is_numeric() or dtype == nw.Boolean:
                 return _categories_of_numbers(self.numbers(feature))
             series = series.cast(nw.String) if dtype.is_temporal() else series
-        for is_it, encode in _CATEGORY_ENCODERS:
-            if is_it(series.implementation):
-                return encode(series)
+        library = series.implementation
+        if library.is_pandas_like():
+            return _encode_pandas(series)
+        if library.is_polars():
+            return _encode_polars(series)
+        if library.is_pyarrow():
+            return _encode_arrow(series)
         raise TypeError(
-            f"{feature_label(feature, self.names)} is a category of {series.implementation}, "
+            f"{feature_label(feature, self.names)} is a category of {library}, "
             "which is not supported; use pandas, polars or Arrow, or encode it"
         )
 
 
+# Columns by their place. `categories` gives codes (-1 = missing) into a list of levels.
+Table = ArrayTable | FrameTable
+
+
 def read_table(X: Any) -> Table:
-    """Walk the table of what a user can bring; what a sparse matrix does not hold is zero."""
+    """A data frame or an array as columns; what a sparse matrix does not hold is zero."""
     if is_sparse(X):
         X = dense_from_sparse(X, X.dtype if X.dtype.kind == "c" else _float_type(X.dtype))
-    for is_it, convert in _FRAME_KINDS:
-        if is_it(X):
-            return convert(X)
+    if nw.dependencies.is_into_dataframe(X):
+        return _read_frame(X)
+    # Arrow record batches, and what other libraries hand out under this name; a Series is no table.
+    if hasattr(X, "__arrow_c_stream__") and not nw.dependencies.is_into_series(X):
+        return _read_frame(nw.from_arrow(X, backend="pyarrow"))
     array = X if is_cupy_array(X) else as_host_array(X, "X")
     check_shape(array)
     return ArrayTable(array, *array.shape)
@@ -144,20 +137,6 @@ def _read_frame(frame: Any) -> FrameTable:
             f"Feature names must differ from each other; rename them: {error}"
         ) from error
     return FrameTable(columns, _string_names(list(data.columns)), data.shape[0])
-
-
-def _read_arrow_stream(stream: Any) -> FrameTable:
-    return _read_frame(nw.from_arrow(stream, backend="pyarrow"))
-
-
-_FRAME_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], FrameTable]]] = [
-    (nw.dependencies.is_into_dataframe, _read_frame),
-    # Arrow record batches, and what other libraries hand out under this name; a Series is no table.
-    (
-        lambda X: hasattr(X, "__arrow_c_stream__") and not nw.dependencies.is_into_series(X),
-        _read_arrow_stream,
-    ),
-]
 
 
 def _string_names(names: list[Any]) -> Names | None:
@@ -254,12 +233,3 @@ def _encode_arrow(series: nw.Series[Any]) -> tuple[Codes, list[Any]]:
         return np.empty(0, dtype=np.int64), []
     codes = [chunk.indices.cast("int64").fill_null(-1).to_numpy() for chunk in chunks]
     return np.concatenate(codes), chunks[0].dictionary.to_pylist()
-
-
-_CATEGORY_ENCODERS: list[
-    tuple[Callable[[nw.Implementation], bool], Callable[[nw.Series[Any]], tuple[Codes, list[Any]]]]
-] = [
-    (nw.Implementation.is_pandas_like, _encode_pandas),
-    (nw.Implementation.is_polars, _encode_polars),
-    (nw.Implementation.is_pyarrow, _encode_arrow),
-]

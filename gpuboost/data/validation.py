@@ -27,38 +27,6 @@ from gpuboost.data.arrays import (
     is_missing_label,
     to_float64,
 )
-from gpuboost.data.class_weight import balanced_weights, check_class_weight, class_weights
-from gpuboost.data.parameters import (
-    boolean,
-    fraction,
-    integer_at_least,
-    integer_between,
-    number_between,
-    one_of,
-    thread_count,
-)
-
-__all__ = [
-    "MAX_ROWS",
-    "balanced_weights",
-    "boolean",
-    "check_class_weight",
-    "check_classes",
-    "check_features",
-    "check_flush_to_zero",
-    "check_same_length",
-    "check_shape",
-    "check_targets",
-    "check_weights",
-    "class_weights",
-    "feature_label",
-    "fraction",
-    "integer_at_least",
-    "integer_between",
-    "number_between",
-    "one_of",
-    "thread_count",
-]
 
 MAX_ROWS = 2**31 - 1  # rows are numbered with int32 in the engine and the kernels
 _ROW_CHUNK = 1 << 16
@@ -273,11 +241,7 @@ def _where_it_is(values: Any, name: str) -> Array:
 def _labels_as_vector(y: Array) -> Array:
     """One label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
-        warn_user(
-            "A column-vector y was passed when a 1d array was expected. Please change the shape "
-            "of y to (n_samples,), for example using ravel().",
-            DataConversionWarning,
-        )
+        warn_of_column()
         y = y.ravel()
     if y.ndim == 2:
         raise ValueError(
@@ -290,6 +254,15 @@ def _labels_as_vector(y: Array) -> Array:
             f"y should be a 1d array of at least one label, got an array of shape {y.shape} instead"
         )
     return y
+
+
+def warn_of_column() -> None:
+    """scikit-learn's warning of targets that are a column."""
+    warn_user(
+        "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
+        "to (n_samples,), for example using ravel().",
+        DataConversionWarning,
+    )
 
 
 def _code_dense(y: Array, lowest: int, dtype: Any) -> tuple[NDArray[np.int32], Array]:

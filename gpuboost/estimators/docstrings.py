@@ -1,20 +1,19 @@
-"""Texts that several estimators share: written once, filled in where they apply."""
+"""Docstrings of the public estimators, put together from those of the classes they are made of.
+
+The class that has a parameter or a fitted attribute tells it in its docstring, once. Defaults, what
+methods take and the errors they raise follow from signatures.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
-from inspect import cleandoc, getmembers, isfunction, signature
+from dataclasses import fields, is_dataclass
+from inspect import cleandoc, get_annotations, getmembers, isfunction, signature
 from textwrap import fill, indent
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuboost.engine.criteria import CRITERIA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-Method = TypeVar("Method", bound=Callable[..., Any])
+from gpuboost.engine.losses.table import CLASSIFICATION, REGRESSION
 
 
 def _criteria(names_of: str) -> str:
@@ -27,336 +26,121 @@ def _criteria(names_of: str) -> str:
     return ", ".join(told)
 
 
-# name -> (type, text), in the order in which they are told
-PARAMETERS = {
-    "estimator": (
-        "tree estimator",
-        "A gpuboost decision tree or extra-tree whose parameters the trees have (in AdaBoost\n"
-        "scikit-learn's own trees too); None: a decision tree with the parameters there are here.\n"
-        "For other base learners there is scikit-learn's class of this name.",
-    ),
-    "n_estimators": ("int", "Number of trees, at most so many where fitting can stop early."),
-    "learning_rate": ("float", "Multiplies the weight of each tree."),
-    "loss": (
-        "{'linear', 'square', 'exponential'}",
-        "How a row's error, as a share of the largest, counts in the weights of the next round.",
-    ),
-    "boosting": (
-        "{'reweighting', 'resampling'}",
-        "Give every tree all rows with their weights, or rows drawn in proportion to these.",
-    ),
-    "criterion": (
-        "str",
-        fill(
-            f"What a split improves. Classifiers: {_criteria('class_names')}. "
-            f"Regressors: {_criteria('value_names')}.",
-            90,
-        ),
-    ),
-    "splitter": ("{'best', 'random'}", "Best threshold of a feature, or one drawn at random."),
-    "max_depth": ("int", "Largest depth of a leaf; None: no limit."),
-    "min_samples_split": (
-        "int or float",
-        "Smallest number of rows that a split node has; a float is a fraction of all rows.",
-    ),
-    "min_samples_leaf": (
-        "int or float",
-        "Smallest number of rows of a leaf; a float is a fraction of all rows.",
-    ),
-    "min_weight_fraction_leaf": (
-        "float",
-        "Smallest share of the tree's weight in a leaf, from 0 to 0.5.",
-    ),
-    "max_features": ("", ""),  # means one thing in a tree and another in bagging: MAX_FEATURES
-    "max_leaf_nodes": (
-        "int",
-        "Largest number of leaves, grown best first; None: no limit.",
-    ),
-    "min_impurity_decrease": (
-        "float",
-        "A split lowers the impurity, weighted by its share of the rows, by at least this much.\n"
-        "By 'absolute_error' the tree is cut back to such splits when it is grown.",
-    ),
-    "ccp_alpha": (
-        "float",
-        "What a leaf costs, beside its impurity times its share of the rows: of the trees that\n"
-        "pruning leaves, the smallest of least cost is kept. 0: the whole tree.",
-    ),
-    "monotonic_cst": (
-        "array-like of int of shape (n_features,), or dict",
-        "1 where the prediction (of the second class) must rise with a feature, -1 where it must\n"
-        "fall, 0 where it may do both; or these by name. Of two classes or one output, by 'gini'\n"
-        "or 'squared_error'.",
-    ),
-    "class_weight": (
-        "dict or str",
-        "Weight of each class by its label; 'balanced': in inverse proportion to its rows; in\n"
-        "forests also 'balanced_subsample': to its rows drawn for a tree. None: 1.",
-    ),
-    "bootstrap": (
-        "bool",
-        "Draw the rows of a tree with replacement, in proportion to their weight. Otherwise a\n"
-        "forest gives every tree all rows, and bagging draws without replacement (pasting).",
-    ),
-    "bootstrap_features": ("bool", "Draw the features of a tree with replacement."),
-    "max_samples": (
-        "int or float",
-        "Rows drawn for a tree; a float is a fraction of all rows, or of the sum of weights.\n"
-        "None: as many as there are.",
-    ),
-    "oob_score": (
-        "bool or callable",
-        "Predict every row with the trees that did not see it and score that: accuracy, R2, or\n"
-        "``oob_score(truth, predicted)``, where classes are numbered.",
-    ),
-    "voting": (
-        "{'soft', 'hard'}",
-        "Average the class shares of the trees' leaves, or count one vote for each tree.",
-    ),
-    "warm_start": (
-        "bool",
-        "`fit` adds trees to those there are. The bins and categories of the first fit are kept;\n"
-        "on the same data the model is the same as if all trees were grown at once.",
-    ),
-    "verbose": ("int", "Above 0, show a progress bar."),
-    "random_state": (
-        "int, RandomState or None",
-        "Where randomness comes from; an int makes the model reproducible.",
-    ),
-    "n_jobs": (
-        "int",
-        "Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1\n"
-        "all. It never changes the model.",
-    ),
-    "device": (
-        "str",
-        "'auto' (what is fastest for the size), 'cpu', 'cuda', 'cuda:N', or a backend by name,\n"
-        "'numpy' or 'numba'. It never changes the model.",
-    ),
-    "max_bins": ("int", "Value bins per feature, from 2 to 255; NaN has a bin of its own."),
-    "categorical_features": (
-        "'from_dtype', None, or array-like of bool, int or str",
-        "Which features are categories: those of a categorical type, none, or by mask, place or\n"
-        "name.",
-    ),
+# What stands in braces in the docstrings of the classes.
+FILLED_IN = {
+    "criteria": f"Classifiers: {_criteria('class_names')}. Regressors: {_criteria('value_names')}",
+    "losses of regressors": ", ".join(map(repr, REGRESSION)),
+    "losses of classifiers": ", ".join(map(repr, CLASSIFICATION)),
 }
-MAX_FEATURES = {
-    True: (
-        "int or float",
-        "Features drawn for a tree (random subspaces); a float is a fraction of all.",
-    ),
-    False: (
-        "int, float, 'sqrt', 'log2' or None",
-        "Features that a node looks at, drawn for each node; a float is a fraction of all.\n"
-        "None: all.",
-    ),
-}
+TEXT = """{summary}
 
-_OF_ROWS = "ndarray of shape (n_samples,"
-_UNSEEN = "with ``oob_score``.\n    NaN for rows that every tree saw, where scikit-learn has 0"
+Takes the place of scikit-learn's {name}: parameters, defaults, methods
+and attributes have its names. What is not built yet (classes of several outputs)
+raises an error that says so.
+Features are binned, see ``max_bins``, and the random numbers are others. The model
+depends on data, parameters and seed alone, never on device or threads; `fingerprint`
+shows it.
 
-# (What an estimator that has it has, and with "!" has not; attribute; text.)
-ATTRIBUTES = (
-    ("", "n_features_in_", "int"),
-    ("", "feature_names_in_", "ndarray of str; only if all names are strings"),
-    ("", "n_outputs_", "int"),
-    ("predict_proba", "classes_", "ndarray of shape (n_classes,)"),
-    ("predict_proba", "n_classes_", "int"),
-    ("", "feature_importances_", "ndarray of shape (n_features,)"),
-    ("", "device_", "str; the backend that the trees were grown with"),
-    (
-        "get_depth",
-        "tree_",
-        "the nodes, in arrays named as in scikit-learn. Splits by category have a NaN\n"
-        "    threshold (`export_text` prints nan): see ``tree_.categories_left(node)``",
-    ),
-    ("get_depth", "max_features_", "int; features that a node looks at"),
-    ("n_estimators !subsample", "estimator_", "tree estimator, not fitted"),
-    ("n_estimators !subsample", "estimators_", "list of fitted trees; cannot be assigned"),
-    (
-        "subsample",
-        "estimators_",
-        "ndarray of fitted trees of shape (n_estimators_, n_trees_per_iteration_)",
-    ),
-    ("subsample", "n_estimators_", "int; rounds in the model"),
-    ("subsample", "n_trees_per_iteration_", "int; trees of a round"),
-    ("subsample", "max_features_", "int; features that a node looks at"),
-    ("subsample", "baseline_", "ndarray; raw prediction before the first round"),
-    ("subsample", "init_", "the fitted ``init`` estimator, where there is one"),
-    ("subsample", "train_score_", "ndarray; mean loss of the training rows after each round"),
-    (
-        "subsample",
-        "evals_result_",
-        "dict; by name of a set of rows and of a metric, its value after each round",
-    ),
-    (
-        "subsample",
-        "validation_score_",
-        "ndarray; the last metric of the last set after each round, where there are such sets",
-    ),
-    ("subsample", "best_iteration_", "int; the best round, with ``n_iter_no_change``"),
-    (
-        "subsample",
-        "oob_scores_",
-        "ndarray; mean loss after each round of the rows not drawn for it, with ``subsample``",
-    ),
-    ("subsample", "oob_improvement_", "ndarray; what each round lowered that loss by"),
-    ("subsample", "oob_score_", "float; the last of ``oob_scores_``"),
-    ("boosting", "estimator_weights_", "ndarray; weight of each tree, 2 alpha of a classifier"),
-    ("boosting", "estimator_errors_", "ndarray; weighted error of each tree in its round"),
-    (
-        "boosting predict_proba",
-        "training_error_bound_",
-        "ndarray; after each round, what the training error cannot exceed: the product of Z_t",
-    ),
-    ("bootstrap", "estimators_samples_", "list of ndarray; the rows drawn for each tree"),
-    ("bootstrap_features", "estimators_features_", "list of ndarray; the features of each tree"),
-    (
-        "bootstrap",
-        "oob_score_",
-        "float; with ``oob_score``, of the rows not all trees saw",
-    ),
-    ("predict_proba bootstrap", "oob_decision_function_", f"{_OF_ROWS} n_classes); {_UNSEEN}"),
-    (
-        "bootstrap !predict_proba",
-        "oob_prediction_",
-        f"{_OF_ROWS}) or (n_samples, n_outputs); {_UNSEEN}",
-    ),
-)
+Parameters
+----------
+{parameters}
+
+Attributes
+----------
+{attributes}
+
+Examples
+--------
+>>> from sklearn.datasets import load_{table}
+>>> from gpuboost import {name}
+>>> X, y = load_{table}(return_X_y=True)
+>>> model = {name}(random_state=0).fit(X, y)
+>>> bool(model.score(X, y) > {minimum})
+True
+"""
 
 
-def documented(
-    summary: str, parameters: Mapping[str, tuple[str, str]] | None = None
-) -> Callable[[type], type]:
-    """Class decorator: make the docstring of an estimator from its fields.
-
-    ``parameters`` are texts of its own, in the order in which they are told first.
-    """
-    texts = {**(parameters or {}), **PARAMETERS, **(parameters or {})}
-
-    def fill_in(estimator: type) -> type:
-        parts = [summary, _notes(estimator)]
-        parts.append("Parameters\n----------\n" + _parameters(estimator, texts))
-        parts.append("Attributes\n----------\n" + _attributes(estimator))
-        parts.append("Examples\n--------\n" + _example(estimator))
-        estimator.__doc__ = "\n\n".join(parts) + "\n"
-        for name, method in getmembers(estimator, isfunction):
-            if not name.startswith("_") and method.__module__.startswith("gpuboost."):
-                method.__doc__ = _with_raises(name, method)
+def documented(estimator: type) -> type:
+    """Class decorator: make the docstrings of an estimator and of its methods."""
+    if documented.__doc__ is None:  # python -OO
         return estimator
-
-    return fill_in
-
-
-def _notes(estimator: type) -> str:
-    return (
-        f"Takes the place of scikit-learn's {estimator.__name__}: parameters, defaults, methods\n"
-        "and attributes have its names. What is not built yet (classes of several outputs)\n"
-        "raises an error that says so.\n"
-        "Features are binned, see ``max_bins``, and the random numbers are others. The model\n"
-        "depends on data, parameters and seed alone, never on device or threads; `fingerprint`\n"
-        "shows it."
+    estimator.__doc__ = TEXT.format(
+        summary=cleandoc(estimator.__doc__ or "").partition("\n\n")[0],
+        name=estimator.__name__,
+        parameters=_parameters(estimator),
+        attributes=_attributes(estimator),
+        table="iris" if hasattr(estimator, "predict_proba") else "diabetes",
+        minimum=0.5 if hasattr(estimator, "learning_rate") else 0.8,  # its trees are small
     )
+    for name, method in getmembers(estimator, isfunction):
+        if not name.startswith("_") and method.__module__.startswith("gpuboost."):
+            method.__doc__ = _of_method(name, method)
+    return estimator
 
 
-def _parameters(estimator: type, texts: Mapping[str, tuple[str, str]]) -> str:
+def _told(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
+    """Type and text of what classes tell in a section, by name; the first that tells it counts.
+
+    Public estimators among them tell what others have told, and defaults of their own.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for each in classes:
+        parts = re.split(rf"\n\n{section}\n-+\n", cleandoc(each.__doc__ or ""))
+        if len(parts) == 2 and "\n\nExamples\n" not in parts[1]:
+            entries = re.split(r"\n(?=\w+ : )", parts[1].partition("\n\n")[0])
+            for entry in entries:
+                first, _, text = entry.partition("\n")
+                name, _, kind = first.partition(" : ")
+                found.setdefault(name, (kind, text))
+    return found
+
+
+def _classes_of(estimator: type) -> list[type]:
+    """The classes that an estimator is made of, from itself down to the mixins."""
+    return sorted(estimator.__mro__, key=lambda each: not is_dataclass(each))
+
+
+def _parameters(estimator: type) -> str:
+    """The parameters of an estimator, those of its own class first; its trees tell theirs."""
+    classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
+    told = _told([*classes, *trees], "Parameters")
+    default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
+    names = [name for each in classes for name in get_annotations(each) if name in default]
     lines = []
-    told = list(texts)
-    for item in sorted(fields(estimator), key=lambda item: told.index(item.name)):  # type: ignore
-        kind, text = texts[item.name]
-        if item.name == "max_features":
-            kind, text = MAX_FEATURES[hasattr(estimator, "estimator")]
-        lines.append(f"{item.name} : {kind}, default={item.default!r}\n{indent(text, '    ')}")
+    for name in reversed(dict.fromkeys(reversed(names))):
+        kind, text = told[name]
+        for word, filling in FILLED_IN.items():
+            if f"{{{word}}}" in text:
+                text = indent(fill(cleandoc(text).replace(f"{{{word}}}", filling), 90), "    ")
+        lines.append(f"{name} : {kind}, default={default[name]!r}\n{text}")
     return "\n".join(lines)
 
 
 def _attributes(estimator: type) -> str:
-    return "\n".join(
-        f"{name} : {text}"
-        for needs, name, text in ATTRIBUTES
-        if all(hasattr(estimator, need.strip("!")) != ("!" in need) for need in needs.split())
-    )
+    """The fitted attributes of an estimator; one "with" a parameter only if it has that."""
+    lines = []
+    for name, (kind, text) in _told(_classes_of(estimator), "Attributes").items():
+        needs = re.findall(r"with ``(\w+)``", kind)
+        if all(hasattr(estimator, need) for need in needs):
+            lines.append("\n".join(filter(None, (f"{name} : {kind}", text))))
+    return "\n".join(lines)
 
 
-def _example(estimator: type) -> str:
-    name, table = estimator.__name__, "iris" if hasattr(estimator, "predict_proba") else "diabetes"
-    minimum = 0.5 if hasattr(estimator, "learning_rate") else 0.8  # its trees are small
-    return (
-        f">>> from sklearn.datasets import load_{table}\n"
-        f">>> from gpuboost import {name}\n"
-        f">>> X, y = load_{table}(return_X_y=True)\n"
-        f">>> model = {name}(random_state=0).fit(X, y)\n"
-        f">>> bool(model.score(X, y) > {minimum})\n"
-        "True"
-    )
-
-
-SECTION = "Parameters\n----------"
-# What methods take, as their docstrings tell it.
+# What methods take.
 TAKEN = {
     "X": "array-like, data frame or gpuboost.Dataset of shape (n_samples, n_features)",
     "y": "array-like of shape (n_samples,) or, in a regression, (n_samples, n_outputs)",
     "sample_weight": "array-like of shape (n_samples,), optional",
-    "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional",
-    "check_input": "bool, default=True",
+    "offset": "array-like of shape (n_samples,) or (n_samples, columns), optional\n"
+    "    As given to `fit`.",
+    "check_input": "bool, default=True\n"
+    "    As in scikit-learn's signature; input is checked either way.",
 }
-OF_A_FIT = {
-    "X": "NaN is missing. Categories are features of a categorical type, see\n"
-    "``categorical_features``.",
-    "sample_weight": "Rows of weight 0 are not in the model.",
+TAKEN_BY_A_FIT = TAKEN | {
+    "X": f"{TAKEN['X']}\n    NaN is missing. Categories are features of a categorical type, see\n"
+    "    ``categorical_features``.",
+    "sample_weight": f"{TAKEN['sample_weight']}\n    Rows of weight 0 are not in the model.",
 }
-OF_ANY = {
-    "offset": "As given to `fit`.",
-    "check_input": "As in scikit-learn's signature; input is checked either way.",
-}
-
-
-def takes(*names: str, told: Mapping[str, str] | None = None) -> Callable[[Method], Method]:
-    """Method decorator: put what it takes into its docstring, before what it returns.
-
-    Parameters
-    ----------
-    *names : str
-        Of `TAKEN`.
-    told : mapping of str to str, optional
-        What is said of some of them beside.
-    """
-    parameters = "\n".join(_lines(name, told or {}) for name in names)
-
-    def fill_in(method: Method) -> Method:
-        method.__doc__ = _with_parameters(method.__doc__, parameters)
-        return method
-
-    return fill_in
-
-
-def _lines(name: str, told: Mapping[str, str]) -> str:
-    text = told.get(name) or OF_ANY.get(name)
-    first = f"{name} : {TAKEN[name]}"
-    return f"{first}\n{indent(text, '    ')}" if text else first
-
-
-def _with_parameters(text: str | None, parameters: str) -> str | None:
-    """A docstring with more parameters, told before its own, and before what is returned."""
-    if text is None:  # python -OO
-        return None
-    text = cleandoc(text)
-    if SECTION not in text:
-        found = re.search(r"\n\n(Returns|Yields)\n", text)
-        place = found.start() if found else len(text)
-        text = f"{text[:place]}\n\n{SECTION}{text[place:]}"
-    return text.replace(SECTION, f"{SECTION}\n{parameters}", 1)
-
-
-def with_check_input(method: Callable[..., object]) -> str | None:
-    """Docstring of a method of all estimators for trees, which have one parameter more."""
-    if method.__doc__ is None:  # python -OO
-        return None
-    text = cleandoc(method.__doc__)
-    place = text.index("\n\nReturns")
-    return f"{text[:place]}\n{_lines('check_input', {})}{text[place:]}"
-
-
 RAISED_BY_A_FIT = """TypeError, ValueError
     A parameter, X, y or a weight is not what it must be; the message says what is allowed.
 RuntimeError
@@ -371,12 +155,18 @@ RuntimeError
     The device cannot be used here; the message says why."""
 
 
-def _with_raises(name: str, method: Callable[..., object]) -> str | None:
-    """Docstring of a public method with the errors it raises, told last."""
-    text, given = method.__doc__, signature(method).parameters
-    if text is None or "\nRaises\n" in cleandoc(text):  # python -OO, or told already
+def _of_method(name: str, method: Callable[..., object]) -> str:
+    """Docstring of a public method with what it takes and the errors it raises."""
+    text, given = cleandoc(method.__doc__ or ""), signature(method).parameters
+    if "\nRaises\n" in text:  # of a class that several estimators have
         return text
+    fits = "y" in given and not name.endswith("score")
+    taken = TAKEN_BY_A_FIT if fits else TAKEN
+    lines = [f"{each} : {taken[each]}" for each in given if each in taken]
+    lines = [line for line in lines if f"\n{line.split()[0]} : " not in text]
+    title = "Parameters\n----------"
+    if lines and title not in text:
+        text = re.sub(r"(?=\n\n(Returns|Yields)\n)|\Z", f"\n\n{title}", text, count=1)
+    text = text.replace(title, "\n".join([title, *lines]), 1)
     raised = [RAISED_BY_A_MODEL, RAISED_BY_INPUT] if "X" in given else [RAISED_BY_A_MODEL]
-    if "y" in given and not name.endswith("score"):
-        raised = [RAISED_BY_A_FIT]
-    return "\n".join([f"{cleandoc(text)}\n\nRaises\n------", *raised])
+    return "\n".join([f"{text}\n\nRaises\n------", *([RAISED_BY_A_FIT] if fits else raised)])

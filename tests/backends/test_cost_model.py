@@ -22,12 +22,19 @@ from gpuboost.backends import cache as user_cache
 from gpuboost.backends import cost_model as cost
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_ONE
-from gpuboost.backends.cost_model import Speed, growth_amount, prediction_amount
+from gpuboost.backends.cost_model import (
+    Growth,
+    Speed,
+    Work,
+    growth_amount,
+    growth_work,
+    prediction_amount,
+)
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import dry_run, nodes_at
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
-from gpuboost.backends.select import Growth, Work, choose_backend, growth_work
+from gpuboost.backends.select import choose_backend
 from gpuboost.cli import calibration
 from gpuboost.cli.calibration import measure, seconds_of_a_byte, seconds_of_a_launch, slope
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -243,7 +250,7 @@ def chosen(monkeypatch):
     monkeypatch.setattr(choice, "_numba_start_seconds", lambda program: 0.0)
     for name in ("numpy", "numba"):
         monkeypatch.setattr(choice, f"_{name}_backend", lambda name=name: name)
-    monkeypatch.setattr(choice, "_cuda_backend", lambda number: "cuda")
+    monkeypatch.setattr(choice, "cuda_backend", lambda number: "cuda")
     monkeypatch.setattr(choice, "device_number", lambda device: 0)
     monkeypatch.setattr(choice, "_loaded_programs", set())
     monkeypatch.setattr(choice, "_spent", {})

@@ -22,15 +22,13 @@ from gpuboost import DecisionTreeClassifier, RandomForestClassifier, RandomFores
 from gpuboost.backends import cache as compiled
 from gpuboost.backends import select as choice
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT
+from gpuboost.backends.cost_model import Growth, Work, growth_work
 from gpuboost.backends.devices import why_no_cuda
 from gpuboost.backends.select import (
     COMPILE_SECONDS,
     LOAD_SECONDS,
-    Growth,
-    Work,
     available_backends,
     choose_backend,
-    growth_work,
 )
 from gpuboost.data.parameters import thread_count
 
@@ -302,7 +300,8 @@ import sys
 sys.modules["numba"] = None  # import numba raises ImportError
 import numpy as np
 from gpuboost import RandomForestClassifier
-from gpuboost.backends.select import available_backends, choose_backend, Work
+from gpuboost.backends.select import available_backends, choose_backend
+from gpuboost.backends.cost_model import Work
 X = np.random.default_rng(0).normal(size=(200, 4))
 assert RandomForestClassifier(n_estimators=3).fit(X, X[:, 0] > 0).device_ == "numpy"
 assert choose_backend("auto", Work("predict", numpy=1e6, numba=1.0)).name == "numpy"
@@ -345,7 +344,8 @@ sys.modules["cupy"] = cupy
 def fail():
     raise OSError("driver version is insufficient")
 cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=fail))
-from gpuboost.backends.select import choose_backend, Work
+from gpuboost.backends.select import choose_backend
+from gpuboost.backends.cost_model import Work
 try:
     choose_backend("cuda", Work("predict", 1.0, 1.0))
 except RuntimeError as error:

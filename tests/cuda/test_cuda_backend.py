@@ -93,7 +93,7 @@ def test_launches_do_not_grow_with_trees(name, machine):
 def test_random_order_of_threads(seed, monkeypatch):
     backend = CudaBackend(ShimRuntime(order_seed=seed))
     monkeypatch.setattr(choice, "why_no_cuda", lambda device: "")
-    monkeypatch.setattr(choice, "_cuda_backend", lambda number: backend)
+    monkeypatch.setattr(choice, "cuda_backend", lambda number: backend)
     for name in ("RandomForestClassifier", "ExtraTreesRegressor"):
         assert_same_model(name, *table(name), "cuda:0")
 

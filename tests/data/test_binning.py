@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gpuboost.data import binning
-from gpuboost.data.binning import bin_columns, fit_bin_mapper, midpoint
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.bins import MAX_BINS, BinMapper, round_down_to_float32
+from gpuboost.engine.numerics import midpoint
 
 DENORMAL = 5e-324
 

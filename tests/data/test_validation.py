@@ -10,7 +10,9 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.class_weight import compute_class_weight
 
+from gpuboost.data import parameters as p
 from gpuboost.data import validation as v
+from gpuboost.data.class_weight import balanced_weights, class_weights
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -168,14 +170,14 @@ CLASSES = np.array(["a", "b", "c"])
 @pytest.mark.parametrize("choice", ["balanced", {"a": 2, "b": 0.5, "c": 0}, {"b": 3}, {}])
 def test_class_weights_equal_scikit_learns(choice):
     expected = compute_class_weight(choice, classes=CLASSES, y=CLASSES[CODES])
-    assert v.class_weights(choice, CODES, CLASSES).tolist() == expected.tolist()
+    assert class_weights(choice, CODES, CLASSES).tolist() == expected.tolist()
 
 
 def test_class_weights_of_labels_that_are_not_there():
-    assert v.class_weights(None, CODES, CLASSES) is None
+    assert class_weights(None, CODES, CLASSES) is None
     extra = {"a": 1, "b": 2, "c": 3, "d": 4}
-    assert v.class_weights(extra, CODES, CLASSES).tolist() == [1, 2, 3]
-    assert v.balanced_weights(np.array([2, 0, 2])).tolist() == [1, 0, 1]
+    assert class_weights(extra, CODES, CLASSES).tolist() == [1, 2, 3]
+    assert balanced_weights(np.array([2, 0, 2])).tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -192,22 +194,22 @@ def test_class_weights_of_labels_that_are_not_there():
 )
 def test_bad_class_weights(choice, error, message):
     with pytest.raises(error, match=message):
-        v.class_weights(choice, CODES, CLASSES)
+        class_weights(choice, CODES, CLASSES)
 
 
 # ---- parameters --------------------------------------------------------------------------------
 
 GOOD_PARAMETERS = [
-    (v.one_of("criterion", "gini", ("gini", "entropy")), "gini"),
-    (v.one_of("max_features", None, ("sqrt", None)), None),
-    (v.boolean("bootstrap", np.True_), True),
-    (v.integer_at_least("n_estimators", np.int32(7), 1), 7),
-    (v.integer_between("max_bins", 2, 2, 255), 2),
-    (v.number_between("ccp", 0, 0.0), 0.0),
-    (v.number_between("rate", np.float32(0.5), 0.0, low_included=False), 0.5),
-    (v.fraction("max_samples", 1), 1.0),
-    (v.fraction("leaf", 0.0, zero=True, one=False), 0.0),
-    (v.thread_count(3), 3),
+    (p.one_of("criterion", "gini", ("gini", "entropy")), "gini"),
+    (p.one_of("max_features", None, ("sqrt", None)), None),
+    (p.boolean("bootstrap", np.True_), True),
+    (p.integer_at_least("n_estimators", np.int32(7), 1), 7),
+    (p.integer_between("max_bins", 2, 2, 255), 2),
+    (p.number_between("ccp", 0, 0.0), 0.0),
+    (p.number_between("rate", np.float32(0.5), 0.0, low_included=False), 0.5),
+    (p.fraction("max_samples", 1), 1.0),
+    (p.fraction("leaf", 0.0, zero=True, one=False), 0.0),
+    (p.thread_count(3), 3),
 ]
 
 
@@ -217,23 +219,43 @@ def test_good_parameters(value, expected):
 
 
 BAD_PARAMETERS = [
-    (lambda: v.one_of("criterion", "gin", ("gini", "x")), ValueError, "one of 'gini', 'x', got 'g"),
-    (lambda: v.one_of("voting", 1, (True, "soft")), ValueError, "one of True, 'soft', got 1"),
-    (lambda: v.boolean("bootstrap", 1), TypeError, "bootstrap must be True or False, got 1"),
     (
-        lambda: v.integer_at_least("n", 0, 1),
+        lambda: p.one_of("criterion", "gin", ("gini", "x")),
+        ValueError,
+        "one of 'gini', 'x', got 'g",
+    ),
+    (
+        lambda: p.one_of("voting", 1, (True, "soft")),
+        ValueError,
+        "one of True, 'soft', got 1",
+    ),
+    (
+        lambda: p.boolean("bootstrap", 1),
+        TypeError,
+        "bootstrap must be True or False, got 1",
+    ),
+    (
+        lambda: p.integer_at_least("n", 0, 1),
         ValueError,
         "n must be an integer of at least 1, got 0",
     ),
-    (lambda: v.integer_at_least("n", 1.0, 1), TypeError, "got 1.0 of type float"),
-    (lambda: v.integer_at_least("n", True, 1), TypeError, "got True of type bool"),
-    (lambda: v.number_between("x", "1", 0.0), TypeError, "x must be a number >= 0.0, got '1'"),
-    (lambda: v.number_between("x", np.nan, 0.0), ValueError, "got nan"),
-    (lambda: v.number_between("x", np.inf, 0.0), ValueError, "got inf"),
-    (lambda: v.fraction("x", 0.0), ValueError, "x must be a number > 0.0 and <= 1.0, got 0.0"),
-    (lambda: v.fraction("x", 1.0, one=False), ValueError, "> 0.0 and < 1.0, got 1.0"),
-    (lambda: v.thread_count(0), ValueError, "n_jobs must not be 0"),
-    (lambda: v.thread_count(1.5), TypeError, "n_jobs must be None or an integer"),
+    (lambda: p.integer_at_least("n", 1.0, 1), TypeError, "got 1.0 of type float"),
+    (lambda: p.integer_at_least("n", True, 1), TypeError, "got True of type bool"),
+    (
+        lambda: p.number_between("x", "1", 0.0),
+        TypeError,
+        "x must be a number >= 0.0, got '1'",
+    ),
+    (lambda: p.number_between("x", np.nan, 0.0), ValueError, "got nan"),
+    (lambda: p.number_between("x", np.inf, 0.0), ValueError, "got inf"),
+    (
+        lambda: p.fraction("x", 0.0),
+        ValueError,
+        "x must be a number > 0.0 and <= 1.0, got 0.0",
+    ),
+    (lambda: p.fraction("x", 1.0, one=False), ValueError, "> 0.0 and < 1.0, got 1.0"),
+    (lambda: p.thread_count(0), ValueError, "n_jobs must not be 0"),
+    (lambda: p.thread_count(1.5), TypeError, "n_jobs must be None or an integer"),
 ]
 
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.ensembles import adaboost
-from gpuboost.engine.ensembles.adaboost_task import REWEIGHTING, Round, goes_on
+from gpuboost.engine.ensembles.adaboost_task import REWEIGHTING, ReweightTask, Round, goes_on
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import cut_back, pruned
-from gpuboost.engine.growth.tree import finish_tree
+from gpuboost.engine.growth.tree import Tree, finish_tree
 
 if TYPE_CHECKING:
-    from gpuboost.backends.host.finish import GrowsTrees
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.growth.tree import Tree
+    from gpuboost.backends.protocol import Backend
     from gpuboost.engine.task import GrownTree
     from gpuboost.engine.tree_rows import TreeRows
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 class HostReweighter:
     """See `gpuboost.backends.protocol.Reweighter`."""
 
-    def __init__(self, backend: GrowsTrees, task: ReweightTask) -> None:
+    def __init__(self, backend: Backend, task: ReweightTask) -> None:
         self._backend, self._task = backend, task
         sampler = task.sampler
         self._weights = adaboost.start_weights(sampler.weights, sampler.n_samples)

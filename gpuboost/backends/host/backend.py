@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -12,41 +11,29 @@ from gpuboost.backends.host.adaboost import HostReweighter
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
+from gpuboost.backends.protocol import Backend, Booster, Reweighter
 from gpuboost.data.binning import fit_bin_mapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpuboost.backends.protocol import Booster, Reweighter
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+    from gpuboost.engine.bins import BinnedMatrix, BinRule
     from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.ensembles.ensemble import Ensemble
     from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrownTree, GrowTask
+    from gpuboost.engine.task import GrowTask
 
 
-class HostBackend(ABC):
+class HostBackend(Backend):
     """The part of `gpuboost.backends.protocol.Backend` that follows from the rest of it."""
 
     threshold_finder: ThresholdFinder | None = None
 
-    @abstractmethod
-    def bin(self, X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
-        """Codes of ``X`` (n, F) by bins that are known."""
-
-    @abstractmethod
-    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``."""
-
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""
         return finish_grown(task, self.grow(task), self.threshold_finder)
-
-    @abstractmethod
-    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Leaf of each row in each tree."""
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""

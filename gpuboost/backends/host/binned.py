@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.ensemble import Ensemble
 
 ROWS_PER_BLOCK = 2**15  # turned into floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20
-
-
-def on_codes(ensemble: Ensemble) -> Ensemble:
-    """The ensemble that takes codes where the given one takes values."""
-    return replace(ensemble, threshold=ensemble.code.astype(np.float64))
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:

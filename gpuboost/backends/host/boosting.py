@@ -20,23 +20,20 @@ from gpuboost.engine.ensembles.boosting import (
     quantised,
     with_leaf_values,
 )
-from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
+from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound, RoundLosses, RowSet
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
-from gpuboost.engine.sampling import ALL_ROWS, whole_weights
-from gpuboost.engine.task import GrowTask
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler, whole_weights
+from gpuboost.engine.task import GrownTree, GrowTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpuboost.backends.host.finish import GrowsTrees
+    from gpuboost.backends.protocol import Backend
     from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.order_statistics import OrderStatistics
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrownTree
     from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -45,7 +42,7 @@ class HostBooster:
 
     order: OrderStatistics = order_statistics
 
-    def __init__(self, backend: GrowsTrees, task: BoostTask) -> None:
+    def __init__(self, backend: Backend, task: BoostTask) -> None:
         self.backend, self.task = backend, task
         self._sets = (task.train, *task.watched)
         own = task.train.raw.copy()

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from gpuboost.engine.growth.tree import finish_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
 
-    import numpy as np
-
-    from gpuboost.engine.ensembles.ensemble import Ensemble
     from gpuboost.engine.growth.tree import ThresholdFinder, Tree
     from gpuboost.engine.sampling import RowSampler
     from gpuboost.engine.task import GrownTree, GrowTask
-
-
-class GrowsTrees(Protocol):
-    """What rounds on the host ask of a backend."""
-
-    threshold_finder: ThresholdFinder | None
-
-    def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
-        """Grow the trees of ``task``."""
-
-    def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
-        """Leaf of each row in each tree."""
 
 
 def finish_grown(

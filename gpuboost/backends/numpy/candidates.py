@@ -7,29 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.scores import Sums
+from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 
 if TYPE_CHECKING:
     from gpuboost.backends.numpy.groups import Groups
-    from gpuboost.backends.numpy.scores import NodeLimits, Scorer
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Left parts, without the missing values, that a split may have; node after node.
-
-    Attributes
-    ----------
-    node : int64 (c,)
-        Ascending; of equal gains the first candidate of a node wins.
-    hessian, count : int64 (c,)
-    gradient : int64 (c, K)
-    """
-
-    node: np.ndarray
-    hessian: np.ndarray
-    count: np.ndarray
-    gradient: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -74,11 +55,13 @@ class Best:
 
 
 def best_candidates(
-    found: Candidates, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
+    found: Groups, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
-    ``limits`` and ``sign`` (see `Scorer.scores`) are those of the nodes.
+    ``found`` are left parts, without the missing values, that a split may have, node after node; of
+    equal gains the first of a node wins. ``limits`` and ``sign`` (see `Scorer.scores`) are those
+    of the nodes.
     """
     node = found.node
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numpy.candidates import Best, Candidates, Missing, best_candidates
+from gpuboost.backends.numpy.candidates import Best, Missing, best_candidates
 from gpuboost.backends.numpy.groups import Groups
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer
 from gpuboost.engine import randomness
@@ -88,12 +88,6 @@ class FeatureSplitter:
         left = randomness.missing_goes_left(asked.frontier.key, feature) == 1
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
-    def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
-        directions = self.task.options.regularisation.monotonic
-        sign = None if directions is None else np.array(directions)[asked.feature]
-        limits = NodeLimits.of(asked.frontier, self.min_hessian)
-        return best_candidates(found, missing, self._scorer, limits, sign)
-
     def _numeric(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits
     ) -> None:
@@ -115,9 +109,7 @@ class FeatureSplitter:
         else:
             at, code, node = occupied, values.code[occupied], of
             draw = np.full(len(at), np.nan)
-        found = Candidates(node, prefix.hessian[at], prefix.count[at], prefix.gradient[at])
-        best = self._best(asked, found, missing)
-        self._record(asked, splits, found, best, missing)
+        best = self._record_best(asked, splits, prefix.take(at), missing)
         splits.bin[best.node] = code[best.at]
         splits.next_bin[best.node] = following[best.at]
         splits.draw[best.node] = draw[best.at]
@@ -151,9 +143,7 @@ class FeatureSplitter:
         few = levels <= ONE_HOT_LEVELS
         if few.any():
             alone = values.take(np.flatnonzero(few))
-            found = Candidates(alone.node, alone.hessian, alone.count, alone.gradient)
-            best = self._best(asked, found, missing)
-            self._record(asked, splits, found, best, missing)
+            best = self._record_best(asked, splits, alone, missing)
             chosen = np.zeros(len(alone.node), dtype=bool)
             chosen[best.at] = True
             set_masks(splits, alone, chosen)
@@ -179,10 +169,7 @@ class FeatureSplitter:
         tried = np.flatnonzero((rest > missing.hessian[values.node]) | (rest >= minimum))
         if not len(tried):
             return
-        prefix = prefix.take(tried)
-        found = Candidates(prefix.node, prefix.hessian, prefix.count, prefix.gradient)
-        best = self._best(asked, found, missing)
-        self._record(asked, splits, found, best, missing)
+        best = self._record_best(asked, splits, prefix.take(tried), missing)
         until = np.full(len(asked.feature), -1)
         until[best.node] = tried[best.at]
         set_masks(splits, values, np.arange(len(values.node)) <= until[values.node])
@@ -210,24 +197,18 @@ class FeatureSplitter:
         one_sided = ((n_left == 0) | (n_left == n_all))[values.node]
         left = np.where(one_sided, first, left)
         chosen = values.take(np.flatnonzero(left))
-        sums = prefix_sums(chosen)
         last = np.flatnonzero(np.append(chosen.node[1:] != chosen.node[:-1], True))
-        found = Candidates(
-            chosen.node[last], sums.hessian[last], sums.count[last], sums.gradient[last]
-        )
-        best = self._best(asked, found, missing)
-        self._record(asked, splits, found, best, missing)
+        self._record_best(asked, splits, prefix_sums(chosen).take(last), missing)
         set_masks(splits, values, left)
 
-    def _record(
-        self,
-        asked: NodeFeature,
-        splits: Splits,
-        found: Candidates,
-        best: Best,
-        missing: Missing,
-    ) -> None:
-        """Write what every kind of split has in common."""
+    def _record_best(
+        self, asked: NodeFeature, splits: Splits, found: Groups, missing: Missing
+    ) -> Best:
+        """The best candidate of each node; what every kind of split has in common is written."""
+        directions = self.task.options.regularisation.monotonic
+        sign = None if directions is None else np.array(directions)[asked.feature]
+        limits = NodeLimits.of(asked.frontier, self.min_hessian)
+        best = best_candidates(found, missing, self._scorer, limits, sign)
         node, left = best.node, best.missing_left
         seen = missing.hessian[node] > 0
         splits.score[node] = best.score
@@ -241,6 +222,7 @@ class FeatureSplitter:
             found.gradient[best.at] + left[:, None] * missing.gradient[node]
         )
         splits.categorical[node] = self.mapper.is_categorical[asked.feature[node]]
+        return best
 
 
 def prefix_sums(groups: Groups) -> Groups:
@@ -254,13 +236,8 @@ def prefix_sums(groups: Groups) -> Groups:
         total = np.cumsum(column, axis=0)
         return total - np.repeat(total[starts] - column[starts], size, axis=0)
 
-    return Groups(
-        node,
-        groups.code,
-        running(groups.hessian),
-        running(groups.count),
-        running(groups.gradient),
-    )
+    sums = map(running, (groups.hessian, groups.count, groups.gradient))
+    return Groups(node, groups.code, *sums)
 
 
 def last_up_to(values: Groups, node: np.ndarray, code: np.ndarray) -> np.ndarray:

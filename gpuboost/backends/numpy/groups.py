@@ -35,9 +35,7 @@ class Groups:
 
     def take(self, at: np.ndarray) -> Groups:
         """The given groups."""
-        return Groups(
-            self.node[at], self.code[at], self.hessian[at], self.count[at], self.gradient[at]
-        )
+        return Groups(*(column[at] for column in vars(self).values()))
 
 
 def group_rows(

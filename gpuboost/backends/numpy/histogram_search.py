@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
-from gpuboost.engine.growth.frontier import Splits
+from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Frontier
     from gpuboost.engine.task import GrowTask
 
 CELLS_PER_BLOCK = 1 << 15  # of histograms scanned together (of 2**13 to 2**16 the quickest)

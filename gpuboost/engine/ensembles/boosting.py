@@ -82,10 +82,10 @@ class Scale:
     def of_exponents(cls, largest: int, heaviest: int, n_rows: int, is_whole: bool) -> Scale:
         """The same from the exponents of the largest gradient and hessian (`exponent_of`)."""
         rows = sum_bits(n_rows)
-        limit_to_best_first = GRADIENT_BITS - largest, HESSIAN_BITS - heaviest
+        exponents = GRADIENT_BITS - largest, HESSIAN_BITS - heaviest
         if is_whole:
-            limit_to_best_first = min(VALUE_BITS, EXACT_BITS - rows) - largest, 0
-        return cls(*limit_to_best_first, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
+            exponents = min(VALUE_BITS, EXACT_BITS - rows) - largest, 0
+        return cls(*exponents, SUM_BITS - rows - largest, SUM_BITS - rows - heaviest)
 
     def options(self, of_user: TreeOptions, min_hessian: float) -> TreeOptions:
         """Options whose regularisation is in the units of gradients and hessians, for integers."""

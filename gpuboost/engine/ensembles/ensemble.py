@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,11 @@ class Ensemble:
     def n_values(self) -> int:
         """Classes or outputs of a leaf."""
         return self.value.shape[1]
+
+    @cached_property
+    def on_codes(self) -> Ensemble:
+        """The ensemble that takes codes where this one takes values; backends cache it."""
+        return replace(self, threshold=self.code.astype(np.float64))
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from gpuboost.engine.growth.tree import levels
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.growth.tree import Tree, levels
 
 N_CODES = 256
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +11,7 @@ import numpy as np
 
 from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
+from gpuboost.engine.losses import formulas
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses.links import Link
@@ -29,7 +31,7 @@ TWO_CLASSES, CLASSES = "two classes", "classes"
 
 @dataclass(frozen=True)
 class LossFacts:
-    """What there is to know of a loss: one row of `engine.losses.table`.
+    """What there is to know of a loss.
 
     Attributes
     ----------
@@ -37,11 +39,6 @@ class LossFacts:
         Backends compile the functions by it; ``kernels/boosting/losses.cuh`` has the same.
     name : str
         As users write it. One for two classes and one for several may share it.
-    pair, value : callable
-        Functions of `engine.losses.formulas`: gradient and hessian, and the loss, of a row and
-        column.
-    kind : type of Loss
-        Makes the baseline, the parameter of a round and, of an `OrderStatisticLoss`, the leaves.
     link : Link
     hessian : {WEIGHT, OWN, INFORMATION}
     target : {REAL, NOT_NEGATIVE, POSITIVE, TWO_CLASSES, CLASSES}
@@ -51,9 +48,6 @@ class LossFacts:
 
     number: int
     name: str
-    pair: Callable[..., Any]
-    value: Callable[..., Any]
-    kind: type[Loss]
     link: Link
     hessian: str = OWN
     target: str = REAL
@@ -63,6 +57,27 @@ class LossFacts:
     def is_classifier(self) -> bool:
         """Whether targets are codes of classes."""
         return self.target in (TWO_CLASSES, CLASSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossRow(LossFacts):
+    """A row of `engine.losses.table`: a loss, and the functions of `engine.losses.formulas`.
+
+    Attributes
+    ----------
+    pair : callable
+        Gradient and hessian of a row and column.
+    kind : type of FormulaLoss
+        Makes the baseline, the parameter of a round and, of an `OrderStatisticLoss`, the leaves.
+    """
+
+    pair: Callable[..., Any]
+    kind: type[FormulaLoss]
+
+    @property
+    def value(self) -> Callable[..., Any]:
+        """The loss of a row and column; its function is named after that of the pair."""
+        return getattr(formulas, f"{self.pair.__name__}_loss")
 
 
 @dataclass(frozen=True)
@@ -103,18 +118,13 @@ def as_columns(y: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(ABC):
     """One loss for one shape of target."""
 
     facts: LossFacts
     columns: int = 1
 
     has_leaf_quantiles: ClassVar[bool] = False
-
-    @classmethod
-    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Loss:
-        """The loss of a row of the table, for so many outputs or classes."""
-        return cls(facts, columns)
 
     @property
     def name(self) -> str:
@@ -164,10 +174,28 @@ class Loss:
     def check_target(self, y: np.ndarray) -> None:
         """Refuse targets that the loss has no value for.
 
+        Those are negative ones of a loss of positive means, and zeros where they have no likelihood
+        or nothing else is.
+
         Raises
         ------
         ValueError
         """
+        if self.facts.target not in (NOT_NEGATIVE, POSITIVE):
+            return
+        smallest, allows_zero = float(y.min()), self.facts.target == NOT_NEGATIVE
+        if smallest < 0.0 or (smallest == 0.0 and not allows_zero):
+            row = int(np.argmin(y.reshape(len(y), -1).min(axis=1)))
+            given = f"{smallest:g} in row {row}"
+        elif float(y.max()) == 0.0:
+            given = "only zeros"
+        else:
+            return
+        allowed = "y >= 0 with a sum above 0" if allows_zero else "strictly positive y"
+        raise ValueError(
+            f"loss={self.name!r} requires {allowed}, got {given}; remove or shift such targets, or "
+            "use loss='squared_error'"
+        )
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Raw prediction of the best constant model: float64 (columns,)."""
@@ -177,8 +205,41 @@ class Loss:
         """What the formulas take as ``parameter`` in this round: float64 (columns,)."""
         return np.zeros(self.columns)
 
+    @abstractmethod
     def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradients and hessians times weights, float64 (n, columns) each."""
+
+    @abstractmethod
+    def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
+        """Loss of each row, float64 (n,): the mean over its columns.
+
+        In the units of scikit-learn's GradientBoosting: squared error and binary log loss are not
+        halved as there gradients are (its HistGradientBoosting reports half of these two). Poisson,
+        gamma and tweedie are half the deviance less its terms of y alone, as in both.
+        """
+
+    def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
+        """Weighted mean of `row_losses`, by sums that have no order."""
+        return float(weighted_mean(self.row_losses(rows, parameter)[:, None], rows.weights)[0])
+
+    def predict(self, raw: np.ndarray) -> np.ndarray:
+        """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""
+        return self.link.inverse(raw)
+
+
+@dataclass(frozen=True)
+class FormulaLoss(Loss):
+    """A loss of a row of the table."""
+
+    facts: LossRow
+
+    @classmethod
+    def make(cls, facts: LossRow, columns: int, settings: Settings) -> FormulaLoss:
+        """The loss of a row of the table, for so many outputs or classes."""
+        return cls(facts, columns)
+
+    def gradients(self, rows: Predicted, parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the formulas, a block of rows at a time."""
         raw, weights = rows.raw, rows.weights
         g = np.empty(raw.shape)
         h = None if self.constant_hessian else np.empty(raw.shape)
@@ -197,12 +258,7 @@ class Loss:
         return self.facts.pair(as_columns(y), raw, parameter)
 
     def row_losses(self, rows: Predicted, parameter: np.ndarray) -> np.ndarray:
-        """Loss of each row, float64 (n,): the mean over its columns.
-
-        In the units of scikit-learn's GradientBoosting: squared error and binary log loss are not
-        halved as there gradients are (its HistGradientBoosting reports half of these two). Poisson,
-        gamma and tweedie are half the deviance less its terms of y alone, as in both.
-        """
+        """Values of the formulas, a block of rows at a time: float64 (n,)."""
         found = np.empty(len(rows.raw))
         for block in blocks(len(found)):
             found[block] = self._values(rows.y[block], rows.raw[block], parameter)
@@ -215,11 +271,3 @@ class Loss:
         for k in range(self.columns):
             total = total + values[:, k]
         return total / float(self.columns)
-
-    def mean_loss(self, rows: Predicted, parameter: np.ndarray) -> float:
-        """Weighted mean of `row_losses`, by sums that have no order."""
-        return float(weighted_mean(self.row_losses(rows, parameter)[:, None], rows.weights)[0])
-
-    def predict(self, raw: np.ndarray) -> np.ndarray:
-        """The prediction of each row: float64 (n, columns), for classifiers (n, n_classes)."""
-        return self.link.inverse(raw)

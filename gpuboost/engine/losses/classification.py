@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import Loss, Predicted
+from gpuboost.engine.losses.base import FormulaLoss, Predicted
 from gpuboost.engine.losses.links import row_largest, row_weights
 
 
 @dataclass(frozen=True)
-class SoftmaxLoss(Loss):
+class SoftmaxLoss(FormulaLoss):
     """-log of the softmax probability of the row's class, K raw predictions.
 
     Hessians are the diagonal times K / (K - 1): Newton steps then are those of Friedman (2001,

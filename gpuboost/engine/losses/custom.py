@@ -122,12 +122,7 @@ class UserLoss(Loss):
         return part
 
 
-def _unknown(y: Any, raw: Any, parameter: Any) -> Any:
-    """Stands for the formulas of an objective, whose methods are called instead."""
-    raise NotImplementedError
-
-
-_FACTS = LossFacts(USER, "user", _unknown, _unknown, UserLoss, IDENTITY)
+_FACTS = LossFacts(USER, "user", IDENTITY)
 
 
 def _shape_of(found: Any) -> str:

@@ -64,10 +64,7 @@ def _logit(p: np.ndarray) -> np.ndarray:
 
 def _centred_log(p: np.ndarray) -> np.ndarray:
     logs = log(_shares(p))
-    total = 0.0
-    for value in logs:
-        total = total + value
-    return logs - total / float(len(logs))
+    return logs - np.cumsum(logs)[-1] / float(len(logs))  # summed first to last
 
 
 def _half_logit(p: np.ndarray) -> np.ndarray:

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses.base import (
-    POSITIVE,
-    Loss,
-    LossFacts,
-    Predicted,
-    Settings,
-    as_columns,
-)
-from gpuboost.engine.order_statistics import one_group
-
-if TYPE_CHECKING:
-    from gpuboost.engine.order_statistics import Groups
+from gpuboost.engine.losses.base import FormulaLoss, LossRow, Predicted, Settings, as_columns
+from gpuboost.engine.order_statistics import Groups, one_group
 
 
 @dataclass(frozen=True)
-class QuantileBaseline(Loss):
+class QuantileBaseline(FormulaLoss):
     """A loss that starts at a quantile of the target, as the best constant is one or near one."""
 
     @property
@@ -89,7 +79,7 @@ class Huber(OrderStatisticLoss):
     clips_residuals: ClassVar[bool] = True
 
     @classmethod
-    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Huber:
+    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Huber:
         """Huber loss of the outputs, checked."""
         return cls(facts, columns, _level(settings.alpha, f"alpha of loss={facts.name!r}"))
 
@@ -115,7 +105,7 @@ class Quantile(OrderStatisticLoss):
     levels: tuple[float, ...] = (0.5,)
 
     @classmethod
-    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Quantile:
+    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Quantile:
         """Quantile loss of one level per output, or of several for one output."""
         alpha, what = settings.alpha, f"loss={facts.name!r}"
         levels = list(alpha) if isinstance(alpha, Iterable) else [alpha]
@@ -141,12 +131,8 @@ class Quantile(OrderStatisticLoss):
 
 
 @dataclass(frozen=True)
-class PositiveLoss(Loss):
+class PositiveLoss(FormulaLoss):
     """A loss of positive means: raw predictions are their logarithms."""
-
-    def check_target(self, y: np.ndarray) -> None:
-        """Refuse negative targets, and zeros where they have no likelihood or nothing else is."""
-        _check_positive(y, self.name, self.facts.target != POSITIVE)
 
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Logarithm of the weighted mean."""
@@ -167,30 +153,13 @@ class Tweedie(PositiveLoss):
     power: float = 1.5
 
     @classmethod
-    def make(cls, facts: LossFacts, columns: int, settings: Settings) -> Tweedie:
+    def make(cls, facts: LossRow, columns: int, settings: Settings) -> Tweedie:
         """Tweedie loss of the outputs, checked."""
         return cls(facts, columns, _power(settings.power))
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """The power."""
         return np.full(self.columns, self.power)
-
-
-def _check_positive(y: np.ndarray, name: str, allows_zero: bool) -> None:
-    """Refuse targets below zero, or at zero where that is not allowed."""
-    smallest = float(y.min())
-    allowed = "y >= 0 with a sum above 0" if allows_zero else "strictly positive y"
-    if smallest < 0.0 or (smallest == 0.0 and not allows_zero):
-        given, row = f"{smallest:g}", int(np.argmin(y.reshape(len(y), -1).min(axis=1)))
-        given = f"{given} in row {row}"
-    elif float(y.max()) == 0.0:
-        given = "only zeros"
-    else:
-        return
-    raise ValueError(
-        f"loss={name!r} requires {allowed}, got {given}; remove or shift such targets, or use "
-        "loss='squared_error'"
-    )
 
 
 def _level(level: float | Sequence[float], what: str) -> float:

@@ -13,11 +13,14 @@ from gpuboost.engine.losses.base import (
     CLASSES,
     INFORMATION,
     NOT_NEGATIVE,
+    OWN,
     POSITIVE,
+    REAL,
     TWO_CLASSES,
     WEIGHT,
+    FormulaLoss,
     Loss,
-    LossFacts,
+    LossRow,
     Settings,
 )
 from gpuboost.engine.losses.classification import SoftmaxLoss
@@ -32,110 +35,35 @@ from gpuboost.engine.losses.regression import (
 )
 
 # Numbers are those of ``kernels/boosting/losses.cuh``; the order is that of messages and docs.
-TABLE: tuple[LossFacts, ...] = (
-    LossFacts(
-        number=0,
-        name="squared_error",
+TABLE = (
+    LossRow(
+        0,
+        "squared_error",
+        IDENTITY,
+        WEIGHT,
+        REAL,
+        True,
         pair=formulas.squared_error,
-        value=formulas.squared_error_loss,
-        kind=Loss,
-        link=IDENTITY,
-        hessian=WEIGHT,
-        sums_outputs=True,
+        kind=FormulaLoss,
     ),
-    LossFacts(
-        number=1,
-        name="absolute_error",
-        pair=formulas.absolute_error,
-        value=formulas.absolute_error_loss,
-        kind=OrderStatisticLoss,
-        link=IDENTITY,
-        hessian=WEIGHT,
+    LossRow(
+        1, "absolute_error", IDENTITY, WEIGHT, pair=formulas.absolute_error, kind=OrderStatisticLoss
     ),
-    LossFacts(
-        number=2,
-        name="huber",
-        pair=formulas.huber,
-        value=formulas.huber_loss,
-        kind=Huber,
-        link=IDENTITY,
-        hessian=WEIGHT,
+    LossRow(2, "huber", IDENTITY, WEIGHT, pair=formulas.huber, kind=Huber),
+    LossRow(3, "quantile", IDENTITY, WEIGHT, pair=formulas.quantile, kind=Quantile),
+    LossRow(4, "poisson", LOG, INFORMATION, NOT_NEGATIVE, pair=formulas.poisson, kind=PositiveLoss),
+    LossRow(5, "gamma", LOG, OWN, POSITIVE, pair=formulas.gamma, kind=PositiveLoss),
+    LossRow(6, "tweedie", LOG, OWN, NOT_NEGATIVE, pair=formulas.tweedie, kind=Tweedie),
+    LossRow(
+        7, "log_loss", LOGIT, INFORMATION, TWO_CLASSES, pair=formulas.log_loss, kind=FormulaLoss
     ),
-    LossFacts(
-        number=3,
-        name="quantile",
-        pair=formulas.quantile,
-        value=formulas.quantile_loss,
-        kind=Quantile,
-        link=IDENTITY,
-        hessian=WEIGHT,
+    LossRow(
+        8, "log_loss", SOFTMAX, INFORMATION, CLASSES, True, pair=formulas.softmax, kind=SoftmaxLoss
     ),
-    LossFacts(
-        number=4,
-        name="poisson",
-        pair=formulas.poisson,
-        value=formulas.poisson_loss,
-        kind=PositiveLoss,
-        link=LOG,
-        hessian=INFORMATION,
-        target=NOT_NEGATIVE,
+    LossRow(
+        9, "exponential", HALF_LOGIT, OWN, TWO_CLASSES, pair=formulas.exponential, kind=FormulaLoss
     ),
-    LossFacts(
-        number=5,
-        name="gamma",
-        pair=formulas.gamma,
-        value=formulas.gamma_loss,
-        kind=PositiveLoss,
-        link=LOG,
-        target=POSITIVE,
-    ),
-    LossFacts(
-        number=6,
-        name="tweedie",
-        pair=formulas.tweedie,
-        value=formulas.tweedie_loss,
-        kind=Tweedie,
-        link=LOG,
-        target=NOT_NEGATIVE,
-    ),
-    LossFacts(
-        number=7,
-        name="log_loss",
-        pair=formulas.log_loss,
-        value=formulas.log_loss_loss,
-        kind=Loss,
-        link=LOGIT,
-        hessian=INFORMATION,
-        target=TWO_CLASSES,
-    ),
-    LossFacts(
-        number=8,
-        name="log_loss",
-        pair=formulas.softmax,
-        value=formulas.softmax_loss,
-        kind=SoftmaxLoss,
-        link=SOFTMAX,
-        hessian=INFORMATION,
-        target=CLASSES,
-        sums_outputs=True,
-    ),
-    LossFacts(
-        number=9,
-        name="exponential",
-        pair=formulas.exponential,
-        value=formulas.exponential_loss,
-        kind=Loss,
-        link=HALF_LOGIT,
-        target=TWO_CLASSES,
-    ),
-    LossFacts(
-        number=10,
-        name="log_cosh",
-        pair=formulas.log_cosh,
-        value=formulas.log_cosh_loss,
-        kind=QuantileBaseline,
-        link=IDENTITY,
-    ),
+    LossRow(10, "log_cosh", IDENTITY, pair=formulas.log_cosh, kind=QuantileBaseline),
 )
 
 
@@ -180,7 +108,7 @@ def make_loss(
     return facts.kind.make(facts, columns, Settings(alpha, power))
 
 
-def _facts_of(name: str, n_classes: int) -> LossFacts:
+def _facts_of(name: str, n_classes: int) -> LossRow:
     """The row of a loss for real targets, or for so many classes."""
     rows = [row for row in TABLE if row.name == name and row.is_classifier == (n_classes > 0)]
     if not rows:

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.exceptions import DataConversionWarning
 
-from gpuboost.data.advice import warn_user
-from gpuboost.data.arrays import as_host_array, is_cupy_array, working_on
+from gpuboost.data.arrays import as_host_array, is_cupy_array
+from gpuboost.data.validation import warn_of_column
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
@@ -64,7 +64,7 @@ class BoostedTrees(FittedTrees):
         ensemble = self._trees_for(data, hard=True)
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):
-            total /= running_sums(self.tree_votes)[-1]
+            total /= np.cumsum(self.tree_votes)[-1]
         return total
 
     def importances(self, n_features: int) -> np.ndarray:
@@ -73,15 +73,7 @@ class BoostedTrees(FittedTrees):
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
             gains = impurity_decrease_per_feature(tree, n_features)
             total += vote * gains / gains.sum() if gains.sum() > 0 else 0.0
-        return total / running_sums(self.tree_votes)[-1]
-
-
-def running_sums(votes: np.ndarray) -> np.ndarray:
-    """Sums of the first 1, 2, ... weights, first to last."""
-    sums, total = np.empty(len(votes)), 0.0
-    for t, vote in enumerate(votes):
-        total = sums[t] = total + vote
-    return sums
+        return total / np.cumsum(self.tree_votes)[-1]
 
 
 class OneValueLabels(ValueLabels):
@@ -90,19 +82,13 @@ class OneValueLabels(ValueLabels):
     @classmethod
     def read(cls, y: Any) -> ValueLabels:
         """Targets that a user brings."""
-        if y is not None and not is_cupy_array(y):
-            y = as_host_array(y, "y")
         labels = super().read(y)
-        if labels.values.ndim > 1:
+        if labels.rows.ndim > 1:
             raise ValueError(
-                f"y should be a 1d array, got an array of shape {labels.values.shape} instead: "
+                f"y should be a 1d array, got an array of shape {labels.rows.shape} instead: "
                 "AdaBoostRegressor has one output; train one model per column, for example with "
                 "sklearn.multioutput.MultiOutputRegressor"
             )
-        if y.ndim == 2:
-            warn_user(
-                "A column-vector y was passed when a 1d array was expected. Please change the "
-                "shape of y to (n_samples,), for example using ravel().",
-                DataConversionWarning,
-            )
+        if (y if is_cupy_array(y) else as_host_array(y, "y")).ndim == 2:
+            warn_of_column()
         return labels

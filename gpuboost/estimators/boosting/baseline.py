@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -10,11 +10,8 @@ from sklearn.base import clone
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.arrays import array_module, copy_to_host, is_cupy_array, to_float64
 from gpuboost.engine.averages import weighted_mean
-from gpuboost.engine.losses import Predicted
+from gpuboost.engine.losses import Loss, Predicted
 from gpuboost.engine.losses.links import log_shares
-
-if TYPE_CHECKING:
-    from gpuboost.engine.losses import Loss
 
 NEWTON_STEPS = 50  # at most, to find a baseline with offsets; about five are enough
 LONGEST_STEP = 2.0

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.estimators.boosting.metrics import CLASSES, SHARES, Metric
+
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Booster
     from gpuboost.engine.ensembles.boosting_task import RowSet
     from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.boosting.metrics import Metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,21 +43,21 @@ class MonitoredSet:
             prediction = loss.predict(booster.raw_predictions(self.place))
             seen = slice(None) if self.rows.weights is None else self.rows.weights > 0
             for metric in self.metrics:
-                found[metric.name] = self._score(metric, loss, prediction, seen)
+                found[metric.name] = self._score(metric, prediction, seen)
         return found
 
-    def _score(self, metric: Metric, loss: Loss, prediction: np.ndarray, seen: Any) -> float:
-        truth, given = self.rows.y[seen], as_metric_takes(metric, loss, prediction[seen])
+    def _score(self, metric: Metric, prediction: np.ndarray, seen: Any) -> float:
+        truth, given = self.rows.y[seen], as_metric_takes(metric, prediction[seen])
         if self.rows.weights is None:
             return float(metric.score(truth, given))
         return float(metric.score(truth, given, sample_weight=self.rows.weights[seen]))
 
 
-def as_metric_takes(metric: Metric, loss: Loss, prediction: np.ndarray) -> np.ndarray:
-    """Predictions of a loss in the form that a metric takes."""
-    if metric.takes == "classes":
+def as_metric_takes(metric: Metric, prediction: np.ndarray) -> np.ndarray:
+    """Predictions in the form that a metric takes."""
+    if metric.takes == CLASSES:
         return prediction.argmax(axis=1)
-    if metric.takes == "probabilities" and prediction.shape[1] == 2:
+    if metric.takes == SHARES and prediction.shape[1] == 2:
         return prediction[:, 1]
     return prediction[:, 0] if prediction.shape[1] == 1 else prediction
 

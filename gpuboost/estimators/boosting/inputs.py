@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_classifier
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.device_arrays import adopt_targets
-from gpuboost.backends.select import Growth
 from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.bins import BinnedMatrix
@@ -18,6 +17,7 @@ from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
 from gpuboost.estimators.inputs.features import read_prediction, read_targets, where_they_are
 from gpuboost.estimators.inputs.parameters import tree_limits
+from gpuboost.estimators.inputs.targets import ClassLabels, Labels
 
 if TYPE_CHECKING:
     from gpuboost.engine.losses import Loss
@@ -85,55 +85,49 @@ def start_of_rows(X: Any, offset: Any, init: Any, loss: Loss, n: int) -> np.ndar
     return own if offsets is None else offsets + own
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluationReader:
-    """Reads ``eval_set`` with the columns, bins and labels of the training data."""
+def read_eval_set(eval_set: Any, estimator: Any, prepared: Prepared, init: Any) -> list[RowSet]:
+    """The row sets of ``eval_set``; their raw predictions do not include the baseline yet."""
+    if eval_set is None:
+        return []
+    several = eval_set if isinstance(eval_set, list) else [eval_set]
+    return [_read_rows(each, estimator, prepared, init) for each in several]
 
-    estimator: Any
-    prepared: Prepared
-    init: Any
 
-    def read(self, eval_set: Any) -> list[RowSet]:
-        """The row sets; their raw predictions do not include the baseline yet."""
-        if eval_set is None:
-            return []
-        if isinstance(eval_set, tuple) or not isinstance(eval_set, list):
-            eval_set = [eval_set]
-        return [self._rows(each) for each in eval_set]
+def _read_rows(given: Any, estimator: Any, prepared: Prepared, init: Any) -> RowSet:
+    """Rows with the columns, bins and labels of the training data."""
+    if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
+        raise ValueError(
+            "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
+            f"offset), got an element {type(given).__name__} of {given!r:.80}"
+        )
+    X, y, sample_weight, offset = (*given, None, None)[:4]
+    loss = prepared.plan.loss
+    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, type(estimator).__name__)
+    n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
+    y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
+    with where_they_are(y, sample_weight):
+        own, weights = read_targets(estimator._labels, y, sample_weight, n)
+    target = _known_target(own, prepared.labels)
+    offsets = start_of_rows(X, offset, init, loss, len(target))
+    if offsets is None:
+        offsets = np.zeros((len(target), loss.columns))
+    return RowSet(data, target, weights, offsets)
 
-    def _rows(self, given: Any) -> RowSet:
-        if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= len(ROW_PARTS):
+
+def _known_target(own: Labels, labels: Labels) -> np.ndarray:
+    """Targets as the training data has them."""
+    if not isinstance(own, ClassLabels) or not isinstance(labels, ClassLabels):
+        if own.rows.shape[1:] != labels.rows.shape[1:]:
             raise ValueError(
-                "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
-                f"offset), got an element {type(given).__name__} of {given!r:.80}"
+                f"y of eval_set has shape {own.rows.shape}, that of fit {labels.rows.shape}; both "
+                "must have the same outputs"
             )
-        X, y, sample_weight, offset = (*given, None, None)[:4]
-        prepared, loss = self.prepared, self.prepared.plan.loss
-        data = read_prediction(X, prepared, type(self.estimator).__name__)
-        n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
-        y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
-        with where_they_are(y, sample_weight):
-            own, weights = read_targets(self.estimator._labels, y, sample_weight, n)
-        target = self._target(own, prepared.labels)
-        offsets = start_of_rows(X, offset, self.init, loss, len(target))
-        if offsets is None:
-            offsets = np.zeros((len(target), loss.columns))
-        return RowSet(data, target, weights, offsets)
-
-    def _target(self, own: Any, labels: Any) -> np.ndarray:
-        """Targets as the training data has them."""
-        if not is_classifier(self.estimator):
-            if own.values.shape[1:] != labels.values.shape[1:]:
-                raise ValueError(
-                    f"y of eval_set has shape {own.values.shape}, that of fit "
-                    f"{labels.values.shape}; both must have the same outputs"
-                )
-            return own.values
-        unknown = np.setdiff1d(own.classes, labels.classes)
-        if len(unknown):
-            raise ValueError(
-                f"y of eval_set has the classes {unknown!r:.80}, which y of fit does not have; "
-                "leave those rows out"
-            )
-        place = np.searchsorted(labels.classes, own.classes)
-        return place[own.codes].astype(np.int32)
+        return own.rows
+    unknown = np.setdiff1d(own.classes, labels.classes)
+    if len(unknown):
+        raise ValueError(
+            f"y of eval_set has the classes {unknown!r:.80}, which y of fit does not have; "
+            "leave those rows out"
+        )
+    place = np.searchsorted(labels.classes, own.classes)
+    return place[own.rows].astype(np.int32)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
+VALUES, CLASSES, SHARES = "values", "classes", "probabilities"
+
 
 @dataclass(frozen=True, eq=False)
 class Metric:
@@ -20,9 +22,9 @@ class Metric:
     name : str
     score : callable
         ``score(truth, prediction, sample_weight=None) -> float``.
-    takes : {"values", "classes", "probabilities", "raw"}
+    takes : {VALUES, CLASSES, SHARES}
         What it is given as prediction: a regressor's, the numbers of classes (the truth is numbered
-        as well), their probabilities (of the second class alone if there are two), or raw ones.
+        as well), or their probabilities (of the second class alone if there are two).
     greater_is_better : bool
     """
 
@@ -43,37 +45,24 @@ def _log_loss(truth: np.ndarray, shares: np.ndarray, sample_weight: Any = None) 
     return float(metrics.log_loss(truth, shares, sample_weight=sample_weight, labels=labels))
 
 
-_OF_VALUES = {
-    "rmse": (metrics.root_mean_squared_error, False),
-    "mse": (metrics.mean_squared_error, False),
-    "mae": (metrics.mean_absolute_error, False),
-    "mape": (metrics.mean_absolute_percentage_error, False),
-    "r2": (metrics.r2_score, True),
-    "poisson_deviance": (metrics.mean_poisson_deviance, False),
-    "gamma_deviance": (metrics.mean_gamma_deviance, False),
-    "tweedie_deviance": (partial(metrics.mean_tweedie_deviance, power=1.5), False),
-}
-_OF_CLASSES = {
-    "accuracy": (metrics.accuracy_score, "classes", True),
-    "balanced_accuracy": (metrics.balanced_accuracy_score, "classes", True),
-    "error": (metrics.zero_one_loss, "classes", False),
-    "log_loss": (_log_loss, "probabilities", False),
-    "auc": (_area_under_roc, "probabilities", True),
-    "average_precision": (metrics.average_precision_score, "probabilities", True),
-}
-
-
-def named_metrics(is_classifier: bool) -> dict[str, Metric]:
-    """Metrics by name."""
-    if is_classifier:
-        return {
-            name: Metric(name, score, takes, greater)
-            for name, (score, takes, greater) in _OF_CLASSES.items()
-        }
-    return {
-        name: Metric(name, score, "values", greater)
-        for name, (score, greater) in _OF_VALUES.items()
-    }
+_OF_VALUES = (
+    Metric("rmse", metrics.root_mean_squared_error, VALUES),
+    Metric("mse", metrics.mean_squared_error, VALUES),
+    Metric("mae", metrics.mean_absolute_error, VALUES),
+    Metric("mape", metrics.mean_absolute_percentage_error, VALUES),
+    Metric("r2", metrics.r2_score, VALUES, greater_is_better=True),
+    Metric("poisson_deviance", metrics.mean_poisson_deviance, VALUES),
+    Metric("gamma_deviance", metrics.mean_gamma_deviance, VALUES),
+    Metric("tweedie_deviance", partial(metrics.mean_tweedie_deviance, power=1.5), VALUES),
+)
+_OF_CLASSES = (
+    Metric("accuracy", metrics.accuracy_score, CLASSES, greater_is_better=True),
+    Metric("balanced_accuracy", metrics.balanced_accuracy_score, CLASSES, greater_is_better=True),
+    Metric("error", metrics.zero_one_loss, CLASSES),
+    Metric("log_loss", _log_loss, SHARES),
+    Metric("auc", _area_under_roc, SHARES, greater_is_better=True),
+    Metric("average_precision", metrics.average_precision_score, SHARES, greater_is_better=True),
+)
 
 
 def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
@@ -89,7 +78,7 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
     if given is None:
         return []
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    known = named_metrics(is_classifier)
+    known = {metric.name: metric for metric in (_OF_CLASSES if is_classifier else _OF_VALUES)}
     return [_metric(each, known, is_classifier) for each in several]
 
 
@@ -98,7 +87,7 @@ def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric
         return known[given]
     if callable(given):
         name = getattr(given, "__name__", type(given).__name__)
-        takes = "probabilities" if is_classifier else "values"
+        takes = SHARES if is_classifier else VALUES
         return Metric(name, given, takes, bool(getattr(given, "greater_is_better", False)))
     kind = "classifier" if is_classifier else "regressor"
     raise ValueError(

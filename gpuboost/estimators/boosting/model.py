@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
-from gpuboost.backends.host.binned import on_codes
-from gpuboost.data.arrays import array_module, working_on
+from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.losses import USER
+from gpuboost.engine.losses import USER, Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.losses import Loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +54,25 @@ class BoostedRounds(FittedTrees):
             return (self.ensemble,)
         return tuple(Ensemble.of(self.ensemble.trees[c::k]) for c in range(k))
 
-    @cached_property
-    def _coded_columns(self) -> tuple[Ensemble, ...]:
-        return tuple(map(on_codes, self.columns))
-
     def raw(self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int) -> np.ndarray:
         """Sum of the trees' values, without the baseline: float64 (n, columns)."""
-        coded = isinstance(data, BinnedMatrix)
-        return _sums(self._coded_columns if coded else self.columns, data, backend, n_threads)
+        return _sums(self.columns, data, backend, n_threads)
 
     def staged_raw(
         self, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
     ) -> Iterator[np.ndarray]:
         """The same after each round; every array is the caller's."""
-        coded, k = isinstance(data, BinnedMatrix), self.trees_per_round
+        k = self.trees_per_round
         total: Any = 0.0
         for number in range(self.n_rounds):
             trees = self.ensemble.trees[number * k : (number + 1) * k]
             parts = [Ensemble.of_one(tree) for tree in trees]
-            parts = list(map(on_codes, parts)) if coded else parts
             found = _sums(parts, data, backend, n_threads)
             with working_on(found):
                 total = total + found
             yield total
 
-    def importances(self, n_features: int, kind: str) -> np.ndarray:
+    def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
         """Share of each feature in the gains of all splits, or in their number: (n_features,)."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
@@ -103,6 +95,8 @@ def _sums(
     parts: Any, data: np.ndarray | BinnedMatrix, backend: Backend, n_threads: int
 ) -> np.ndarray:
     """Raw predictions side by side, each by its own trees."""
+    if isinstance(data, BinnedMatrix):
+        parts = [part.on_codes for part in parts]
 
     def run(block: np.ndarray) -> np.ndarray:
         found = [backend.predict(part, block, n_threads) for part in parts]

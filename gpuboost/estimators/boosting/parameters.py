@@ -9,11 +9,11 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.data.advice import warn_user
-from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.data.parameters import fraction, integer_at_least, number_between, one_of
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
 from gpuboost.estimators.inputs.constraints import interaction_groups, monotonic_directions
-from gpuboost.estimators.inputs.parameters import check_option, feature_count, tree_limits
+from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
@@ -50,7 +50,7 @@ def boosting_options(
 ) -> TreeOptions:
     """Limits and policy of a tree; regularisation in the units of the loss."""
     check_criterion(estimator)
-    check_option("importance_type", estimator.importance_type, IMPORTANCES)
+    one_of("importance_type", estimator.importance_type, IMPORTANCES)
     counts = FeatureCounts.of(estimator, schema.n_features)
     regular = regularisation(estimator, schema, loss)
     return TreeOptions(
@@ -103,7 +103,7 @@ def category_fraction(
 def check_criterion(estimator: Any) -> None:
     """Refuse what is no criterion in scikit-learn, and say that there is but one here."""
     if estimator.criterion != "deprecated":
-        check_option("criterion", estimator.criterion, CRITERIA)
+        one_of("criterion", estimator.criterion, CRITERIA)
         warn_user(
             f"criterion={estimator.criterion!r} is deprecated in scikit-learn and without effect: "
             "splits are chosen by the gain of Newton's step; leave it out",
@@ -135,7 +135,7 @@ def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regular
 
 def sums_outputs(estimator: Any, loss: Loss) -> bool:
     """Whether one tree a round holds all columns in its leaves."""
-    strategy = check_option("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
+    strategy = one_of("multi_strategy", estimator.multi_strategy, MULTI_STRATEGIES)
     if loss.columns == 1 or strategy == "one_output_per_tree":
         return False
     if strategy == "auto":

@@ -79,11 +79,8 @@ class RoundSetup:
 
     @cached_property
     def seed(self) -> int:
-        """The seed; a warm start with no integer to go by keeps the one there was."""
-        given = self.estimator.random_state
-        if self.before is None or isinstance(given, (int, np.integer)):
-            return draw_seed(given)
-        return self.before.batches[-1].sampler.seed
+        """The seed of the rounds."""
+        return draw_seed(self.estimator.random_state, self.before)
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
@@ -169,24 +166,19 @@ class RoundSetup:
         method = ALL_ROWS if n_draws == n else WITHOUT_REPLACEMENT
         return RowSampler(method, n, n_draws, self.seed)
 
-    @cached_property
-    def feature_draw(self) -> FeatureDraw | None:
-        """Draws the features of each tree."""
-        n = self.prepared.schema.n_features
-        count = options.FeatureCounts.of(self.estimator, n).tree
-        return None if count == n else FeatureDraw(n, count, replace=False)
-
     def task(self) -> BoostTask:
         """The task for the backend."""
-        draw, seed = self.feature_draw, self.seed
-        estimator, n = self.estimator, len(self.plan.y)
+        estimator, n, seed = self.estimator, len(self.plan.y), self.seed
         minimum = number_between("min_hessian_leaf", estimator.min_hessian_leaf, 0.0)
-        prepared = self.prepared
+        prepared, matrix = self.prepared, self.prepared.matrix
+        n_features = matrix.n_features
+        count = options.FeatureCounts.of(estimator, n_features).tree
+        draw = None if count == n_features else FeatureDraw(n_features, count, replace=False)
         limits = options.boosting_options(estimator, n, prepared.schema, self.loss)
         told = information_of_row(self.loss, self.constant, self.offsets, self.weights)
-        rare = options.category_fraction(estimator, prepared.mapper, self._rows_of_tree(), told)
+        rare = options.category_fraction(estimator, matrix.mapper, self._rows_of_tree(), told)
         return BoostTask(
-            matrix=prepared.matrix,
+            matrix=matrix,
             train=self.train,
             watched=tuple(each.rows for each in self.monitored),
             loss=self.loss,
@@ -291,7 +283,7 @@ class BoostingFit:
         numbers = range(len(old), len(old) + len(self.trees))
         return BoostedRounds(
             Ensemble.of((*old, *self.trees)),
-            setup.prepared.mapper,
+            setup.prepared.matrix.mapper,
             setup.prepared.schema,
             (*batches, Batch(numbers, setup.sampler, None)),
             setup.loss,

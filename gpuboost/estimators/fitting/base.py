@@ -11,23 +11,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.backends.cost_model import Growth, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
-from gpuboost.backends.select import choose_backend, prediction_work
-from gpuboost.data.arrays import working_on
-from gpuboost.data.parameters import thread_count
+from gpuboost.backends.select import choose_backend
+from gpuboost.data.parameters import one_of, thread_count
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.docstrings import OF_A_FIT, takes
-from gpuboost.estimators.fitting.pipeline import memory_advice, run_fit
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.inputs.features import read_prediction
-from gpuboost.estimators.inputs.parameters import check_option
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
 
 if TYPE_CHECKING:
-    from gpuboost.backends.select import Growth
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -36,6 +33,30 @@ class TreeModel(BaseEstimator, ABC):
 
     A fitted estimator keeps its trees and bins in ``_model`` and no data. The state changes only
     when a fit has succeeded: after an error the estimator is what it was before.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Where randomness comes from; an int makes the model reproducible.
+    n_jobs : int
+        Threads; None: every processor the process may use (``OMP_NUM_THREADS`` lowers it), -1
+        all. It never changes the model.
+    device : str
+        'auto' (what is fastest for the size), 'cpu', 'cuda', 'cuda:N', or a backend by name,
+        'numpy' or 'numba'. It never changes the model.
+    max_bins : int
+        Value bins per feature, from 2 to 255; NaN has a bin of its own.
+    categorical_features : 'from_dtype', None, or array-like of bool, int or str
+        Which features are categories: those of a categorical type, none, or by mask, place or
+        name.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str; only if all names are strings
+    n_outputs_ : int
+    feature_importances_ : ndarray of shape (n_features,)
+    device_ : str; the backend that the trees were grown with
     """
 
     random_state: Any = None
@@ -49,7 +70,6 @@ class TreeModel(BaseEstimator, ABC):
 
     # ---- fit, and the steps that kinds of estimators define ------------------------------------
 
-    @takes("X", "y", "sample_weight", told=OF_A_FIT)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grow the trees.
 
@@ -76,7 +96,7 @@ class TreeModel(BaseEstimator, ABC):
 
     def _voting_rule(self) -> str:
         """How the trees of a classifier vote. Those of a regressor are always averaged."""
-        return check_option("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
+        return one_of("voting", getattr(self, "voting", "soft"), ("soft", "hard"))
 
     def _weights(self, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows, by which they are also drawn if they are drawn.
@@ -105,7 +125,7 @@ class TreeModel(BaseEstimator, ABC):
         check_is_fitted(self)
         model: FittedTrees = self._model
         X, device = adopt_features(X, self.device)
-        data = read_prediction(X, model, type(self).__name__)
+        data = read_prediction(X, model.schema, model.mapper, type(self).__name__)
         if isinstance(data, BinnedMatrix):
             size = data.n_samples, data.n_features
         else:
@@ -131,8 +151,12 @@ class TreeModel(BaseEstimator, ABC):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the impurity decrease, ndarray of shape (n_features,)."""
-        return self._ensemble.importances(self.n_features_in_)
+        """Share of each feature in the impurity decrease, ndarray of shape (n_features,).
+
+        The mean over trees, in AdaBoost by their weights.
+        """
+        check_is_fitted(self)
+        return self._model.importances(self.n_features_in_)
 
     def fingerprint(self) -> str:
         """SHA-256 of what prediction reads: trees, bin edges, and the codes of categories.

@@ -7,15 +7,15 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.host.finish import check_weight, in_threads
-from gpuboost.backends.select import Growth
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.medians import median_options
 from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.inputs.constraints import with_monotonic
 from gpuboost.estimators.inputs.parameters import tree_options
-from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpuboost.engine.task import Target, TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
-    from gpuboost.estimators.model.fitted import Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ def grow_trees(prepared: Prepared) -> FittedTrees:
     ensemble = Ensemble.of(chain(old, shown), execution.n_threads)
     batch = replace(batch, sampler=sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)
-    return FittedTrees(ensemble, prepared.mapper, prepared.schema, batches)
+    return FittedTrees(ensemble, prepared.matrix.mapper, prepared.schema, batches)
 
 
 def rows_with_weight(sampler: RowSampler, tree: int) -> TreeRows:

@@ -9,33 +9,49 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from gpuboost.backends.device_arrays import log_shares
-from gpuboost.data.arrays import (
-    array_module,
-    copy_device_array_to_host,
-    copy_to_host,
-    is_on_device,
-    working_on,
-)
-from gpuboost.data.validation import check_class_weight
-from gpuboost.estimators.docstrings import takes
+from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_to_host, is_on_device
+from gpuboost.data.class_weight import check_class_weight
+from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def copy_result_to_host(values: Any) -> Any:
-    """Copy arrays of a GPU to the host, for scikit-learn's metrics; return others as they are."""
-    return copy_device_array_to_host(values) if is_on_device(values) else values
+def copied_to_host(*given: Any) -> list[Any]:
+    """Arrays of a GPU copied to the host, for scikit-learn's metrics; others as they are."""
+    return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
+
+
+def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:
+    """Score of predictions by scikit-learn's metric."""
+    found, y, weights = copied_to_host(found, y, weights)
+    return float(estimator._metric(y, found, sample_weight=weights))
 
 
 class Classifier(ClassifierMixin):
-    """Mixin of all classifiers."""
+    """Mixin of all classifiers.
+
+    Parameters
+    ----------
+    class_weight : dict or str
+        Weight of each class by its label; 'balanced': in inverse proportion to its rows; in
+        forests also 'balanced_subsample': to its rows drawn for a tree. None: 1.
+    voting : {'soft', 'hard'}
+        Average the class shares of the trees' leaves, or count one vote for each tree.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    n_classes_ : int
+    oob_decision_function_ : ndarray of shape (n_samples, n_classes); with ``oob_score``.
+        NaN for rows that every tree saw, where scikit-learn has 0
+    """
 
     _labels: ClassVar[Any] = ClassLabels
+    _metric = staticmethod(accuracy_score)
     _class_weights: ClassVar[tuple[str, ...]] = ("balanced",)
 
-    @takes("X")
     def predict_proba(self: Any, X: Any) -> np.ndarray:
         """Probability of each class.
 
@@ -51,7 +67,6 @@ class Classifier(ClassifierMixin):
         """Logarithm of `predict_proba`, minus infinity where that is 0."""
         return log_shares(self.predict_proba(X))
 
-    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Most probable class of each row, the first of equals.
 
@@ -60,7 +75,10 @@ class Classifier(ClassifierMixin):
         ndarray of shape (n_samples,)
             On the GPU if X is, unless classes are strings, which cannot be there.
         """
-        shares = self.predict_proba(X)
+        return self._most_probable(self.predict_proba(X))
+
+    def _most_probable(self: Any, shares: np.ndarray) -> np.ndarray:
+        """Labels of the classes with the largest shares."""
         with working_on(shares):
             return self._labels_at(shares.argmax(axis=1))
 
@@ -70,7 +88,6 @@ class Classifier(ClassifierMixin):
             return self.classes_.take(copy_to_host(places), axis=0)
         return array_module(places).asarray(self.classes_).take(places, axis=0)
 
-    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.
 
@@ -78,8 +95,7 @@ class Classifier(ClassifierMixin):
         -------
         float
         """
-        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
-        return float(accuracy_score(y, found, sample_weight=weight))
+        return score_of(self, self.predict(X), y, sample_weight)
 
     def _weights(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of the rows times those of their classes."""
@@ -90,7 +106,7 @@ class Classifier(ClassifierMixin):
 
     def _balance(self: Any, labels: Any) -> np.ndarray | None:
         """Class codes if every tree balances its own draws."""
-        return labels.codes if self._balances_draws() else None
+        return labels.rows if self._balances_draws() else None
 
     def _class_factor(self: Any, labels: Any, weights: np.ndarray | None) -> np.ndarray | None:
         """Weight of each row by its class, the same for all trees; None if all are 1."""
@@ -121,17 +137,23 @@ class Classifier(ClassifierMixin):
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_decision_function_": means, "oob_score_": np.nan}
         if seen.any():
-            truth, found = copy_to_host(labels.codes)[seen], means[seen].argmax(axis=1)
+            truth, found = copy_to_host(labels.rows)[seen], means[seen].argmax(axis=1)
             facts["oob_score_"] = (score or accuracy_score)(truth, found)
         return facts
 
 
 class Regressor(RegressorMixin):
-    """Mixin of all regressors."""
+    """Mixin of all regressors.
+
+    Attributes
+    ----------
+    oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs); with ``oob_score``.
+        NaN for rows that every tree saw, where scikit-learn has 0
+    """
 
     _labels: ClassVar[Any] = ValueLabels
+    _metric = staticmethod(r2_score)
 
-    @takes("X")
     def predict(self: Any, X: Any) -> np.ndarray:
         """Mean over the trees of the value of a row's leaf.
 
@@ -143,7 +165,6 @@ class Regressor(RegressorMixin):
         with working_on(values):
             return values[:, 0] if self.n_outputs_ == 1 else values
 
-    @takes("X", "y", "sample_weight")
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination, the mean over outputs.
 
@@ -151,18 +172,17 @@ class Regressor(RegressorMixin):
         -------
         float
         """
-        found, y, weight = map(copy_result_to_host, (self.predict(X), y, sample_weight))
-        return float(r2_score(y, found, sample_weight=weight))
+        return score_of(self, self.predict(X), y, sample_weight)
 
     def _out_of_bag_facts(
         self, labels: ValueLabels, means: np.ndarray, score: Callable[..., Any] | None
     ) -> dict[str, Any]:
         """Fitted attributes from the mean value in the trees that did not see a row."""
-        found = means.reshape(labels.values.shape)
+        found = means.reshape(labels.rows.shape)
         seen = ~np.isnan(means[:, 0])
         facts: dict[str, Any] = {"oob_prediction_": found, "oob_score_": np.nan}
         if seen.sum() > 1:
-            truth = copy_to_host(labels.values)[seen]
+            truth = copy_to_host(labels.rows)[seen]
             facts["oob_score_"] = (score or r2_score)(truth, found[seen])
         return facts
 

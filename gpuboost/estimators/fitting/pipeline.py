@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
-from gpuboost.backends.select import choose_backend, growth_work
+from gpuboost.backends.select import choose_backend
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
-from gpuboost.estimators.inputs.parameters import execution_of
+from gpuboost.estimators.inputs.parameters import Execution, execution_of
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.estimators.inputs.parameters import Execution
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
     from gpuboost.estimators.model.fitted import FittedTrees
 
@@ -75,11 +74,6 @@ class Prepared:
     backend: Backend
     execution: Execution
     before: Any = None
-
-    @property
-    def mapper(self) -> BinMapper:
-        """Bins of the features."""
-        return self.matrix.mapper
 
 
 def run_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *of_rounds: Any) -> None:

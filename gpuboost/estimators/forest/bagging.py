@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
@@ -22,7 +21,19 @@ from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeR
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Bagging(TreeEnsemble):
-    """Base of bagging of classifiers and of regressors."""
+    """Base of bagging of classifiers and of regressors.
+
+    Parameters
+    ----------
+    max_features : int or float
+        Features drawn for a tree (random subspaces); a float is a fraction of all.
+    bootstrap_features : bool
+        Draw the features of a tree with replacement.
+
+    Attributes
+    ----------
+    estimators_features_ : list of ndarray; the features of each tree
+    """
 
     estimator: Any = field(default=None, kw_only=False)
     n_estimators: int = field(default=10, kw_only=False)
@@ -36,9 +47,6 @@ class Bagging(TreeEnsemble):
         if self.estimator is None:
             return self._tree_class()
         return checked_tree(self.estimator, self._tree_class, type(self).__name__)
-
-    def _empty_tree(self) -> SingleTree:
-        return clone(self._tree)
 
     def _row_draw(self, n_samples: int, weights: np.ndarray | None) -> tuple[str, int]:
         n_draws = draw_count(self.max_samples, n_samples, weights, 1.0)
@@ -76,9 +84,11 @@ class Bagging(TreeEnsemble):
         return [np.arange(self.n_features_in_) if f is None else f for f in drawn]
 
 
-@documented("Bagging of decision trees for classification.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingClassifier(Classifier, Bagging):
+    """Bagging of decision trees for classification."""
+
     voting: str = "soft"
 
     _tree_class = DecisionTreeClassifier
@@ -91,7 +101,9 @@ class BaggingClassifier(Classifier, Bagging):
         return self._class_factor(labels, weights)
 
 
-@documented("Bagging of decision trees for regression.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaggingRegressor(Regressor, Bagging):
+    """Bagging of decision trees for regression."""
+
     _tree_class = DecisionTreeRegressor

@@ -17,13 +17,32 @@ from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 
 if TYPE_CHECKING:
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeEnsemble(ManyTrees):
-    """Many trees, each grown on rows drawn for it."""
+    """Many trees, each grown on rows drawn for it.
+
+    Parameters
+    ----------
+    bootstrap : bool
+        Draw the rows of a tree with replacement, in proportion to their weight. Otherwise a
+        forest gives every tree all rows, and bagging draws without replacement (pasting).
+    oob_score : bool or callable
+        Predict every row with the trees that did not see it and score that: accuracy, R2, or
+        ``oob_score(truth, predicted)``, where classes are numbered.
+    max_samples : int or float
+        Rows drawn for a tree; a float is a fraction of all rows, or of the sum of weights.
+        None: as many as there are.
+
+    Attributes
+    ----------
+    estimator_ : tree estimator, not fitted
+    estimators_samples_ : list of ndarray; the rows drawn for each tree
+    oob_score_ : float; with ``oob_score``, of the rows not all trees saw
+    """
 
     bootstrap: bool = True
     oob_score: Any = False
@@ -67,18 +86,12 @@ class TreeEnsemble(ManyTrees):
         if method == ALL_ROWS and factor is not None:  # nothing is drawn: weights are factors
             weights = factor if weights is None else weights * factor
             factor = None
-        seed, bits = self._seed(before), labels.weight_bits
+        seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
         check_growing(n_trees, first, "trees")
         features = self._feature_draw(inputs.schema.n_features)
         return tree_plan(self, inputs, Batch(range(first, n_trees), sampler, features))
-
-    def _seed(self, before: FittedTrees | None) -> int:
-        """The seed; without an integer ``random_state`` a warm start keeps the earlier seed."""
-        if before is None or isinstance(self.random_state, (int, np.integer)):
-            return draw_seed(self.random_state)
-        return before.batches[-1].sampler.seed
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""

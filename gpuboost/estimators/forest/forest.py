@@ -66,9 +66,11 @@ class Forest(TreeEnsemble):
 BALANCES = ("balanced", "balanced_subsample")  # values of class_weight
 
 
-@documented("A random forest for classification.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomForestClassifier(Classifier, Forest):
+    """A random forest for classification."""
+
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
     class_weight: Any = None
@@ -78,9 +80,11 @@ class RandomForestClassifier(Classifier, Forest):
     _tree_class = DecisionTreeClassifier
 
 
-@documented("A random forest for regression.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomForestRegressor(Regressor, Forest):
+    """A random forest for regression."""
+
     _tree_class = DecisionTreeRegressor
 
     def _compute_partial_dependence_recursion(
@@ -93,9 +97,11 @@ class RandomForestRegressor(Regressor, Forest):
         return out / len(self.estimators_)
 
 
-@documented("Extremely randomised trees for classification: thresholds are drawn at random.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreesClassifier(Classifier, Forest):
+    """Extremely randomised trees for classification: thresholds are drawn at random."""
+
     criterion: str = "gini"
     max_features: float | str | None = "sqrt"
     class_weight: Any = None
@@ -106,9 +112,11 @@ class ExtraTreesClassifier(Classifier, Forest):
     _tree_class = ExtraTreeClassifier
 
 
-@documented("Extremely randomised trees for regression: thresholds are drawn at random.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreesRegressor(Regressor, Forest):
+    """Extremely randomised trees for regression: thresholds are drawn at random."""
+
     bootstrap: bool = False
 
     _tree_class = ExtraTreeRegressor

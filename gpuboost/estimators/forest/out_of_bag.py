@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.host.binned import on_codes
 from gpuboost.data.advice import warn_user
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.sampling import RowSampler
     from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 
@@ -35,13 +34,13 @@ def out_of_bag_means(
         NaN for rows that every tree saw, of which there is a warning.
     """
     check_same_rows(model.batches, matrix.n_samples)
-    samplers = [_within_reach(batch.sampler, backend) for batch in model.batches]
-    draws = [
-        (sampler, tree)
-        for sampler, batch in zip(samplers, model.batches, strict=True)
-        for tree in batch.trees
-    ]
-    total, count = backend.sum_out_of_bag(on_codes(ensemble), matrix, draws, n_threads)
+    draws = []
+    for batch in model.batches:
+        here = batch.sampler.place == backend.name
+        sampler = batch.sampler if here else batch.sampler.copied_to_host
+        draws += [(sampler, tree) for tree in batch.trees]
+    coded = replace(ensemble).on_codes  # of a copy, so that the model does not keep it
+    total, count = backend.sum_out_of_bag(coded, matrix, draws, n_threads)
     if not count.all():
         warn_user(
             "Some inputs do not have OOB scores: every tree saw them, and they are NaN. "
@@ -50,11 +49,6 @@ def out_of_bag_means(
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]
-
-
-def _within_reach(sampler: RowSampler, backend: Backend) -> RowSampler:
-    """A sampler that a backend can draw with: copied to the host if it lies on another device."""
-    return sampler if sampler.place == backend.name else sampler.copied_to_host
 
 
 def check_same_rows(batches: tuple[Batch, ...], n_samples: int) -> None:

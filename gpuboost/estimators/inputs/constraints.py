@@ -8,13 +8,12 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from gpuboost.data.parameters import one_of
 from gpuboost.engine.criteria import NEWTON, VARIANCE
-from gpuboost.engine.task import Regularisation
-from gpuboost.estimators.inputs.parameters import check_option
+from gpuboost.engine.task import Regularisation, TreeOptions
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.task import TreeOptions
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
@@ -69,7 +68,7 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
     if given is None:
         return None
     if isinstance(given, str):
-        check_option("interaction_cst", given, INTERACTIONS)
+        one_of("interaction_cst", given, INTERACTIONS)
         size = 1 if given == "no_interactions" else min(2, n)
         return tuple(combinations(range(n), size))
     if not isinstance(given, Iterable) or not all(

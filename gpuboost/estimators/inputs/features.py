@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.data.arrays import is_cupy_array, to_module_of, working_on
+from gpuboost.data.arrays import is_cupy_array, to_module_of
 from gpuboost.data.dataset import Dataset
-from gpuboost.data.frames import apply_schema, check_names, fit_schema
+from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
 from gpuboost.data.validation import check_features, check_same_length, check_weights
-from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.parameters import bin_limit
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from gpuboost.backends.protocol import Backend
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
     from gpuboost.estimators.model.fitted import FittedTrees
 
@@ -70,19 +67,9 @@ def read_training(X: Any, estimator: Any, before: FittedTrees | None) -> Table:
     return Table(schema, columns, len(columns), columns.dtype.itemsize, max_bins, mapper)
 
 
-class KnowsColumns(Protocol):
-    """A model, or training data: it defines which columns X must have."""
-
-    @property
-    def schema(self) -> FeatureSchema:
-        """Names and categories."""
-
-    @property
-    def mapper(self) -> BinMapper:
-        """Bins."""
-
-
-def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | BinnedMatrix:
+def read_prediction(
+    X: Any, schema: FeatureSchema, mapper: BinMapper, owner: str
+) -> np.ndarray | BinnedMatrix:
     """Features to predict on: columns, or the codes of a `Dataset` with the model's bins.
 
     On the rows of the training data both give the same leaves. Of other rows a `Dataset` knows the
@@ -90,8 +77,8 @@ def read_prediction(X: Any, model: KnowsColumns, owner: str) -> np.ndarray | Bin
     """
     if not isinstance(X, Dataset):
         with where_they_are(X):
-            return check_features(apply_schema(X, model.schema, owner), model.schema.names)
-    check_known_columns(X, model, owner, "those that it was fitted on")
+            return check_features(apply_schema(X, schema, owner), schema.names)
+    check_known_columns(X, (schema, mapper), owner, "those that it was fitted on")
     return X.binned
 
 
@@ -121,16 +108,14 @@ def read_targets(
     return labels.to_module_of(weights), to_module_of(weights, labels.rows)
 
 
-def check_known_columns(data: Dataset, model: KnowsColumns, owner: str, known: str) -> None:
+def check_known_columns(
+    data: Dataset, model: tuple[FeatureSchema, BinMapper], owner: str, known: str
+) -> None:
     """Check that a `Dataset` has the names, bins and categories of the model's columns."""
-    check_names(data.schema.names, model.schema.names, owner)
-    if data.n_features != model.schema.n_features:
-        raise ValueError(
-            f"X has {data.n_features} features, but {owner} is expecting "
-            f"{model.schema.n_features} features as input."
-        )
-    same_codes = same_bins(data.mapper, model.mapper)
-    if not (same_codes and data.schema.has_categories_of(model.schema)):
+    schema, mapper = model
+    schema.check_columns(data.schema.names, data.n_features, owner)
+    same_codes = same_bins(data.mapper, mapper)
+    if not (same_codes and data.schema.codes == schema.codes):
         what = "categories" if same_codes else "bins"
         raise ValueError(
             f"this Dataset has other {what} than {known} ({owner}); make it with Dataset(X, "
@@ -165,4 +150,5 @@ def _check_dataset(
         )
     if before is not None:
         name = type(estimator).__name__
-        check_known_columns(data, before, name, "the model that warm_start adds trees to")
+        model = before.schema, before.mapper
+        check_known_columns(data, model, name, "the model that warm_start adds trees to")

@@ -29,7 +29,7 @@ from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.task import NO_LIMIT, TreeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
 VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}
@@ -56,8 +56,13 @@ def execution_of(estimator: Any) -> Execution:
     return Execution(estimator.device, thread_count(estimator.n_jobs), verbose)
 
 
-def draw_seed(random_state: Any) -> int:
-    """The one number all randomness of a fit comes from, from 0 to 2**32 - 1."""
+def draw_seed(random_state: Any, before: Any = None) -> int:
+    """The one number all randomness of a fit comes from, from 0 to 2**32 - 1.
+
+    A warm start, from the model ``before``, keeps the earlier one if it has no integer to go by.
+    """
+    if before is not None and not isinstance(random_state, (int, np.integer)):
+        return before.batches[-1].sampler.seed
     wrong = (
         "random_state must be an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
         f"None, got {random_state!r}"
@@ -92,7 +97,7 @@ def tree_options(
     """
     return TreeOptions(
         criterion=criterion_number(tree.criterion, criteria),
-        random_thresholds=SPLITTERS[check_option("splitter", tree.splitter, SPLITTERS)],
+        random_thresholds=SPLITTERS[one_of("splitter", tree.splitter, SPLITTERS)],
         **tree_limits(tree, n_samples, n_features),
     )
 
@@ -124,12 +129,7 @@ def criterion_number(criterion: Any, criteria: Mapping[str, int]) -> int:
             FutureWarning,
         )
         criterion = "squared_error"
-    return criteria[check_option("criterion", criterion, criteria)]
-
-
-def check_option(name: str, value: Any, allowed: Collection[str]) -> str:
-    """One of the allowed words, as NumPy's strings as well."""
-    return one_of(name, str(value) if isinstance(value, str) else value, allowed)
+    return criteria[one_of("criterion", criterion, criteria)]
 
 
 def feature_count(max_features: Any, n_features: int) -> int:
@@ -148,15 +148,10 @@ def whole_or_share(name: str, value: Any, total: int, allowed: str) -> int:
     message = f"{name} must be {allowed}, got {value!r}"
     if isinstance(value, (str, bool, np.bool_)) or not isinstance(value, Real):
         raise (ValueError if isinstance(value, str) else TypeError)(message)
-    if isinstance(value, Integral):
-        count = int(value)
-        if count < 1:
-            raise ValueError(message)
-        return count
-    share = float(value)
-    if not 0.0 < share <= 1.0:
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not (number >= 1 if isinstance(number, int) else 0.0 < number <= 1.0):
         raise ValueError(message)
-    return max(1, int(share * total))
+    return number if isinstance(number, int) else max(1, int(number * total))
 
 
 def _rows(tree: Any, name: str, minimum: int, n_samples: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.arrays import array_module, copy_to_host, to_module_of
-from gpuboost.data.validation import check_classes, check_counts, check_targets, class_weights
+from gpuboost.data.class_weight import class_weights
+from gpuboost.data.validation import check_classes, check_counts, check_targets
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.growth.medians import regression_target
@@ -22,16 +23,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassLabels:
+class Labels:
+    """The label of each row: ``rows`` (n,) or (n, n_outputs), of NumPy or of CuPy."""
+
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_module_of(self, weights: np.ndarray) -> Self:
+        """These labels, copied to the GPU if the weights are there."""
+        return replace(self, rows=to_module_of(self.rows, weights))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLabels(Labels):
     """The class of each row.
 
     Attributes
     ----------
-    codes : int32 (n,), of NumPy or of CuPy
+    rows : int32 (n,), of NumPy or of CuPy
     classes : ndarray (n_classes,), on the host
     """
 
-    codes: np.ndarray
     classes: np.ndarray
 
     criteria = CLASS_CRITERIA
@@ -42,18 +56,6 @@ class ClassLabels:
         """Labels that a user brings."""
         return cls(*check_classes(y))
 
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The array of labels."""
-        return self.codes
-
-    def to_module_of(self, weights: np.ndarray) -> ClassLabels:
-        """These labels, copied to the GPU if the weights are there."""
-        return replace(self, codes=to_module_of(self.codes, weights))
-
     @property
     def n_columns(self) -> int:
         """Length of a leaf's value: one share for two classes."""
@@ -62,14 +64,14 @@ class ClassLabels:
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
         """The target in integers, the same for every score."""
         _warn_of_small_weights(sampler)
-        return class_target(self.codes, len(self.classes), sampler.weight_facts)
+        return class_target(self.rows, len(self.classes), sampler.weight_facts)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
         """Weight of each row from that of its class."""
-        of_class = class_weights(class_weight, self.codes, self.classes)
+        of_class = class_weights(class_weight, self.rows, self.classes)
         if of_class is None:
             return None
-        return array_module(self.codes).asarray(of_class)[self.codes]
+        return array_module(self.rows).asarray(of_class)[self.rows]
 
     def attributes(self) -> dict[str, Any]:
         """Fitted attributes of scikit-learn's classifiers."""
@@ -77,11 +79,8 @@ class ClassLabels:
         return {"classes_": self.classes, "n_classes_": n_classes, "n_outputs_": 1}
 
 
-@dataclass(frozen=True, eq=False)
-class ValueLabels:
+class ValueLabels(Labels):
     """The values of each row: float64 (n,) or (n, n_outputs), of NumPy or of CuPy."""
-
-    values: np.ndarray
 
     criteria = VALUE_CRITERIA
     weight_bits = VALUE_WEIGHT_BITS
@@ -91,27 +90,15 @@ class ValueLabels:
         """Targets that a user brings."""
         return cls(check_targets(y))
 
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The array of labels."""
-        return self.values
-
-    def to_module_of(self, weights: np.ndarray) -> ValueLabels:
-        """These labels, copied to the GPU if the weights are there."""
-        return replace(self, values=to_module_of(self.values, weights))
-
     @property
     def n_columns(self) -> int:
         """Length of a leaf's value."""
-        return 1 if self.values.ndim == 1 else self.values.shape[1]
+        return 1 if self.rows.ndim == 1 else self.rows.shape[1]
 
     def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
-        columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts
+        columns, facts = self.rows.reshape(len(self.rows), -1), sampler.weight_facts
         if CRITERIA[criterion].counts:
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
@@ -124,7 +111,7 @@ class ValueLabels:
 
     def attributes(self) -> dict[str, Any]:
         """Fitted attributes of scikit-learn's regressors."""
-        return {"n_outputs_": 1 if self.values.ndim == 1 else self.values.shape[1]}
+        return {"n_outputs_": self.n_columns}
 
 
 def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -11,19 +11,13 @@ from sklearn.base import clone
 from gpuboost.backends.cuda.fit_memory import boosting_peak, reweighting_peak
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, binning_peak, fit_peak
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
-from gpuboost.backends.devices import why_no_cuda
-from gpuboost.backends.select import Growth, choose_backend, growth_work
+from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.backends.select import cuda_backend
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
-from gpuboost.estimators.boosting.estimators import GradientBoosting
+from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
-
-if TYPE_CHECKING:
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.task import GrowTask
 
 NO_BUDGET = 1 << 62
 
@@ -101,48 +95,27 @@ def estimate_memory(
         np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64"))),
     )
     estimator = clone(estimator).set_params(random_state=0)
+    budget, shape = _budget(memory_budget)
     if isinstance(estimator, GradientBoosting):
-        growing = _boosting_peak(boost_task(estimator, table), memory_budget)
+        growing = boosting_peak(replace(boost_task(estimator, table), memory_budget=budget), shape)
     elif isinstance(estimator, AdaBoost):
-        task = ShapeOnlyTrees(estimator, table).reweight_task()
-        growing = _reweighting_peak(task, memory_budget)
+        rounds = ShapeOnlyTrees(estimator, table).reweight_task()
+        growing = reweighting_peak(replace(rounds, memory_budget=budget), shape)
     else:
-        growing = _growing_peak(ShapeOnlyTrees(estimator, table).grow_task(), memory_budget)
+        trees = ShapeOnlyTrees(estimator, table).grow_task()
+        share = int(HISTOGRAM_SHARE * budget)
+        growing = fit_peak(replace(trees, memory_budget=share), budget, shape)
     itemsize = table.dtype.itemsize
     return max(growing, binning_peak(n_features, n_samples, itemsize, bool(weighted)))
 
 
-def _growing_peak(task: GrowTask, given: int | None) -> int:
-    """Most bytes held while all trees grow."""
-    work = task.options.max_depth, task.target.n_channels
-    budget, shape = _budget(given, task.matrix, len(task.trees), *work)
-    return fit_peak(replace(task, memory_budget=int(HISTOGRAM_SHARE * budget)), budget, shape)
-
-
-def _boosting_peak(task: BoostTask, given: int | None) -> int:
-    """Most bytes held while trees are boosted."""
-    budget, shape = _budget(given, task.matrix, task.trees_per_round, task.options.max_depth, 1)
-    return boosting_peak(replace(task, memory_budget=budget), shape)
-
-
-def _reweighting_peak(task: ReweightTask, given: int | None) -> int:
-    """Most bytes held while AdaBoost's trees grow."""
-    work = task.options.max_depth, task.objective.target.n_channels
-    budget, shape = _budget(given, task.matrix, 1, *work)
-    return reweighting_peak(replace(task, memory_budget=budget), shape)
-
-
-def _budget(
-    given: int | None, matrix: BinnedMatrix, n_trees: int, depth: int, n_channels: int
-) -> tuple[int, DeviceShape]:
+def _budget(given: int | None) -> tuple[int, DeviceShape]:
     """Bytes that a fit may use, and the device; without either, no limit."""
     if given is not None:
         return integer_at_least("memory_budget", given, 1), DeviceShape()
     if why_no_cuda():
         return NO_BUDGET, DeviceShape()
-    n_features = matrix.n_features
-    growth = Growth(matrix.n_samples, n_features, n_features, n_trees, depth, n_channels)
-    backend: Any = choose_backend("cuda", growth_work(growth))
+    backend: Any = cuda_backend(device_number("cuda"))
     with backend.runtime.active():
         return backend.runtime.memory_budget(), DeviceShape.of(backend.runtime)
 

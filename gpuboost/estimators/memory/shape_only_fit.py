@@ -13,15 +13,11 @@ from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
-from gpuboost.engine.ensembles.adaboost_task import (
-    ClassObjective,
-    ReweightTask,
-    ValueObjective,
-    weight_facts,
-)
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ValueObjective, weight_facts
 from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.targets import class_target
 from gpuboost.engine.task import GrowTask
+from gpuboost.estimators.adaboost.rounds import reweight_task
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import RoundSetup
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
@@ -30,6 +26,7 @@ from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 if TYPE_CHECKING:
     from gpuboost.backends.protocol import Backend
+    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.fixed_point import WeightFacts
     from gpuboost.engine.sampling import RowSampler
@@ -87,7 +84,7 @@ class ShapeOnlyClasses(ClassLabels):
 
     def target_of(self, facts: WeightFacts, criterion: int) -> Target:
         """The same by the weights alone."""
-        found = class_target(self.codes[:_FEW], len(self.classes), _of_few_rows(facts))
+        found = class_target(self.rows[:_FEW], len(self.classes), _of_few_rows(facts))
         return _of_all_rows(found, len(self))
 
 
@@ -100,7 +97,7 @@ class ShapeOnlyValues(ValueLabels):
 
     def target_of(self, facts: WeightFacts, criterion: int) -> Target:
         """The same by the weights alone."""
-        found = regression_target(self.values[:_FEW], _of_few_rows(facts), criterion)
+        found = regression_target(self.rows[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))
 
 
@@ -128,8 +125,8 @@ def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:
     """The result of `fitting.pipeline.prepare` for data of these shapes."""
     n_features, labels = table.n_features, table.labels(estimator._labels)
-    none, names = (None,) * n_features, _names_of_features(estimator, n_features)
-    schema = FeatureSchema(names, n_features, np.zeros(n_features, dtype=bool), none, none)
+    names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
+    schema = FeatureSchema(names, n_features, numeric, (None,) * n_features)
     inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
     plan, _ = estimator._plan(inputs)
     matrix = table.matrix(bin_limit(estimator.max_bins))
@@ -168,19 +165,12 @@ class ShapeOnlyTrees:
         objective: ClassObjective | ValueObjective
         if isinstance(labels, ShapeOnlyClasses):
             target = labels.target_of(weight_facts(ClassObjective.bits), criterion)
-            objective = ClassObjective(labels.codes, len(labels.classes), 1.0, True, target)
+            objective = ClassObjective(labels.rows, len(labels.classes), 1.0, True, target)
         else:
             target = labels.target_of(weight_facts(ValueObjective.bits), criterion)
-            objective = ValueObjective(labels.values[:, 0], estimator.loss, 1.0, target)
-        return ReweightTask(
-            prepared.matrix,
-            objective,
-            plan.options,
-            plan.batch.sampler,
-            estimator.boosting,
-            n_rounds=len(plan.batch.trees),
-            of_class=estimator._weights_of_classes(labels),
-        )
+            objective = ValueObjective(labels.rows[:, 0], estimator.loss, 1.0, target)
+        of_class = estimator._weights_of_classes(labels)
+        return reweight_task(prepared, objective, estimator.boosting, of_class)
 
 
 class ShapeOnlyRounds(RoundSetup):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,6 @@ class ModelView:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
-
-    @overload
-    def __get__(self, estimator: None, owner: type) -> ModelView: ...
-    @overload
-    def __get__(self, estimator: object, owner: type) -> Any: ...
 
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is None:

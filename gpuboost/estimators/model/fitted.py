@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.host.binned import code_blocks, on_codes
-from gpuboost.data.arrays import working_on
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.backends.host.binned import code_blocks
+from gpuboost.engine.array_modules import working_on
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.sampling import draw_features
+from gpuboost.engine.sampling import RowSampler, draw_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuboost.backends.protocol import Backend
     from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.sampling import RowSampler
 
 
 @dataclass(frozen=True)
@@ -111,19 +109,14 @@ class FittedTrees:
         ensemble = self._trees_for(data)
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
+    def importances(self, n_features: int) -> np.ndarray:
+        """Share of each feature in the impurity decrease, the mean over trees: (n_features,)."""
+        return self.ensemble.importances(n_features)
+
     def _trees_for(self, data: np.ndarray | BinnedMatrix, hard: bool = False) -> Ensemble:
         """The ensemble for columns or codes, always the same object: backends cache it."""
-        if isinstance(data, BinnedMatrix):
-            return self._coded_votes if hard else self._coded
-        return self.votes if hard else self.ensemble
-
-    @cached_property
-    def _coded(self) -> Ensemble:
-        return on_codes(self.ensemble)
-
-    @cached_property
-    def _coded_votes(self) -> Ensemble:
-        return on_codes(self.votes)
+        chosen = self.votes if hard else self.ensemble
+        return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
 
 
 def run_in_blocks(
@@ -149,6 +142,5 @@ def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema
         names=None,
         n_features=len(features),
         is_categorical=schema.is_categorical[features],
-        levels=tuple(schema.levels[f] for f in features),
-        folded=tuple(schema.folded[f] for f in features),
+        codes=tuple(schema.codes[f] for f in features),
     )

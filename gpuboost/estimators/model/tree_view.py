@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.cost_model import prediction_work
 from gpuboost.backends.device_arrays import matrix_of_ones
-from gpuboost.backends.select import choose_backend, prediction_work
-from gpuboost.data.arrays import array_module, as_host_array, is_sparse, working_on
-from gpuboost.data.frames import apply_schema
+from gpuboost.backends.select import choose_backend
+from gpuboost.data.arrays import array_module, as_host_array, is_sparse
+from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.validation import check_features
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.growth.tree import Tree, levels
 from gpuboost.estimators.model.fitted import select_columns
@@ -20,7 +21,6 @@ from gpuboost.estimators.model.fitted import select_columns
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from gpuboost.data.frames import FeatureSchema
 
 NO_CHILD = -1  # scikit-learn's TREE_LEAF
 UNDEFINED = -2  # scikit-learn's TREE_UNDEFINED
@@ -37,14 +37,16 @@ class TreeView:
     Attributes
     ----------
     node_count, max_depth, n_leaves, n_features, n_outputs, max_n_classes : int
+        The depth is that of the deepest leaf, 0 for a root alone.
     n_classes : ndarray of int of shape (n_outputs,)
     children_left, children_right : ndarray of int64 of shape (node_count,)
         -1 in leaves.
     feature : ndarray of int64 of shape (node_count,)
         -2 in leaves.
     threshold : ndarray of float64 of shape (node_count,)
-        ``x <= threshold`` goes left; -2 in leaves.
+        ``x <= threshold`` goes left; -2 in leaves, NaN in categorical splits.
     missing_go_to_left : ndarray of uint8 of shape (node_count,)
+        1 where missing values go left.
     impurity, weighted_n_node_samples : ndarray of float64 of shape (node_count,)
     n_node_samples : ndarray of int64 of shape (node_count,)
     value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
@@ -64,45 +66,13 @@ class TreeView:
         self.weighted_n_node_samples = tree.weight
         self.n_node_samples = tree.count
         self.value = tree.value.reshape(self.node_count, self.n_outputs, n_classes)
-
-    @cached_property
-    def _is_leaf(self) -> np.ndarray:
-        return self._tree.left == 0
-
-    @cached_property
-    def children_left(self) -> np.ndarray:
-        """Left child of each node, -1 in leaves."""
-        return np.where(self._is_leaf, NO_CHILD, self._tree.left).astype(np.int64)
-
-    @cached_property
-    def children_right(self) -> np.ndarray:
-        """Right child of each node, -1 in leaves."""
-        return np.where(self._is_leaf, NO_CHILD, self._tree.left + 1).astype(np.int64)
-
-    @cached_property
-    def feature(self) -> np.ndarray:
-        """Split feature of each node, -2 in leaves."""
-        return np.where(self._is_leaf, UNDEFINED, self._tree.feature).astype(np.int64)
-
-    @cached_property
-    def threshold(self) -> np.ndarray:
-        """Threshold of each node, -2 in leaves, NaN in categorical splits."""
-        return np.where(self._is_leaf, float(UNDEFINED), self._tree.threshold)
-
-    @cached_property
-    def missing_go_to_left(self) -> np.ndarray:
-        """1 where missing values go left."""
-        return (self._tree.missing_left & ~self._is_leaf).astype(np.uint8)
-
-    @property
-    def n_leaves(self) -> int:
-        """Leaves of the tree."""
-        return int(self._is_leaf.sum())
-
-    @property
-    def max_depth(self) -> int:
-        """Depth of the deepest leaf, 0 for a root alone."""
-        return len(levels(self._tree.left)) - 1
+        leaf = self._is_leaf = tree.left == 0
+        self.n_leaves, self.max_depth = int(leaf.sum()), len(levels(tree.left)) - 1
+        self.children_left = np.where(leaf, NO_CHILD, tree.left).astype(np.int64)
+        self.children_right = np.where(leaf, NO_CHILD, tree.left + 1).astype(np.int64)
+        self.feature = np.where(leaf, UNDEFINED, tree.feature).astype(np.int64)
+        self.threshold = np.where(leaf, float(UNDEFINED), tree.threshold)
+        self.missing_go_to_left = (tree.missing_left & ~leaf).astype(np.uint8)
 
     def categories_left(self, node: int) -> np.ndarray:
         """Codes of the categories that a categorical split sends left.

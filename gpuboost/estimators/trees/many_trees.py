@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.sampling import root_key
-from gpuboost.estimators.docstrings import takes
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
@@ -30,14 +29,33 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ManyTrees(TreeModel):
-    """A model of many trees."""
+    """A model of many trees.
+
+    Parameters
+    ----------
+    estimator : tree estimator
+        A gpuboost decision tree or extra-tree whose parameters the trees have (in AdaBoost
+        scikit-learn's own trees too); None: a decision tree with the parameters there are here.
+        For other base learners there is scikit-learn's class of this name.
+    n_estimators : int
+        Number of trees, at most so many where fitting can stop early.
+    warm_start : bool
+        `fit` adds trees to those there are. The bins and categories of the first fit are kept;
+        on the same data the model is the same as if all trees were grown at once.
+    verbose : int
+        Above 0, show a progress bar.
+
+    Attributes
+    ----------
+    estimators_ : list of fitted trees; cannot be assigned
+    """
 
     if TYPE_CHECKING:
         n_estimators: int
 
-    @abstractmethod
     def _empty_tree(self) -> SingleTree:
         """A tree estimator with the parameters of the trees."""
+        return clone(self._tree)
 
     def _model_to_extend(self) -> FittedTrees | None:
         """The model that a warm start adds trees to, None without a warm start."""
@@ -55,7 +73,6 @@ class ManyTrees(TreeModel):
             )
         return self._model
 
-    @takes("X")
     def apply(self, X: Any) -> np.ndarray:
         """Leaf of each row in each tree.
 
@@ -65,7 +82,6 @@ class ManyTrees(TreeModel):
         """
         return self._leaves(X)
 
-    @takes("X")
     def decision_path(self, X: Any) -> tuple[csr_matrix, np.ndarray]:
         """Nodes that each row passes.
 

@@ -12,11 +12,11 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import working_on
 from gpuboost.data.parameters import boolean
+from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.growth.pruning import pruning_path
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
-from gpuboost.estimators.docstrings import OF_A_FIT, documented, takes, with_check_input
+from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
@@ -28,7 +28,7 @@ from gpuboost.estimators.model.tree_view import TreeView, node_paths
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from gpuboost.backends.select import Growth
+    from gpuboost.backends.cost_model import Growth
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
@@ -37,7 +37,44 @@ NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass o
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SingleTree(TreeModel):
-    """Base of the single trees."""
+    """Base of the single trees.
+
+    Parameters
+    ----------
+    criterion : str
+        What a split improves. {criteria}.
+    splitter : {'best', 'random'}
+        Best threshold of a feature, or one drawn at random.
+    max_depth : int
+        Largest depth of a leaf; None: no limit.
+    min_samples_split : int or float
+        Smallest number of rows that a split node has; a float is a fraction of all rows.
+    min_samples_leaf : int or float
+        Smallest number of rows of a leaf; a float is a fraction of all rows.
+    min_weight_fraction_leaf : float
+        Smallest share of the tree's weight in a leaf, from 0 to 0.5.
+    max_features : int, float, 'sqrt', 'log2' or None
+        Features that a node looks at, drawn for each node; a float is a fraction of all.
+        None: all.
+    max_leaf_nodes : int
+        Largest number of leaves, grown best first; None: no limit.
+    min_impurity_decrease : float
+        A split lowers the impurity, weighted by its share of the rows, by at least this much.
+        By 'absolute_error' the tree is cut back to such splits when it is grown.
+    ccp_alpha : float
+        What a leaf costs, beside its impurity times its share of the rows: of the trees that
+        pruning leaves, the smallest of least cost is kept. 0: the whole tree.
+    monotonic_cst : array-like of int of shape (n_features,), or dict
+        1 where the prediction (of the second class) must rise with a feature, -1 where it must
+        fall, 0 where it may do both; or these by name. Of two classes or one output, by 'gini'
+        or 'squared_error'.
+
+    Attributes
+    ----------
+    tree_ : the nodes, in arrays named as in scikit-learn. Splits by category have a NaN
+        threshold (`export_text` prints nan): see ``tree_.categories_left(node)``
+    max_features_ : int; features that a node looks at
+    """
 
     criterion: str = "squared_error"
     max_depth: int | None = None
@@ -70,7 +107,6 @@ class SingleTree(TreeModel):
         n_classes = getattr(self, "n_classes_", 1)
         return TreeView(self._ensemble.trees[0], self._model.schema, n_classes)
 
-    @takes("X", "y", "sample_weight", "check_input", told=OF_A_FIT)
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         """Grow the tree.
 
@@ -81,7 +117,6 @@ class SingleTree(TreeModel):
         boolean("check_input", check_input)
         return super().fit(X, y, sample_weight)
 
-    @takes("X", "y", "sample_weight", told=OF_A_FIT)
     def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
         """Every ``ccp_alpha`` from which on the tree of this data has a split less.
 
@@ -102,7 +137,6 @@ class SingleTree(TreeModel):
         """Number of leaves."""
         return self.tree_.n_leaves
 
-    @takes("X", "check_input")
     def apply(self, X: Any, check_input: bool = True) -> np.ndarray:
         """Leaf of each row.
 
@@ -116,7 +150,6 @@ class SingleTree(TreeModel):
         with working_on(leaves):
             return leaves[:, 0]
 
-    @takes("X", "check_input")
     def decision_path(self, X: Any, check_input: bool = True) -> csr_matrix:
         """Nodes that each row passes.
 
@@ -130,9 +163,11 @@ class SingleTree(TreeModel):
         return node_paths(self._ensemble, self._leaves(X))
 
 
-@documented("A decision tree for classification.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTreeClassifier(Classifier, SingleTree):
+    """A decision tree for classification."""
+
     criterion: str = "gini"
     class_weight: Any = None
 
@@ -140,29 +175,45 @@ class DecisionTreeClassifier(Classifier, SingleTree):
     __metadata_request__predict_proba: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
+        """Most probable class of each row, the first of equals.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            On the GPU if X is, unless classes are strings, which cannot be there.
+        """
         boolean("check_input", check_input)
         return super().predict(X)
 
     def predict_proba(self, X: Any, check_input: bool = True) -> np.ndarray:
+        """Probability of each class: its share in a row's leaf.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples, n_classes)
+        """
         boolean("check_input", check_input)
         return super().predict_proba(X)
 
-    predict.__doc__ = with_check_input(Classifier.predict)
-    predict_proba.__doc__ = with_check_input(Classifier.predict_proba)
 
-
-@documented("A decision tree for regression.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTreeRegressor(Regressor, SingleTree):
+    """A decision tree for regression."""
+
     criterion: str = "squared_error"
 
     __metadata_request__predict: ClassVar = NO_THRESHOLD
 
     def predict(self, X: Any, check_input: bool = True) -> np.ndarray:
+        """Value of each row's leaf.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_samples,) or (n_samples, n_outputs)
+        """
         boolean("check_input", check_input)
         return super().predict(X)
-
-    predict.__doc__ = with_check_input(Regressor.predict)
 
     def _compute_partial_dependence_recursion(
         self, grid: np.ndarray, target_features: np.ndarray
@@ -173,16 +224,20 @@ class DecisionTreeRegressor(Regressor, SingleTree):
         return out
 
 
-@documented("An extremely randomised tree for classification: thresholds are drawn at random.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreeClassifier(DecisionTreeClassifier):
+    """An extremely randomised tree for classification: thresholds are drawn at random."""
+
     splitter: str = "random"
     max_features: float | str | None = "sqrt"
 
 
-@documented("An extremely randomised tree for regression: thresholds are drawn at random.")
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExtraTreeRegressor(DecisionTreeRegressor):
+    """An extremely randomised tree for regression: thresholds are drawn at random."""
+
     splitter: str = "random"
     max_features: float | str | None = 1.0
 

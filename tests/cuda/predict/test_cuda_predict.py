@@ -354,7 +354,7 @@ def test_rows_left_out(
     X = matrix(rng, 150)
     y, classification = make_target(rng, X, "five classes")
     asked = Problem(X, y, classification, method=method, n_trees=5)
-    ensemble = coded.on_codes(grow(asked, REFERENCE)[0])
+    ensemble = grow(asked, REFERENCE)[0].on_codes
     _, binned, sampler, _ = asked.prepare()
     other = replace(asked, seed=1).prepare()[2]
     draws = [(sampler, 0), (sampler, 1), (sampler, 2), (other, 3), (other, 4)]
