@@ -95,8 +95,8 @@ def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
 
 def _grouped(group: np.ndarray) -> np.ndarray:
     """Positions in ascending order of their group, first ones first."""
-    limit_to_best_first = group.astype(np.uint16) if group.max(initial=0) < 1 << 16 else group
-    return np.argsort(limit_to_best_first, kind="stable")  # of 16 bits: a radix sort
+    narrow = group.astype(np.uint16) if group.max(initial=0) < 1 << 16 else group
+    return np.argsort(narrow, kind="stable")  # of 16 bits: a radix sort
 
 
 def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:

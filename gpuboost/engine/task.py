@@ -5,7 +5,7 @@ The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.targets import Target
 
 NO_LIMIT = 2**31 - 1
 LEAF = -1
@@ -30,7 +31,7 @@ class Regularisation:
     """What the NEWTON score and the values of its leaves are held to, in integer units.
 
     A value is a gradient divided by a hessian; integer units are those of the integers that a tree
-    is grown on (`Target.value_exponent`, `Target.hessian_exponent`).
+    is grown on (`targets.GradientTarget`).
 
     Attributes
     ----------
@@ -113,68 +114,6 @@ class TreeOptions:
 
 
 @dataclass(frozen=True)
-class Target:
-    """The target in integers, the same for every tree of a fit.
-
-    Classification: ``classes`` int32 (n,), ``values`` None; a histogram's channel k is the weight
-    of class k, or for two classes the one channel of class 1.
-    Regression: ``values`` int32 (n, K), the centred target times a power of two (POISSON: the
-    target, not centred); a histogram's channel k is the sum of weight * values[:, k]. A node is
-    pure when every values[:, k] agrees.
-    Boosting: neither; the rows of each tree bring gradients (`TreeRows.gradient`) for
-    ``n_outputs`` channels. No node is pure.
-    Medians: ``values`` int32 (n, K) are ranks, from 0, of the targets among the distinct ones of
-    their output, which are ``levels``, float64 each. A histogram's channel k is the sum of weight *
-    sign, where signs tell on which side of the node's median a target is; a node is pure when the
-    signs of every output agree. ``median_weight`` int64 (n,) is what medians weigh rows with; None:
-    the weights of the tree.
-
-    ``wide`` int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows
-    (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
-    ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
-    ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` (POISSON: of y log y; medians: the weight) is of targets divided
-    by 2**square_unit. Gradients are integers divided by 2**(value_exponent + hessian_exponent),
-    hessians by 2**hessian_exponent.
-    """
-
-    classes: np.ndarray | None
-    values: np.ndarray | None
-    n_classes: int
-    n_outputs: int
-    wide: np.ndarray | None = None
-    exponents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    value_exponent: int = 0
-    square_unit: int = 0
-    hessian_exponent: int = 0
-    levels: tuple[np.ndarray, ...] | None = None
-    median_weight: np.ndarray | None = None
-
-    @property
-    def by_median(self) -> bool:
-        """Whether rows are split by their side of the node's median."""
-        return self.levels is not None
-
-    @property
-    def n_sums(self) -> int:
-        """Columns of `GrownTree.sums` of a target of medians."""
-        return 6 * self.n_outputs + 2
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether gradients come with the rows of each tree."""
-        return self.classes is None and self.values is None
-
-    @property
-    def n_channels(self) -> int:
-        """Gradient channels of a histogram: 1 for two classes, else classes or outputs."""
-        if self.classes is None:
-            return self.n_outputs
-        return 1 if self.n_classes <= 2 else self.n_classes
-
-
-@dataclass(frozen=True)
 class GrowTask:
     """A batch of trees to grow over one binned matrix.
 
@@ -228,7 +167,7 @@ class GrownTree:
     count, hessian : int64 (m,)
         Rows, and sum of integer weights.
     sums : int64 (m, P)
-        Leaf sums (internal nodes: of all their rows). Columns as in `Target.wide`; class weights
+        Leaf sums (internal nodes: of all their rows). Columns as in ``Target.wide``; class weights
         (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification;
         for medians those of `backends.protocol`.
     """

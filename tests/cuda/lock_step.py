@@ -15,7 +15,8 @@ from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import gains
-from gpuboost.engine.task import GrownTree, GrowTask, Target
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import GrownTree, GrowTask
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.engine.exact import assert_same, assert_same_fields
 

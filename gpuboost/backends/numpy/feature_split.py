@@ -190,7 +190,7 @@ class FeatureSplitter:
         set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
     def _ordering_gradient(self, asked: NodeFeature, values: Groups) -> np.ndarray:
-        if self.task.target.classes is None:
+        if not self.task.target.by_class:
             return values.gradient.sum(axis=1)
         largest = asked.frontier.gradient.argmax(axis=1)
         return values.gradient[np.arange(len(values.node)), largest[values.node]]

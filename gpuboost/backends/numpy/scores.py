@@ -68,7 +68,7 @@ class Scorer:
 
     def __init__(self, task: GrowTask) -> None:
         self._options, target = task.options, task.target
-        self._two_classes = target.classes is not None and target.n_channels == 1
+        self._two_classes = target.by_class and not target.is_multiclass
 
     def scores(self, left: Sums, node: NodeLimits, sign: np.ndarray | None = None) -> np.ndarray:
         """Gain of each split by its left sums; -1 where it is not valid.

@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.criteria import CRITERIA, bounded, middle
-from gpuboost.engine.fixed_point import planes_to_float
-from gpuboost.engine.growth.medians import decreases, median_values
-from gpuboost.engine.numerics import in_order, log, midpoint
+from gpuboost.engine.criteria import bounded, middle
+from gpuboost.engine.growth.medians import decreases
+from gpuboost.engine.numerics import midpoint
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
     MISSING_UNSEEN,
     ONLY_MISSING_RIGHT,
     GrownTree,
-    Target,
     TreeOptions,
 )
-from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.targets import LabelTarget
+    from gpuboost.engine.tree_rows import TreeRows
 
     ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
@@ -118,26 +117,10 @@ def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
 
 
-def gain_unit(criterion: int, target: Target) -> float:
-    """Factor from `GrownTree.gain` to the rise of weight times impurity.
-
-    Where two classes have one channel, its double has equal terms; targets of a regression are
-    scaled by powers of two, and impurity is the mean over outputs.
-    """
-    of = CRITERIA[criterion]
-    if target.classes is not None:
-        return of.class_unit * (1.0 if of.both_classes or target.n_channels > 1 else 2.0)
-    exponent = -of.power * target.value_exponent
-    if of.power > 1:
-        # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
-        exponent = min(max(exponent, -800), 800)
-    return float(np.ldexp(1.0 / target.n_outputs, exponent))
-
-
 def finish_tree(
     grown: GrownTree,
     mapper: BinMapper,
-    target: Target,
+    target: LabelTarget,
     rows: TreeRows,
     options: TreeOptions,
     threshold_finder: ThresholdFinder | None = None,
@@ -146,7 +129,8 @@ def finish_tree(
 
     A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
     """
-    value, impurity, weight = node_values(grown, target, rows, options.criterion)
+    sums = grown.sums, grown.hessian
+    value, impurity, weight = target.node_values(*sums, rows, options.criterion)
     directions = options.regularisation.monotonic
     if directions is not None:  # of one output, or of the second of two classes
         ordered = in_monotonic_order(value[:, -1], grown, directions)
@@ -157,9 +141,8 @@ def finish_tree(
         return replace(
             with_values(grown, mapper, values, 0.0, threshold_finder), impurity_decrease=fallen
         )
-    return with_values(
-        grown, mapper, values, gain_unit(options.criterion, target), threshold_finder
-    )
+    unit = target.gain_unit(options.criterion)
+    return with_values(grown, mapper, values, unit, threshold_finder)
 
 
 @dataclass(frozen=True)
@@ -280,41 +263,3 @@ def _missing_left(grown: GrownTree) -> np.ndarray:
     left = grown.left[inner]
     larger_left[inner] = grown.count[left] > grown.count[left + 1]
     return np.where(grown.missing == MISSING_UNSEEN, larger_left, grown.missing == MISSING_LEFT)
-
-
-def node_values(
-    grown: GrownTree, target: Target, rows: TreeRows, criterion: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
-    exponents = target.exponents if rows.exponents is None else rows.exponents
-    wide = target.wide if rows.wide is None else rows.wide
-    if target.by_median:
-        return median_values(grown, target)
-    if target.classes is None:
-        return regression_values(grown, target, exponents, criterion)
-    per_class = grown.sums.astype(np.float64)
-    if wide is not None:
-        planes = grown.sums.reshape(len(grown.sums), -1, 2)
-        per_class = planes_to_float(planes, exponents)[..., 0]
-    weight = in_order(per_class)
-    share = per_class / weight[:, None]
-    return share, CRITERIA[criterion].impurity(share), weight
-
-
-def regression_values(
-    grown: GrownTree, target: Target, exponents: np.ndarray, criterion: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, weight, and the mean over outputs of the variance or half Poisson deviance."""
-    sums = planes_to_float(grown.sums, exponents)
-    k = target.n_outputs
-    weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
-    centred = sums[:, :k] / weight[:, None]
-    unit = target.square_unit
-    if CRITERIA[criterion].counts:
-        means = np.ldexp(centred, -unit)
-        spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
-        return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
-    squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
-    with np.errstate(over="ignore", under="ignore"):
-        impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
-    return target.mean + centred, impurity, weight

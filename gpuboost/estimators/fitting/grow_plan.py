@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.targets import LabelTarget
+    from gpuboost.engine.task import TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
     from gpuboost.estimators.model.fitted import Batch
@@ -34,7 +35,7 @@ class GrowPlan:
 
     options: TreeOptions
     batch: Batch
-    target: Target
+    target: LabelTarget
 
 
 def tree_plan(

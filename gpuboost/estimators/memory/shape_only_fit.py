@@ -19,8 +19,8 @@ from gpuboost.engine.ensembles.adaboost_task import (
     ValueObjective,
     weight_facts,
 )
-from gpuboost.engine.growth.medians import regression_target
-from gpuboost.engine.targets import class_target
+from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.targets import AnyTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import RoundSetup
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.fixed_point import WeightFacts
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target
+    from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
     from gpuboost.estimators.fitting.grow_plan import GrowPlan
 
 _FEW = 8  # rows from which the columns of a target are learnt
@@ -81,11 +81,11 @@ class ShapeOnlyTable:
 class ShapeOnlyClasses(ClassLabels):
     """Classes whose target is made from few rows."""
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
         """A target with the columns there will be."""
         return self.target_of(sampler.weight_facts, criterion)
 
-    def target_of(self, facts: WeightFacts, criterion: int) -> Target:
+    def target_of(self, facts: WeightFacts, criterion: int) -> ClassTarget:
         """The same by the weights alone."""
         found = class_target(self.codes[:_FEW], len(self.classes), _of_few_rows(facts))
         return _of_all_rows(found, len(self))
@@ -94,11 +94,11 @@ class ShapeOnlyClasses(ClassLabels):
 class ShapeOnlyValues(ValueLabels):
     """Values whose target is made from few rows."""
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ValueTarget | MedianTarget:
         """A target with the columns there will be."""
         return self.target_of(sampler.weight_facts, criterion)
 
-    def target_of(self, facts: WeightFacts, criterion: int) -> Target:
+    def target_of(self, facts: WeightFacts, criterion: int) -> ValueTarget | MedianTarget:
         """The same by the weights alone."""
         found = regression_target(self.values[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))
@@ -113,16 +113,9 @@ def _of_few_rows(facts: WeightFacts) -> WeightFacts:
     )
 
 
-def _of_all_rows(target: Target, n: int) -> Target:
-    """A target of few rows as one of n rows."""
-    names = ("classes", "values", "wide", "median_weight")
-    columns: dict[str, Any] = {name: _lengthened(getattr(target, name), n) for name in names}
-    return replace(target, **columns)
-
-
-def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
-    """The first row of a column, n times, in no memory."""
-    return None if column is None else np.broadcast_to(column[:1], (n, *column.shape[1:]))
+def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
+    """A target of few rows as one of n rows: the first one, n times, in no memory."""
+    return map_rows(target, lambda column: np.broadcast_to(column[:1], (n, *column.shape[1:])))
 
 
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:

@@ -35,6 +35,7 @@ from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
+from gpuboost.engine.targets import MedianTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,8 +77,8 @@ class CudaLevelOps:
         self.task = task
         self.xp: Any = runtime.xp
         target = task.target
-        self.by_class = target.classes is not None
-        self._by_channel = self.by_class and target.n_channels > 1
+        self.by_class = target.by_class
+        self._by_channel = target.is_multiclass
         planes = plane_count(target.n_channels, self.by_class, _counted(task))
         room = capacity_for_planes(runtime.shared_memory, self._by_channel)
         tile = choose_tile(room, task.matrix.width, planes)
@@ -86,7 +87,9 @@ class CudaLevelOps:
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._flags)
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
-        self._medians = MedianKernels.of(runtime, target) if target.by_median else None
+        self._medians: MedianKernels | None = None
+        if isinstance(target, MedianTarget):
+            self._medians = MedianKernels.of(runtime, target)
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self._sync_free = is_sync_free(task.options)
         self.finisher = Finisher.of(runtime, task, needs_size_readback=not self._sync_free)
@@ -240,8 +243,8 @@ class CudaLevelOps:
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
         """Which nodes are searched."""
         batch = self._batch
-        has_values = self.task.target.values is not None
-        ranges = self._kernels.ranges(rows, frontier) if has_values else None
+        by_ranges = self.task.target.purity == "RANGES"
+        ranges = self._kernels.ranges(rows, frontier) if by_ranges else None
         is_new = self._histogram is None and depth < self.task.options.deepest
         if depth > 0 and is_new:  # roots have no parents anyway
             fill(self.runtime, frontier.parent, -1)

@@ -40,7 +40,7 @@ STATIC_BYTES = 12 << 10  # of a block: no less than what grow_small takes beside
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
     """Dynamic shared memory of a block whose nodes have so many codes and rows: block_state.cuh."""
     target, k = task.target, task.target.n_channels
-    by_class = target.classes is not None
+    by_class = target.by_class
     planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
     words = 4 * (k + 2) + planes * n_cells + (1 if by_class else k) * n_rows
     return 8 * k + 4 * words
@@ -183,7 +183,7 @@ class SmallTrees:
     def _wide(self) -> tuple[Any, ...]:
         leaf, target = self._leaf, self._search.task.target
         if leaf is None:  # nothing is read of the arrays
-            sizes = (np.int32(0), np.int32(max(target.n_classes, 1)), np.int32(0))
+            sizes = (np.int32(0), np.int32(target.n_classes), np.int32(0))
             return (self._search.root_hessian, self._search.matrix.n_bins, *sizes)
         sizes = (np.int32(leaf.wide.shape[2]), np.int32(leaf.n_classes), np.int32(leaf.draws))
         return (leaf.wide, leaf.wide_of, *sizes)
@@ -193,7 +193,7 @@ class SmallTrees:
         smallest = max(options.min_samples_split, 2 * options.min_samples_leaf)
         return (
             *(np.int32(options.criterion), np.int32(options.min_samples_leaf)),
-            *(np.int32(target.n_channels), np.int32(target.classes is not None)),
+            *(np.int32(target.n_channels), np.int32(target.by_class)),
             *(np.int32(options.random_thresholds), np.int64(smallest)),
             *(np.int32(options.max_features), self._search.unit),
             *(np.float64(options.min_impurity_decrease), np.int32(options.needs_gain)),

@@ -9,12 +9,13 @@ import numpy as np
 
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
-from gpuboost.engine.growth.tree import gain_unit
+from gpuboost.engine.targets import GradientTarget
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask, Target
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import GrowTask
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,24 @@ class ValueRule:
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
         """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
         target, sampler = task.target, task.sampler
+        assert not isinstance(target, GradientTarget)
         own = None if sampler is None else sampler.brief.exponents
         exponents = target.exponents if own is None else own
         arrays = {
             "exponents": exponents.astype(np.int32),
-            "mean": np.zeros(1) if target.classes is not None else target.mean,
-            "levels": np.zeros(1) if target.levels is None else np.concatenate(target.levels),
+            "mean": getattr(target, "mean", np.zeros(1)),
+            "levels": np.concatenate(getattr(target, "levels", [np.zeros(1)])),
             "first_level": _first_levels(target),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
             "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
-            "unit_of_gain": np.array([gain_unit(task.options.criterion, target)]),
+            "unit_of_gain": np.array([target.gain_unit(task.options.criterion)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
         kind = _kind_of_values(target, task.options.criterion)
-        n_values = target.n_outputs if target.classes is None else max(target.n_classes, 1)
-        return cls(**there, kind=kind, n_values=n_values, square_unit=target.square_unit)
+        n_values = target.n_classes if target.by_class else target.n_channels
+        unit = getattr(target, "square_unit", 0)
+        return cls(**there, kind=kind, n_values=n_values, square_unit=unit)
 
     @classmethod
     def of_steps(
@@ -92,7 +95,7 @@ class ValueRule:
 
 
 def _kind_of_values(target: Target, criterion: int) -> str:
-    if target.classes is not None:
+    if target.by_class:
         return "SHARES"
     if target.by_median:
         return "MEDIANS"
@@ -101,5 +104,5 @@ def _kind_of_values(target: Target, criterion: int) -> str:
 
 def _first_levels(target: Target) -> np.ndarray:
     """Where the levels of each output begin among those of all: int32."""
-    sizes = [len(levels) for levels in target.levels or ()]
+    sizes = [len(levels) for levels in getattr(target, "levels", ())]
     return np.cumsum([0, *sizes[:-1]], dtype=np.int32)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import Target
+    from gpuboost.engine.targets import MedianTarget
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MedianKernels:
     n_outputs, n_ranks : int
         Outputs, and how many ranks there are of one, at most.
     weight : int64 (n,) or None
-        `Target.median_weight` on the device.
+        `MedianTarget.median_weight` on the device.
     """
 
     runtime: Runtime
@@ -48,12 +48,11 @@ class MedianKernels:
     weight: Array | None
 
     @classmethod
-    def of(cls, runtime: Runtime, target: Target) -> MedianKernels:
+    def of(cls, runtime: Runtime, target: MedianTarget) -> MedianKernels:
         """Copy the weights of a target."""
-        assert target.levels is not None
         weight = target.median_weight
         on_device = None if weight is None else runtime.asarray(weight)
-        return cls(runtime, target.n_outputs, max(map(len, target.levels)), on_device)
+        return cls(runtime, target.n_channels, max(map(len, target.levels)), on_device)
 
     @property
     def shifts(self) -> range:

@@ -224,7 +224,7 @@ class SplitSearch:
         Features that nodes may look at; with groups of features (nodes, F).
     min_hessian, min_category, root_hessian : int64 (trees,)
     unit : float64 (1,)
-        `engine.growth.tree.gain_unit`.
+        `Target.gain_unit`.
     regular : float64 (3,)
         l1, l2 and the largest value, of the NEWTON score.
     constraints : Constraints
@@ -308,7 +308,7 @@ class SplitSearch:
                 np.int32(target.n_channels),
                 np.int32(options.criterion),
             ),
-            *(np.int32(target.classes is not None), np.int32(options.random_thresholds)),
+            *(np.int32(target.by_class), np.int32(options.random_thresholds)),
             np.int32(options.min_samples_leaf),
         )
 

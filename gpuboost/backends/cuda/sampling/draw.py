@@ -15,12 +15,7 @@ from gpuboost.backends.cuda.runtime.launch import count_up, full, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.launch import DrawLauncher, TreeKeys, parts_of
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
-from gpuboost.backends.cuda.sampling.rows import (
-    DeviceRows,
-    LeafColumns,
-    class_order,
-    in_class_order,
-)
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 
@@ -99,13 +94,12 @@ class DeviceDrawing:
             return None
         wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
         count_up(runtime, wide_of, len(wide) == n_trees)
-        n_classes = 1 if target.classes is None else target.n_classes
-        return LeafColumns(wide, wide_of, n_classes, self._launch.sampler.brief.draws)
+        return LeafColumns(wide, wide_of, target.n_classes, self._launch.sampler.brief.draws)
 
 
 def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> tuple[Array, np.int32]:
     """The order in which rows are listed, and whether it is not their own."""
-    if in_class_order(task.target):
+    if task.target.is_multiclass:
         return class_order(runtime.xp, columns), np.int32(1)
     return runtime.xp.empty(1, dtype=runtime.xp.uint32), np.int32(0)
 

@@ -28,8 +28,8 @@ from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
 from gpuboost.engine import randomness
 from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import VALUE_BITS
 
 if TYPE_CHECKING:
     from gpuboost.backends.numba.threads.pool import ThreadPool
