@@ -69,17 +69,17 @@ occupied ones, rare ones too (`finish_tree` sends the others where missing goes)
 classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
 classes. TWOING: `twoing_gain` of the terms of the classes, added in the order of ENTROPY. POISSON:
 `poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``. NEWTON:
-the values of the left, the right and the node are `newton_value`, `bounded` by the node's bounds;
-`newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if the
-feature is monotonic and the left value is above (1) or below (-1) the right one. Features compare
-by score; of equal scores the one earlier in the node's order wins. ``gain`` = score / h for
+the values of the left, the right and the node are their `values_in_bounds` within those of the
+node; `newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if
+the feature is monotonic and the left value is above (1) or below (-1) the right one. Features
+compare by score; of equal scores the one earlier in the node's order wins. ``gain`` = score / h for
 VARIANCE, the score itself for the others; `GrownTree.gain` holds it. No split if no candidate is
 valid, if gain is zero and needs_gain, or if gain * gain_unit / h_root + 2**-52 <
 min_impurity_decrease (`Target.gain_unit`).
 
 **Bounds** (NEWTON) of the root are -max_value and max_value; children have those of their parent.
 A split by a monotonic feature puts `middle` of its two values between them, as the upper bound of
-the child with lower values and the lower bound of the other.
+the child with lower values and the lower bound of the other (`bounds_of_children`).
 
 **Children.** Rows go by code; keys are `randomness.left_key` and `right_key`. With max_leaf_nodes,
 the tree is the one best-first growth finds: the splittable node with the largest gain is split

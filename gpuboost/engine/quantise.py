@@ -17,7 +17,7 @@ from gpuboost.engine.fixed_point import (
 )
 from gpuboost.engine.numerics import in_order, log
 from gpuboost.engine.order_statistics import integer_weights
-from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
+from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
 
 VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
 EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
@@ -40,9 +40,7 @@ def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Cla
     return ClassTarget(classes, n_classes, wide, exponents)
 
 
-def regression_target(
-    y: np.ndarray, facts: WeightFacts, criterion: int
-) -> ValueTarget | MedianTarget:
+def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> RegressionTarget:
     """Target of a regression (n, K) for a score, where the values and weights are."""
     if CRITERIA[criterion].by_median:
         return median_target(y, facts)
@@ -71,14 +69,10 @@ def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -
         values = xp.maximum(values, (centred > 0.0).astype(np.int32))
     scaled = scale_by_power(centred, -unit)
     terms = _y_log_y(scaled) if counts else scaled * scaled
-    columns = xp.concatenate([centred, in_order(terms)[:, None]], axis=1)
-    multiplicity = float(len(y))
-    if facts.real is None:
-        multiplicity = max(facts.total, multiplicity)
-    else:
-        real = facts.real[:, None]
-        columns = xp.concatenate([columns * real, real], axis=1)
-    wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))
+    columns = [centred, in_order(terms)[:, None]]
+    if facts.real is not None:
+        columns.append(xp.ones((len(y), 1)))
+    wide, exponents = _leaf_columns(xp.concatenate(columns, axis=1), facts)
     scale = y.shape[1], bits - unit
     return ValueTarget(
         *scale, values=values, wide=wide, exponents=exponents, mean=mean, square_unit=unit
@@ -96,11 +90,8 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
     xp = array_module(y)
     centred, mean = centre_targets(y, facts.inside)
     columns = xp.concatenate([centred, xp.ones((len(y), 1))], axis=1)
-    multiplicity, median_weight = max(facts.total, float(len(y))), None
-    if facts.real is not None:
-        multiplicity, columns = float(len(y)), columns * facts.real[:, None]
-        median_weight = integer_weights(facts.real, len(y))
-    wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))
+    wide, exponents = _leaf_columns(columns, facts)
+    median_weight = None if facts.real is None else integer_weights(facts.real, len(y))
     ranks = xp.empty(y.shape, dtype=np.int32)
     levels = []
     for k in range(y.shape[1]):
@@ -116,6 +107,13 @@ def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
         mean=mean,
         median_weight=median_weight,
     )
+
+
+def _leaf_columns(columns: np.ndarray, facts: WeightFacts) -> tuple[np.ndarray, np.ndarray]:
+    """Planes of what leaves add up, and their exponents: times the weights where these are real."""
+    if facts.real is None:
+        return two_planes(columns, SUM_BITS - sum_bits(max(facts.total, len(columns))))
+    return two_planes(columns * facts.real[:, None], SUM_BITS - sum_bits(len(columns)))
 
 
 def _y_log_y(x: np.ndarray) -> np.ndarray:

@@ -23,6 +23,8 @@ What backends ask of any target:
 ``row_channels(row, rows)``
     What the given rows of a tree add to the channels: gradients int64 (r, K), or of more than two
     classes None, and then the class of each row: int64 (r,).
+``node_values(sums, hessian, rows, criterion)``
+    What a finished tree says of its nodes. (Trees of gradients are finished by their rounds.)
 """
 
 from __future__ import annotations
@@ -40,7 +42,15 @@ from gpuboost.engine.order_statistics import between
 from gpuboost.engine.tree_rows import TreeRows
 
 RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # gradients, or else classes
-NodeFacts = tuple[np.ndarray, np.ndarray, np.ndarray]  # value (m, V), impurity (m,), weight (m,)
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
+
+    value: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
 
 
 class _Target:
@@ -108,7 +118,7 @@ class ClassTarget(_Target):
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
-    ) -> NodeFacts:
+    ) -> NodeValues:
         """Shares of classes, their impurity, and weight of every node from its leaf sums."""
         per_class = sums.astype(np.float64)
         if self.wide is not None or rows.wide is not None:
@@ -116,7 +126,7 @@ class ClassTarget(_Target):
             per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
         weight = in_order(per_class)
         share = per_class / weight[:, None]
-        return share, CRITERIA[criterion].impurity(share), weight
+        return NodeValues(share, CRITERIA[criterion].impurity(share), weight)
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ class ValueTarget(_OfOutputs):
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
-    ) -> NodeFacts:
+    ) -> NodeValues:
         """Means, the mean over outputs of the variance or half Poisson deviance, and weight."""
         exponents = self.exponents if rows.exponents is None else rows.exponents
         found, k, unit = planes_to_float(sums, exponents), self.n_channels, self.square_unit
@@ -180,19 +190,26 @@ class ValueTarget(_OfOutputs):
             means = np.ldexp(centred, -unit)
             known = np.where(means > 0.0, means, 1.0)
             spread = found[:, k] / weight - in_order(means * log(known))
-            return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
+            return NodeValues(centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight)
         squares = found[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
         with np.errstate(over="ignore", under="ignore"):
             impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
-        return self.mean + centred, impurity, weight
+        return NodeValues(self.mean + centred, impurity, weight)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MedianTarget(_OfOutputs):
-    """Values whose medians trees fit (`engine.growth.medians`).
+    """Values whose medians trees fit.
 
-    A channel is the sum of weight * sign, where signs tell on which side of the node's median a
-    target is; a node is pure when the signs of every output agree.
+    The absolute error of a node is least at the median of its targets, and its gradient is the sign
+    of what a target lies above or below that. So such a tree splits by signs, in place of targets
+    less their mean. They are about each node's own median: signs about the root's say of rows below
+    the first split hardly more than on which side of it they are.
+
+    A median is the middle between two of the targets (`order_statistics`), which are told by their
+    ranks; so it is exact, and nothing but the order of targets decides over splits.
+
+    A channel is the sum of weight * sign; a node is pure when the signs of every output agree.
 
     Attributes
     ----------
@@ -229,7 +246,7 @@ class MedianTarget(_OfOutputs):
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
-    ) -> NodeFacts:
+    ) -> NodeValues:
         """Medians (m, K), mean absolute deviation from them over outputs (m,), and weight (m,).
 
         With s the signs of rows and c the median, the deviations of a node add up to
@@ -246,7 +263,7 @@ class MedianTarget(_OfOutputs):
             signed, balance = planes_to_float(own, of_output).T
             centre = value[:, j] - self.mean[j]
             deviation = deviation + np.maximum(signed - centre * balance, 0.0)
-        return value, deviation / weight / k, weight
+        return NodeValues(value, deviation / weight / k, weight)
 
 
 @dataclass(frozen=True)
@@ -256,7 +273,8 @@ class GradientTarget(_OfOutputs):
     Gradients are integers divided by 2**(value_exponent + e), hessians by 2**e for some e.
     """
 
-    has_gradients, purity, wide = True, "NEVER", None
+    has_gradients, purity = True, "NEVER"
+    wide, exponents = None, np.zeros(0, np.int64)  # rows bring them
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
         """The gradients that rows bring."""
@@ -264,7 +282,13 @@ class GradientTarget(_OfOutputs):
         return rows.gradient[row].astype(np.int64), None
 
 
-LabelTarget = ClassTarget | ValueTarget | MedianTarget  # what users bring
+def median_signs(ranks: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """1 for ranks above the median, -1 for those below, 0 where they are it: int8."""
+    return (ranks >= upper).astype(np.int8) - (ranks <= lower).astype(np.int8)
+
+
+RegressionTarget = ValueTarget | MedianTarget
+LabelTarget = ClassTarget | RegressionTarget  # what users bring
 Target = LabelTarget | GradientTarget
 AnyTarget = TypeVar("AnyTarget", bound=LabelTarget)
 _OF_ROWS = ("classes", "values", "ranks", "wide", "median_weight")

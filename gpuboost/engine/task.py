@@ -5,11 +5,12 @@ The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.criteria import CRITERIA, NEWTON, VARIANCE
 from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
@@ -95,6 +96,21 @@ class TreeOptions:
     min_category_fraction: float = 0.0
     regularisation: Regularisation = Regularisation()
     ccp_alpha: float = 0.0
+
+    @property
+    def directions(self) -> tuple[int, ...] | None:
+        """`Regularisation.monotonic`; not None where nodes have bounds of their own (NEWTON)."""
+        return self.regularisation.monotonic if self.criterion == NEWTON else None
+
+    def as_grown(self) -> TreeOptions:
+        """Options that trees of medians are grown with; those of other criteria as they are.
+
+        What a split does to the absolute error is not known before its children have medians.
+        """
+        if not CRITERIA[self.criterion].by_median:
+            return self
+        minimum = self.min_impurity_decrease
+        return replace(self, criterion=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
 
     @property
     def deepest(self) -> int:

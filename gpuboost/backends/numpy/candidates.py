@@ -74,16 +74,16 @@ class Best:
 
 
 def best_candidates(
-    found: Candidates, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
+    found: Candidates, missing: Missing, scorer: Scorer, limits: NodeLimits, feature: np.ndarray
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
-    ``limits`` and ``sign`` (see `Scorer.scores`) are those of the nodes.
+    ``limits`` and ``feature`` are those of the nodes.
     """
     node = found.node
 
     def scores(at: np.ndarray, left: Sums) -> np.ndarray:
-        return scorer.scores(left, limits.at(at), None if sign is None else sign[at])
+        return scorer.scores(left, limits.at(at), feature[at])
 
     right = scores(node, Sums(found.hessian, found.count, list(found.gradient.T)))
     right[~missing.may_right[node]] = -1.0

@@ -89,10 +89,8 @@ class FeatureSplitter:
         return Missing(hessian, count, gradient, left, ~left | (hessian == 0))
 
     def _best(self, asked: NodeFeature, found: Candidates, missing: Missing) -> Best:
-        directions = self.task.options.regularisation.monotonic
-        sign = None if directions is None else np.array(directions)[asked.feature]
         limits = NodeLimits.of(asked.frontier, self.min_hessian)
-        return best_candidates(found, missing, self._scorer, limits, sign)
+        return best_candidates(found, missing, self._scorer, limits, asked.feature)
 
     def _numeric(
         self, asked: NodeFeature, groups: Groups, missing: Missing, splits: Splits

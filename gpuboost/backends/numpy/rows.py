@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.children import children_of
+from gpuboost.backends.numpy.constraints import Constraints
+from gpuboost.engine import randomness
 from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
+from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import COLUMNS
-from gpuboost.engine.growth.medians import median_signs
 from gpuboost.engine.growth.policy import (
     gains,
     good_enough,
@@ -20,7 +21,7 @@ from gpuboost.engine.growth.policy import (
 )
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
+from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget, median_signs
 from gpuboost.engine.task import MISSING_LEFT
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class RowOps:
 
     def __init__(self, task: GrowTask) -> None:
         self.task = task
+        self._constraints = Constraints(task)
         self.tree_rows: list[TreeRows] = []
 
     def roots(self, trees: Sequence[int]) -> tuple[RowBlock, Frontier]:
@@ -102,7 +104,6 @@ class RowOps:
         )
         start, m = np.cumsum(count) - count, len(trees)
         options = self.task.options
-        largest = np.full(m, options.regularisation.max_value)
         frontier = Frontier(
             tree=np.arange(m, dtype=np.int32),
             key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
@@ -110,9 +111,7 @@ class RowOps:
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
             gradient=self._gradients(joined, start, count),
-            lower=-largest,
-            upper=largest,
-            groups=np.ones((m, len(options.interactions or ())), dtype=bool),
+            **self._constraints.of_roots(m),
         )
         self._known = BestFirstFrontier(m, options.max_leaf_nodes)
         self._roots = frontier.hessian
@@ -183,13 +182,12 @@ class RowOps:
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
         """Nodes of one class, or whose quantised targets, or signs, all agree."""
-        target, gradient = self.task.target, frontier.gradient
-        if target.purity == "NEVER":
+        target = self.task.target
+        if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
-        if target.purity == "TWO_CLASSES":
-            return (gradient[:, 0] == 0) | (gradient[:, 0] == frontier.hessian)
-        if target.purity == "CLASSES":
-            return gradient.max(axis=1) == frontier.hessian
+        if isinstance(target, ClassTarget):
+            sums = target.class_sums(frontier.hessian, frontier.gradient)
+            return sums.max(axis=1) == frontier.hessian
         value = target.values[rows.row] if isinstance(target, ValueTarget) else self._signs
         ignored = (rows.hessian == 0)[:, None]
         largest = np.iinfo(value.dtype).max
@@ -274,8 +272,26 @@ class RowOps:
         order = np.empty(len(left), dtype=np.int64)
         order[ranges(node.start, n_left)] = np.flatnonzero(left)
         order[ranges(node.start + n_left, node.count - n_left)] = np.flatnonzero(~left)
-        options = self.task.options
-        return rows.take(order), children_of(node, node.start, n_left, splits, parents, options)
+        return rows.take(order), self._children(node, n_left, splits, parents)
+
+    def _children(
+        self, node: Frontier, n_left: np.ndarray, splits: Splits, parents: np.ndarray
+    ) -> Frontier:
+        """Left and right children, by turns, of the split nodes, which are ``parents`` of a level.
+
+        ``n_left`` int64 (m,): rows of the left child.
+        """
+        hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
+        held_to = self._constraints.of_children(node, splits.feature[parents], hessian, gradient)
+        return Frontier(
+            np.repeat(node.tree, 2),
+            by_turns(randomness.left_key(node.key), randomness.right_key(node.key)),
+            by_turns(node.start, node.start + n_left),
+            by_turns(n_left, node.count - n_left),
+            by_turns(hessian, node.hessian - hessian),
+            by_turns(gradient, node.gradient - gradient),
+            **held_to,
+        )
 
     def _goes_left(
         self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
     from gpuboost.engine.task import TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
 
@@ -94,7 +94,7 @@ class ValueObjective:
     y: np.ndarray
     loss: str
     learning_rate: float
-    target: ValueTarget | MedianTarget
+    target: RegressionTarget
     bits: WeightBits = adaboost.VALUE_BITS
     chance: float = 0.5
 

@@ -23,11 +23,12 @@ import numpy as np
 from gpuboost.engine import randomness
 from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
+from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.growth.pruning import pruned
-from gpuboost.engine.growth.tree import NodeValues, Tree, in_monotonic_order, with_values
+from gpuboost.engine.growth.tree import Tree, with_values
 from gpuboost.engine.numerics import in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
-from gpuboost.engine.targets import GradientTarget
+from gpuboost.engine.targets import GradientTarget, NodeValues
 from gpuboost.engine.task import GrownTree, Regularisation, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -185,10 +186,7 @@ def newton_steps(
     flat = hessian + regular.l2 <= 0.0  # hessians so small that they were rounded to zero
     step = newton_value(gradient, np.where(flat, 1.0, hessian), regular.l1, regular.l2)
     step = bounded(np.where(flat, 0.0, step), -regular.max_value, regular.max_value)
-    if regular.monotonic is not None:
-        largest, directions = regular.max_value, regular.monotonic
-        step[:, 0] = in_monotonic_order(step[:, 0], grown, directions, largest)
-    return step
+    return in_monotonic_order(step, grown, regular)
 
 
 def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.criteria import bounded, middle
-from gpuboost.engine.growth.medians import decreases
+from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.numerics import midpoint
 from gpuboost.engine.task import (
     LEAF,
@@ -24,10 +23,10 @@ from gpuboost.engine.task import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.targets import LabelTarget
+    from gpuboost.engine.targets import LabelTarget, NodeValues
     from gpuboost.engine.tree_rows import TreeRows
 
     ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
@@ -129,29 +128,15 @@ def finish_tree(
 
     A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
     """
-    sums = grown.sums, grown.hessian
-    value, impurity, weight = target.node_values(*sums, rows, options.criterion)
-    directions = options.regularisation.monotonic
-    if directions is not None:  # of one output, or of the second of two classes
-        ordered = in_monotonic_order(value[:, -1], grown, directions)
-        value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
-    values = NodeValues(value, impurity, weight * rows.unit)
-    if target.by_median:  # chosen by signs: what splits gain is told by the impurities
-        fallen = decreases(grown.left, impurity, weight)
-        return replace(
-            with_values(grown, mapper, values, 0.0, threshold_finder), impurity_decrease=fallen
-        )
+    found = target.node_values(grown.sums, grown.hessian, rows, options.criterion)
+    value = in_monotonic_order(found.value, grown, options.regularisation)
+    values = replace(found, value=value, weight=found.weight * rows.unit)
     unit = target.gain_unit(options.criterion)
-    return with_values(grown, mapper, values, unit, threshold_finder)
-
-
-@dataclass(frozen=True)
-class NodeValues:
-    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
-
-    value: np.ndarray
-    impurity: np.ndarray
-    weight: np.ndarray
+    tree = with_values(grown, mapper, values, unit, threshold_finder)
+    if not target.by_median:
+        return tree
+    # Splits are chosen by signs: what they gain is told by the impurities.
+    return replace(tree, impurity_decrease=_decreases(grown.left, found.impurity, found.weight))
 
 
 @dataclass(frozen=True)
@@ -197,27 +182,13 @@ def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
     return masks
 
 
-def in_monotonic_order(
-    value: np.ndarray, grown: GrownTree, directions: Sequence[int], largest: float = np.inf
-) -> np.ndarray:
-    """Values (m,) within the bounds that the monotonic splits above each node put to it.
-
-    The bounds are those of `backends.protocol`, with the values themselves in place of those that
-    splits were chosen by. No absolute value is above ``largest``.
-    """
-    value, lower, upper = value.copy(), np.full(len(value), -largest), np.full(len(value), largest)
-    sign_of = np.append(np.array(directions), 0)  # a leaf's feature is -1
-    for nodes in levels(grown.left):
-        value[nodes] = bounded(value[nodes], lower[nodes], upper[nodes])
-        inner = np.flatnonzero(grown.left[nodes]) + nodes.start
-        left, sign = grown.left[inner], sign_of[grown.feature[inner]]
-        own = lower[inner], upper[inner]
-        between = middle(bounded(value[left], *own), bounded(value[left + 1], *own))
-        lower[left] = np.where(sign < 0, between, own[0])
-        upper[left] = np.where(sign > 0, between, own[1])
-        lower[left + 1] = np.where(sign > 0, between, own[0])
-        upper[left + 1] = np.where(sign < 0, between, own[1])
-    return value
+def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """What each split takes from the impurity, per unit of the root's weight: float64 (m,)."""
+    of_node = impurity * weight
+    found, inner = np.zeros(len(left)), np.flatnonzero(left)
+    children = of_node[left[inner]] + of_node[left[inner] + 1]
+    found[inner] = np.maximum(of_node[inner] - children, 0.0) / weight[0]
+    return found
 
 
 def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:

@@ -18,7 +18,7 @@ from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 if TYPE_CHECKING:
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, MedianTarget
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ValueLabels:
         """Length of a leaf's value."""
         return 1 if self.values.ndim == 1 else self.values.shape[1]
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ValueTarget | MedianTarget:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.values.reshape(len(self.values), -1), sampler.weight_facts

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.fixed_point import WeightFacts
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
     from gpuboost.estimators.fitting.grow_plan import GrowPlan
 
 _FEW = 8  # rows from which the columns of a target are learnt
@@ -94,11 +94,11 @@ class ShapeOnlyClasses(ClassLabels):
 class ShapeOnlyValues(ValueLabels):
     """Values whose target is made from few rows."""
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ValueTarget | MedianTarget:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
         """A target with the columns there will be."""
         return self.target_of(sampler.weight_facts, criterion)
 
-    def target_of(self, facts: WeightFacts, criterion: int) -> ValueTarget | MedianTarget:
+    def target_of(self, facts: WeightFacts, criterion: int) -> RegressionTarget:
         """The same by the weights alone."""
         found = regression_target(self.values[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))

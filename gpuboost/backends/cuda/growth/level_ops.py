@@ -35,7 +35,6 @@ from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
-from gpuboost.engine.targets import MedianTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,9 +86,7 @@ class CudaLevelOps:
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self._flags)
         self._kernels = RowKernels(*kernels)
         self._constraints = Constraints(runtime, task)
-        self._medians: MedianKernels | None = None
-        if isinstance(target, MedianTarget):
-            self._medians = MedianKernels.of(runtime, target)
+        self._medians = MedianKernels.of(runtime, target)
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self._sync_free = is_sync_free(task.options)
         self.finisher = Finisher.of(runtime, task, needs_size_readback=not self._sync_free)

@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
-from gpuboost.engine.targets import GradientTarget
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -58,7 +57,6 @@ class ValueRule:
     def of_target(cls, runtime: Runtime, task: GrowTask) -> ValueRule:
         """That of trees whose rows the sampler of a task makes, or weigh what they weigh."""
         target, sampler = task.target, task.sampler
-        assert not isinstance(target, GradientTarget)
         own = None if sampler is None else sampler.brief.exponents
         exponents = target.exponents if own is None else own
         arrays = {

@@ -10,13 +10,14 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, zeros
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.targets import MedianTarget
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level.records import DeviceFrontier
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.targets import MedianTarget
+    from gpuboost.engine.targets import Target
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,10 @@ class MedianKernels:
     weight: Array | None
 
     @classmethod
-    def of(cls, runtime: Runtime, target: MedianTarget) -> MedianKernels:
-        """Copy the weights of a target."""
+    def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
+        """Copy the weights of a target; None for one that is not of medians."""
+        if not isinstance(target, MedianTarget):
+            return None
         weight = target.median_weight
         on_device = None if weight is None else runtime.asarray(weight)
         return cls(runtime, target.n_channels, max(map(len, target.levels)), on_device)

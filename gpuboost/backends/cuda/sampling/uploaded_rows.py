@@ -67,9 +67,8 @@ class RowUploads:
         wide = asarray(np.stack(own)) if own else self._wide
         if wide is None:
             return None
-        wide_of = np.arange(len(made)) if own else np.zeros(len(made))
-        which = asarray(wide_of.astype(np.int32))
-        return LeafColumns(wide, which, target.n_classes, made[0].draws)
+        wide_of = np.arange(len(made), dtype=np.int32) if own else np.zeros(len(made), np.int32)
+        return LeafColumns(wide, asarray(wide_of), target.n_classes, made[0].draws)
 
 
 def target_columns(runtime: Runtime, task: GrowTask) -> Array:

@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
+from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.packed_words import Packing
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.depth_first.tree_grower import (
     Weights,
-    constraints_of,
     limits_of,
     make_scratch,
     matrix_of,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @inlined
 def _sign(rank, lower, upper):
-    """See `engine.growth.medians.median_signs`."""
+    """See `engine.targets.median_signs`."""
     return np.int64(rank >= upper) - np.int64(rank <= lower)
 
 

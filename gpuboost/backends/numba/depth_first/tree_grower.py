@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.packed_words import (
     Packing,
@@ -16,7 +17,6 @@ from gpuboost.backends.numba.common.packed_words import (
 )
 from gpuboost.backends.numba.common.records import (
     SPLIT,
-    Constraints,
     Limits,
     Matrix,
     Problem,
@@ -121,16 +121,6 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
 def min_category(options: TreeOptions, root_hessian: int) -> int:
     """Hessian of a category that is not rare, in a tree."""
     return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
-
-
-def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
-    """What the options say of single features."""
-    interactions = options.interactions or ()
-    groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
-    for number, group in enumerate(interactions):
-        groups[list(group), number // 64] |= np.uint64(1) << np.uint64(number % 64)
-    monotonic = options.regularisation.monotonic or ()
-    return Constraints(np.array(monotonic, dtype=np.int64), groups)
 
 
 def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
