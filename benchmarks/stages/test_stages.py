@@ -34,9 +34,9 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.policy import smallest_hessian
 from gpuboost.engine.growth.tree import finish_tree
+from gpuboost.engine.quantise import class_target
 from gpuboost.engine.randomness import feature_rank
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
-from gpuboost.engine.targets import class_target
 from gpuboost.engine.task import GrowTask, TreeOptions
 
 DEPTHS = (0, 6)

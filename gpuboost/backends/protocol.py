@@ -11,14 +11,13 @@ weight * values[:, k] (regression), sum of weight * sign[:, k] about the node's 
 of gradient[:, k] (boosting, where weights are hessians); ``count`` = rows. A bin of a feature is
 *occupied* when its ``h`` is positive.
 
-**Medians** (`Target.by_median`; values are ranks). With C(v) the sum of median_weight, or of the
-tree's weights where that is None, of a node's rows of values[:, k] <= v, and W that of all of them,
-``lower`` is the smallest v with 2 C(v) >= W, ``upper`` the smallest with 2 C(v) > W: the two that
-the median of output k is the middle of, as in `engine.order_statistics`. A row's sign is
-(values[:, k] >= upper) - (values[:, k] <= lower). All nodes have ``sums``, of columns: lower and
-upper of every k; for every k the sums of sign * wide of the two planes of y[:, k] and of the two of
-the weight; and the sums of wide of these last two; all but the first times weight if
-``TreeRows.draws``.
+**Medians** (`MedianTarget`). With C(v) the sum of median_weight, or of the tree's weights where
+that is None, of a node's rows of ranks[:, k] <= v, and W that of all of them, ``lower`` is the
+smallest v with 2 C(v) >= W, ``upper`` the smallest with 2 C(v) > W: the two that the median of
+output k is the middle of, as in `engine.order_statistics`. A row's sign is (ranks[:, k] >= upper) -
+(ranks[:, k] <= lower). All nodes have ``sums``, of columns: lower and upper of every k; for every k
+the sums of sign * wide of the two planes of y[:, k] and of the two of the weight; and the sums of
+wide of these last two; all but the first times weight if ``TreeRows.draws``.
 
 **Leaf before any search** if depth == max_depth, count < min_samples_split,
 count < 2 * min_samples_leaf, h < 2 * min_hessian, or the node is pure (classes: one class has all
@@ -70,17 +69,17 @@ occupied ones, rare ones too (`finish_tree` sends the others where missing goes)
 classes in order (two classes: first ``h - g``, then ``g``). MISCLASSIFICATION: maxima over the
 classes. TWOING: `twoing_gain` of the terms of the classes, added in the order of ENTROPY. POISSON:
 `poisson_gain` of the `poisson_term` added over k; not valid where a side has no ``g[k]``. NEWTON:
-the values of the left, the right and the node are `newton_value`, `bounded` by the node's bounds;
-`newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if the
-feature is monotonic and the left value is above (1) or below (-1) the right one. Features compare
-by score; of equal scores the one earlier in the node's order wins. ``gain`` = score / h for
+the values of the left, the right and the node are their `values_in_bounds` within those of the
+node; `newton_gain` of their `newton_term`, each added over k; not valid if it is negative, or if
+the feature is monotonic and the left value is above (1) or below (-1) the right one. Features
+compare by score; of equal scores the one earlier in the node's order wins. ``gain`` = score / h for
 VARIANCE, the score itself for the others; `GrownTree.gain` holds it. No split if no candidate is
 valid, if gain is zero and needs_gain, or if gain * gain_unit / h_root + 2**-52 <
-min_impurity_decrease (gain_unit: `tree.gain_unit`).
+min_impurity_decrease (`Target.gain_unit`).
 
 **Bounds** (NEWTON) of the root are -max_value and max_value; children have those of their parent.
 A split by a monotonic feature puts `middle` of its two values between them, as the upper bound of
-the child with lower values and the lower bound of the other.
+the child with lower values and the lower bound of the other (`bounds_of_children`).
 
 **Children.** Rows go by code; keys are `randomness.left_key` and `right_key`. With max_leaf_nodes,
 the tree is the one best-first growth finds: the splittable node with the largest gain is split

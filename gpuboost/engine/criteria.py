@@ -55,10 +55,7 @@ import numpy as np
 from gpuboost.engine.numerics import half_deviance, in_order, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4
-ABSOLUTE, TWOING = (
-    5,
-    6,
-)  # the first is what is asked of `engine.growth.medians`; trees are grown by VARIANCE
+ABSOLUTE, TWOING = 5, 6  # the first asks for a `MedianTarget`; its trees are grown by VARIANCE
 _NOT_ALLOWED = -np.inf
 
 
@@ -185,6 +182,16 @@ def bounded(value, lower, upper):
     return np.minimum(np.maximum(value, lower), upper)
 
 
+def values_in_bounds(g, h, regular, bounds):
+    """The values of parts within the bounds of their nodes.
+
+    ``regular``: l1 and l2; ``bounds``: lower and upper.
+    """
+    l1, l2 = regular
+    lower, upper = bounds
+    return bounded(newton_value(g, h, l1, l2), lower, upper)
+
+
 def newton_term(g, h, value, l1, l2):
     """What a part with this value adds to NEWTON; to be added up over channels in order."""
     return value * (2.0 * g - (h + l2) * value) - 2.0 * l1 * np.abs(value)
@@ -198,6 +205,19 @@ def newton_gain(left, right, node):
 def middle(left, right):
     """The bound between the values of two children of a monotonic split."""
     return (left + right) * 0.5
+
+
+def bounds_of_children(sign, left, right, bounds):
+    """Bounds (lower, upper) of the left and the right child of a split, whose values are given.
+
+    Each has those of the node, but for a `middle` that keeps their values apart if ``sign`` is 1
+    (they rise) or -1 (they fall).
+    """
+    between = middle(left, right)
+    lower, upper = bounds
+    of_left = select(sign < 0, between, lower), select(sign > 0, between, upper)
+    of_right = select(sign > 0, between, lower), select(sign < 0, between, upper)
+    return of_left, of_right
 
 
 def gain_of(criterion, score, h):
@@ -247,7 +267,7 @@ class Criterion:
     counts : bool
         Targets are at least 0 and are not centred; the impurity is their half Poisson deviance.
     by_median : bool
-        Trees split by signs about medians (`engine.growth.medians`).
+        Trees split by signs about medians (`MedianTarget`).
     compiled_apart : bool
         Kernels know it where they are compiled for it alone; others would have registers for it.
     """

@@ -1,10 +1,10 @@
 """From targets and weights to the integers that trees are grown on.
 
 Sums of integers do not depend on their order, which is why every backend finds the same model.
-Two kinds of integers are made. *Split statistics* (`Target.values`, `TreeRows.weight`) are narrow
-and fast: rounding them decides between nearly equal splits. Targets closer than 2**-28 of their
-range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf); with many
-rows or with real weights bits are fewer, so that sums fit (see `_value_bits`). *Leaf sums*
+Two kinds of integers are made. *Split statistics* (`ValueTarget.values`, `TreeRows.weight`) are
+narrow and fast: rounding them decides between nearly equal splits. Targets closer than 2**-28 of
+their range count as equal (so beside an outlier of 1e9 times the rest, the rest is one leaf); with
+many rows or with real weights bits are fewer, so that sums fit (see `quantise`). *Leaf sums*
 (``wide``) are fixed-point numbers of about 62 - log2(n) bits in two planes, which give a leaf its
 value to about the precision of float64, whatever the range of targets and weights.
 

@@ -127,8 +127,8 @@ def midpoint(a, b):
 
 
 def in_order(columns):
-    """Sum over the columns of an array (m, V), first to last."""
-    total = np.zeros(len(columns))
+    """Sum over the columns of an array (m, V), first to last, where they are."""
+    total = 0.0
     for k in range(columns.shape[1]):
         total = total + columns[:, k]
     return total

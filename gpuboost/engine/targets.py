@@ -1,138 +1,301 @@
-"""Targets in integers: classes and values, as trees learn them."""
+"""Targets in integers, the same for every tree of a fit: classes, values, medians or gradients.
+
+What backends ask of any target:
+
+``by_class``, ``is_multiclass``
+    Targets are classes; a histogram's channels are, being more than two.
+``by_median``
+    Rows are split by their side of the node's median.
+``has_gradients``
+    Gradients come with the rows of each tree (`TreeRows.gradient`).
+``n_channels``, ``n_classes``
+    Gradient channels of a histogram; classes that leaf sums are kept for, 1 without classes.
+``purity``
+    How it is known that a node is pure: by its sums ("TWO_CLASSES", "CLASSES"), by the ranges of
+    its rows' values or signs ("RANGES"), or "NEVER", because no node is.
+``wide``
+    int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows (times the
+    row's draw count if ``TreeRows.draws``). ``exponents`` (P,) are the powers of two of its columns
+    (see `fixed_point.two_planes`). None where there is no more to sum than integer weights, or
+    where the rows of a tree bring their own.
+``gain_unit(criterion)``
+    Factor from `GrownTree.gain` to the rise of weight times impurity.
+``row_channels(row, rows)``
+    What the given rows of a tree add to the channels: gradients int64 (r, K), or of more than two
+    classes None, and then the class of each row: int64 (r,).
+``node_values(sums, hessian, rows, criterion)``
+    What a finished tree says of its nodes. (Trees of gradients are finished by their rounds.)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
 import numpy as np
 
-from gpuboost.engine.array_modules import array_module, copy_to_host
-from gpuboost.engine.criteria import CRITERIA, VARIANCE
-from gpuboost.engine.fixed_point import (
-    SUM_BITS,
-    WeightFacts,
-    exact_mean,
-    exponent_of,
-    scale_by_power,
-    sum_bits,
-    two_planes,
-)
-from gpuboost.engine.numerics import log
-from gpuboost.engine.task import Target
+from gpuboost.engine.criteria import CRITERIA
+from gpuboost.engine.fixed_point import planes_to_float
+from gpuboost.engine.numerics import in_order, log
+from gpuboost.engine.order_statistics import between
+from gpuboost.engine.tree_rows import TreeRows
 
-VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
+RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # gradients, or else classes
 
 
-EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
+@dataclass(frozen=True)
+class NodeValues:
+    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
+
+    value: np.ndarray
+    impurity: np.ndarray
+    weight: np.ndarray
 
 
-MAX_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
+class _Target:
+    """What a target is not, unless its class says so."""
+
+    by_class = by_median = has_gradients = False
 
 
-MIN_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
+@dataclass(frozen=True)
+class ClassTarget(_Target):
+    """Classes: a channel is the weight of a class, or for two classes that of class 1.
 
-
-def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> Target:
-    """Target of a classification, where the classes and weights are.
-
-    Parameters
+    Attributes
     ----------
     classes : int32 (n,)
-        Codes 0 to ``n_classes`` - 1.
+    n_classes : int
+    wide : int64 (n, 2) or None
+        None: class weights are the draw counts.
+    exponents : int64 (2,)
     """
-    wide, exponents = None, np.zeros(0, np.int64)
-    if facts.real is not None:
-        wide, exponents = two_planes(facts.real[:, None], SUM_BITS - sum_bits(len(facts.real)))
-    classes = classes.astype(np.int32, copy=False)
-    return Target(classes, None, n_classes, 1, wide, exponents)
+
+    classes: np.ndarray
+    n_classes: int
+    wide: np.ndarray | None = None
+    exponents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    by_class = True
+
+    @property
+    def is_multiclass(self) -> bool:
+        """Whether there are more than two classes."""
+        return self.n_classes > 2
+
+    @property
+    def n_channels(self) -> int:
+        """1 for two classes, else their number."""
+        return self.n_classes if self.is_multiclass else 1
+
+    @property
+    def purity(self) -> str:
+        """A node is pure when one class has all of its weight."""
+        return "CLASSES" if self.is_multiclass else "TWO_CLASSES"
+
+    def gain_unit(self, criterion: int) -> float:
+        """Where two classes have one channel, its double has equal terms."""
+        of = CRITERIA[criterion]
+        return of.class_unit * (1.0 if of.both_classes or self.is_multiclass else 2.0)
+
+    def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
+        """Weight * [class is 1], or the class."""
+        label = self.classes[row].astype(np.int64)
+        if self.is_multiclass:
+            return None, label
+        return (rows.weight[row].astype(np.int64) * (label == 1))[:, None], None
+
+    def class_sums(self, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Weight of each class in nodes: int64 (m, n_classes).
+
+        What leaf values are made of where weights are whole. A target of one class has no second.
+        """
+        if self.is_multiclass:
+            return gradient
+        second = gradient[:, 0]
+        return np.column_stack([hessian - second, second])[:, : self.n_classes]
+
+    def node_values(
+        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+    ) -> NodeValues:
+        """Shares of classes, their impurity, and weight of every node from its leaf sums."""
+        per_class = sums.astype(np.float64)
+        if self.wide is not None or rows.wide is not None:
+            exponents = self.exponents if rows.exponents is None else rows.exponents
+            per_class = planes_to_float(sums.reshape(len(sums), -1, 2), exponents)[..., 0]
+        weight = in_order(per_class)
+        share = per_class / weight[:, None]
+        return NodeValues(share, CRITERIA[criterion].impurity(share), weight)
 
 
-def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -> Target:
-    """Target of a regression, where the values and weights are.
+@dataclass(frozen=True)
+class _OfOutputs(_Target):
+    """Targets of a channel for each output, in units of 2**-value_exponent."""
 
-    Parameters
+    n_channels: int
+    value_exponent: int = 0
+
+    is_multiclass, n_classes = False, 1
+
+    def gain_unit(self, criterion: int) -> float:
+        """Targets are scaled by powers of two, and impurity is the mean over outputs."""
+        power = CRITERIA[criterion].power
+        exponent = -power * self.value_exponent
+        if power > 1:
+            # Squares of targets beyond 1e120 would leave the range: their gains have another unit.
+            exponent = min(max(exponent, -800), 800)
+        return float(np.ldexp(1.0 / self.n_channels, exponent))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueTarget(_OfOutputs):
+    """Values of a regression: a channel is the sum of weight * values[:, k].
+
+    A node is pure when every values[:, k] agrees.
+
+    Attributes
     ----------
-    y : float64 (n, K)
-        Rows that are in no tree do not matter, whatever they hold. With POISSON none is negative.
-    criterion : int
-        What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
-        0 stays 0, and what is positive stays positive.
+    values : int32 (n, K)
+        The centred target (POISSON: the target, not centred), times 2**value_exponent.
+    wide : int64 (n, P)
+        Targets, their sum of squares (POISSON: of y log y), which is of targets divided by
+        2**square_unit, and the weight where it is real.
+    exponents : int64 (P,)
+    mean : float64 (K,)
+        What targets were centred on.
     """
-    counts = CRITERIA[criterion].counts
-    centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
-    # One scale for all outputs, so that their gains may be added; squares are of targets in
-    # [-1, 1], because those of huge or tiny ones would leave the range of float64.
-    unit = int(exponent_of(centred).max())
-    xp, bits = array_module(y), _value_bits(facts)
-    values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
-    if counts:
-        values = xp.maximum(values, (centred > 0.0).astype(np.int32))
-    sum_of = _sum_of_y_log_y if counts else _sum_of_squares
-    columns = xp.concatenate([centred, sum_of(scale_by_power(centred, -unit))], axis=1)
-    multiplicity = float(len(y))
-    if facts.real is None:
-        multiplicity = max(facts.total, multiplicity)
-    else:
-        real = facts.real[:, None]
-        columns = xp.concatenate([columns * real, real], axis=1)
-    wide, exponents = two_planes(columns, SUM_BITS - sum_bits(multiplicity))
-    return Target(None, values, 0, y.shape[1], wide, exponents, mean, bits - unit, unit)
+
+    values: np.ndarray
+    wide: np.ndarray
+    exponents: np.ndarray
+    mean: np.ndarray
+    square_unit: int
+
+    purity = "RANGES"
+
+    def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
+        """Weight * value of each output."""
+        return self.values[row].astype(np.int64) * rows.weight[row].astype(np.int64)[:, None], None
+
+    def node_values(
+        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+    ) -> NodeValues:
+        """Means, the mean over outputs of the variance or half Poisson deviance, and weight."""
+        exponents = self.exponents if rows.exponents is None else rows.exponents
+        found, k, unit = planes_to_float(sums, exponents), self.n_channels, self.square_unit
+        weight = found[:, k + 1] if found.shape[1] > k + 1 else hessian.astype(np.float64)
+        centred = found[:, :k] / weight[:, None]
+        if CRITERIA[criterion].counts:
+            means = np.ldexp(centred, -unit)
+            known = np.where(means > 0.0, means, 1.0)
+            spread = found[:, k] / weight - in_order(means * log(known))
+            return NodeValues(centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight)
+        squares = found[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
+        with np.errstate(over="ignore", under="ignore"):
+            impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
+        return NodeValues(self.mean + centred, impurity, weight)
 
 
-def _sum_of_squares(x: np.ndarray) -> np.ndarray:
-    """Of each row, from the first column to the last: float64 (n, 1)."""
-    total = x[:, :1] * x[:, :1]
-    for k in range(1, x.shape[1]):
-        total = total + x[:, k : k + 1] * x[:, k : k + 1]
-    return total
+@dataclass(frozen=True, kw_only=True)
+class MedianTarget(_OfOutputs):
+    """Values whose medians trees fit.
 
+    The absolute error of a node is least at the median of its targets, and its gradient is the sign
+    of what a target lies above or below that. So such a tree splits by signs, in place of targets
+    less their mean. They are about each node's own median: signs about the root's say of rows below
+    the first split hardly more than on which side of it they are.
 
-def _sum_of_y_log_y(x: np.ndarray) -> np.ndarray:
-    """Of each row, from the first column to the last; x in [0, 1]: float64 (n, 1), where x is.
+    A median is the middle between two of the targets (`order_statistics`), which are told by their
+    ranks; so it is exact, and nothing but the order of targets decides over splits.
 
-    The host makes it, whose logarithm is the one of all devices. What is so small that the sums of
-    a fit do not know it counts as 0.
+    A channel is the sum of weight * sign; a node is pure when the signs of every output agree.
+
+    Attributes
+    ----------
+    ranks : int32 (n, K)
+        Of the targets, from 0, among the distinct ones of their output.
+    levels : K arrays of float64
+        The distinct targets of each output.
+    wide : int64 (n, P)
+        Targets, centred, and the weight.
+    exponents : int64 (P,)
+    mean : float64 (K,)
+        What targets in ``wide`` were centred on.
+    median_weight : int64 (n,) or None
+        What medians weigh rows with; None: the weights of the tree.
     """
-    host = copy_to_host(x)
-    known = np.where(host > 2.0**-1000, host, 1.0)
-    terms = known * log(known)
-    total = terms[:, :1]
-    for k in range(1, terms.shape[1]):
-        total = total + terms[:, k : k + 1]
-    return array_module(x).asarray(total)
+
+    ranks: np.ndarray
+    levels: tuple[np.ndarray, ...]
+    wide: np.ndarray
+    exponents: np.ndarray
+    mean: np.ndarray
+    median_weight: np.ndarray | None
+
+    by_median, purity = True, "RANGES"
+
+    @property
+    def n_sums(self) -> int:
+        """Columns of `GrownTree.sums`."""
+        return 6 * self.n_channels + 2
+
+    def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
+        """Zeros: signs are those of nodes."""
+        return np.zeros((len(row), self.n_channels), np.int64), None
+
+    def node_values(
+        self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int
+    ) -> NodeValues:
+        """Medians (m, K), mean absolute deviation from them over outputs (m,), and weight (m,).
+
+        With s the signs of rows and c the median, the deviations of a node add up to
+        ``sum(w s y) - c sum(w s)``: rows of sign 0 are at the median.
+        """
+        k, exponents = self.n_channels, self.exponents
+        bounds = sums[:, : 2 * k]
+        weight = planes_to_float(sums[:, -2:], exponents[-2:])[:, 0]
+        value, deviation = np.empty((len(weight), k)), np.zeros(len(weight))
+        for j, levels in enumerate(self.levels):
+            value[:, j] = between(*(levels[bounds[:, 2 * j + side]] for side in range(2))) + 0.0
+            own = sums[:, 2 * k + 4 * j : 2 * k + 4 * (j + 1)]
+            of_output = np.append(exponents[2 * j : 2 * j + 2], exponents[-2:])
+            signed, balance = planes_to_float(own, of_output).T
+            centre = value[:, j] - self.mean[j]
+            deviation = deviation + np.maximum(signed - centre * balance, 0.0)
+        return NodeValues(value, deviation / weight / k, weight)
 
 
-def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
-    kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
-    largest = float(kept.max())
-    if largest * len(kept) > MAX_SUM:
-        raise ValueError(
-            f"the sum of y could be more than float64 can hold: its largest value is {largest:g}, "
-            f"of {len(kept)} rows. Scale the target down."
-        )
-    return kept, np.zeros(y.shape[1])
+@dataclass(frozen=True)
+class GradientTarget(_OfOutputs):
+    """Gradients of boosting, which come with the rows of each tree; no node is pure.
 
-
-def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Targets less their mean, 0 for rows that are in no tree; and the mean."""
-    xp, mean = array_module(y), exact_mean(y if inside is None else y[inside])
-    centred = y - xp.asarray(mean)
-    if inside is not None:
-        centred = xp.where(inside[:, None], centred, 0.0)
-    if not xp.isfinite(centred).all():
-        raise ValueError(
-            "y spans more than float64 can hold around its mean; its values run from "
-            f"{float(y.min()):g} to {float(y.max()):g}. Scale the target down."
-        )
-    return centred, mean
-
-
-def _value_bits(facts: WeightFacts) -> int:
-    """Bits of a quantised target.
-
-    Sums stay exact in float64 where `MIN_VALUE_BITS` allow it and weights are whole: means of
-    real weights are not equal to the last bit. Weight times target and weight fit one packed word,
-    and sums an int64, in any case.
+    Gradients are integers divided by 2**(value_exponent + e), hessians by 2**e for some e.
     """
-    sums = EXACT_BITS if facts.real is None else SUM_BITS
-    exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))
-    return max(1, min(exact, SUM_BITS - 2 * sum_bits(facts.largest + 1.0)))
+
+    has_gradients, purity = True, "NEVER"
+    wide, exponents = None, np.zeros(0, np.int64)  # rows bring them
+
+    def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
+        """The gradients that rows bring."""
+        assert rows.gradient is not None
+        return rows.gradient[row].astype(np.int64), None
+
+
+def median_signs(ranks: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """1 for ranks above the median, -1 for those below, 0 where they are it: int8."""
+    return (ranks >= upper).astype(np.int8) - (ranks <= lower).astype(np.int8)
+
+
+RegressionTarget = ValueTarget | MedianTarget
+LabelTarget = ClassTarget | RegressionTarget  # what users bring
+Target = LabelTarget | GradientTarget
+AnyTarget = TypeVar("AnyTarget", bound=LabelTarget)
+_OF_ROWS = ("classes", "values", "ranks", "wide", "median_weight")
+
+
+def map_rows(target: AnyTarget, change: Callable[[np.ndarray], np.ndarray]) -> AnyTarget:
+    """The target of other rows: each of its arrays of rows as ``change`` makes it."""
+    own = {name: getattr(target, name, None) for name in _OF_ROWS}
+    changed = {name: change(array) for name, array in own.items() if array is not None}
+    return replace(target, **changed)  # type: ignore[arg-type]  # names of its own fields

@@ -5,11 +5,12 @@ The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.criteria import CRITERIA, NEWTON, VARIANCE
 from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.sampling import RowSampler
+    from gpuboost.engine.targets import Target
 
 NO_LIMIT = 2**31 - 1
 LEAF = -1
@@ -30,7 +32,7 @@ class Regularisation:
     """What the NEWTON score and the values of its leaves are held to, in integer units.
 
     A value is a gradient divided by a hessian; integer units are those of the integers that a tree
-    is grown on (`Target.value_exponent`, `Target.hessian_exponent`).
+    is grown on (`targets.GradientTarget`).
 
     Attributes
     ----------
@@ -96,6 +98,21 @@ class TreeOptions:
     ccp_alpha: float = 0.0
 
     @property
+    def directions(self) -> tuple[int, ...] | None:
+        """`Regularisation.monotonic`; not None where nodes have bounds of their own (NEWTON)."""
+        return self.regularisation.monotonic if self.criterion == NEWTON else None
+
+    def as_grown(self) -> TreeOptions:
+        """Options that trees of medians are grown with; those of other criteria as they are.
+
+        What a split does to the absolute error is not known before its children have medians.
+        """
+        if not CRITERIA[self.criterion].by_median:
+            return self
+        minimum = self.min_impurity_decrease
+        return replace(self, criterion=VARIANCE, min_impurity_decrease=0.0, min_decrease=minimum)
+
+    @property
     def deepest(self) -> int:
         """Depth that no node lies below; a node of best-first growth has a split at each above."""
         if self.max_leaf_nodes == NO_LIMIT:
@@ -110,68 +127,6 @@ class TreeOptions:
         """
         free = self.max_leaf_nodes - 2 - depth
         return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
-
-
-@dataclass(frozen=True)
-class Target:
-    """The target in integers, the same for every tree of a fit.
-
-    Classification: ``classes`` int32 (n,), ``values`` None; a histogram's channel k is the weight
-    of class k, or for two classes the one channel of class 1.
-    Regression: ``values`` int32 (n, K), the centred target times a power of two (POISSON: the
-    target, not centred); a histogram's channel k is the sum of weight * values[:, k]. A node is
-    pure when every values[:, k] agrees.
-    Boosting: neither; the rows of each tree bring gradients (`TreeRows.gradient`) for
-    ``n_outputs`` channels. No node is pure.
-    Medians: ``values`` int32 (n, K) are ranks, from 0, of the targets among the distinct ones of
-    their output, which are ``levels``, float64 each. A histogram's channel k is the sum of weight *
-    sign, where signs tell on which side of the node's median a target is; a node is pure when the
-    signs of every output agree. ``median_weight`` int64 (n,) is what medians weigh rows with; None:
-    the weights of the tree.
-
-    ``wide`` int64 (n, P): what leaf values are made of, summed exactly over each leaf's rows
-    (times the row's draw count if ``TreeRows.draws``). None: class weights are the draw counts.
-    ``exponents`` (P,) are the powers of two of its columns (see `statistics.two_planes`),
-    ``mean`` (K,) what targets were centred on, ``values`` are targets times 2**value_exponent, and
-    the sum of squares in ``wide`` (POISSON: of y log y; medians: the weight) is of targets divided
-    by 2**square_unit. Gradients are integers divided by 2**(value_exponent + hessian_exponent),
-    hessians by 2**hessian_exponent.
-    """
-
-    classes: np.ndarray | None
-    values: np.ndarray | None
-    n_classes: int
-    n_outputs: int
-    wide: np.ndarray | None = None
-    exponents: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    value_exponent: int = 0
-    square_unit: int = 0
-    hessian_exponent: int = 0
-    levels: tuple[np.ndarray, ...] | None = None
-    median_weight: np.ndarray | None = None
-
-    @property
-    def by_median(self) -> bool:
-        """Whether rows are split by their side of the node's median."""
-        return self.levels is not None
-
-    @property
-    def n_sums(self) -> int:
-        """Columns of `GrownTree.sums` of a target of medians."""
-        return 6 * self.n_outputs + 2
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether gradients come with the rows of each tree."""
-        return self.classes is None and self.values is None
-
-    @property
-    def n_channels(self) -> int:
-        """Gradient channels of a histogram: 1 for two classes, else classes or outputs."""
-        if self.classes is None:
-            return self.n_outputs
-        return 1 if self.n_classes <= 2 else self.n_classes
 
 
 @dataclass(frozen=True)
@@ -228,7 +183,7 @@ class GrownTree:
     count, hessian : int64 (m,)
         Rows, and sum of integer weights.
     sums : int64 (m, P)
-        Leaf sums (internal nodes: of all their rows). Columns as in `Target.wide`; class weights
+        Leaf sums (internal nodes: of all their rows). Columns as in ``Target.wide``; class weights
         (m, n_classes) where that is None, planes of classes (m, n_classes * P) for classification;
         for medians those of `backends.protocol`.
     """

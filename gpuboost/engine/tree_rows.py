@@ -21,9 +21,9 @@ class TreeRows:
     draws : bool
         Whether ``weight`` multiplies the rows of ``wide`` in the leaf sums.
     wide : int64 (n, P) or None
-        This tree's own leaf sums, in place of `Target.wide`.
+        This tree's own leaf sums, in place of ``Target.wide``.
     exponents : int64 (P,) or None
-        Those of ``wide``, in place of `Target.exponents`.
+        Those of ``wide``, in place of ``Target.exponents``.
     unit : float
         The user's weights are those that leaf sums add up, times this.
     gradient : int32 (n, K) or None

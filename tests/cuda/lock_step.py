@@ -17,7 +17,8 @@ from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import gains
-from gpuboost.engine.task import GrownTree, GrowTask, Target
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import GrownTree, GrowTask
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.engine.exact import assert_same, assert_same_fields
 
@@ -27,7 +28,7 @@ def assert_same_frontier(found: DeviceFrontier, expected: Frontier, where: str) 
     size = int(found.size[0])
     assert size == len(expected) <= found.capacity, where
     for f in fields(expected):
-        if f.name not in ("lower", "upper", "groups"):
+        if f.name not in ("bounds", "groups"):
             own = getattr(found, f.name)[:size]
             assert_same(own, getattr(expected, f.name), f"{where}: {f.name}")
     assert_same_bounds(found, expected, where)
@@ -38,13 +39,13 @@ def assert_same_bounds(found: DeviceFrontier, expected: Frontier, where: str) ->
     n_groups = expected.groups.shape[1]
     bounded = found.bounds is not None and len(found.bounds.lower) > 0
     if not bounded:
-        assert len(np.unique(expected.lower)) <= 1 and len(np.unique(expected.upper)) <= 1
+        assert all(len(np.unique(bound)) <= 1 for bound in vars(expected.bounds).values())
     if found.bounds is None:
         assert n_groups == 0
         return
     for name in ("lower", "upper") if bounded else ():
         own = getattr(found.bounds, name)[: len(expected)]
-        assert_same(own + 0.0, getattr(expected, name) + 0.0, f"{where}: {name}")
+        assert_same(own + 0.0, getattr(expected.bounds, name) + 0.0, f"{where}: {name}")
     words = found.bounds.groups[: len(expected), :, None] >> np.arange(32, dtype=np.uint32)
     bits = (words & np.uint32(1)).reshape(len(expected), 32 * words.shape[1])[:, :n_groups] != 0
     assert_same(bits, expected.groups, f"{where}: groups")

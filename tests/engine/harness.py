@@ -13,11 +13,11 @@ from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE
 from gpuboost.engine.ensembles.boosting import Gradients, LeafRule, Scale, finish_boosted, quantised
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.medians import regression_target
 from gpuboost.engine.growth.tree import finish_tree
+from gpuboost.engine.quantise import class_target, regression_target
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
-from gpuboost.engine.targets import class_target
-from gpuboost.engine.task import GrowTask, Target, TreeOptions
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import GrowTask, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 COLUMN_KINDS = (
@@ -150,7 +150,7 @@ class Problem:
             return finish_tree(grown, mapper, target, sampler.brief, self.options, threshold_finder)
         scale = self.scale(sampler)
         rule = LeafRule(self.options.regularisation, 0.5)
-        return finish_boosted(grown, mapper, scale, target.n_outputs, rule, threshold_finder)
+        return finish_boosted(grown, mapper, scale, target.n_channels, rule, threshold_finder)
 
     def with_options(self, **changes: Any) -> Problem:
         """The same problem under other limits."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from gpuboost.engine import criteria, randomness
-from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
@@ -64,7 +63,7 @@ class NaiveTree(NaiveSums):
         h = np.float64(node.sums[0])
         gain = best.score / h if self.options.criterion == criteria.VARIANCE else best.score
         decrease = (
-            gain * gain_unit(self.options.criterion, self.task.target) / np.float64(self.h_root)
+            gain * self.task.target.gain_unit(self.options.criterion) / np.float64(self.h_root)
         )
         if self.options.needs_gain and gain == 0:
             return
@@ -166,7 +165,7 @@ class NaiveTree(NaiveSums):
         if self.matrix.mapper.n_bins[f] <= ONE_HOT_LEVELS:
             return [frozenset([c]) for c in occupied]
         g = node.sums[1]
-        channel = None if self.task.target.classes is None else g.index(max(g))
+        channel = None if not self.task.target.by_class else g.index(max(g))
 
         def ratio(code: int) -> tuple[float, int]:
             h, own, _ = self.sum(bins[code], node.medians)

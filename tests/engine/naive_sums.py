@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuboost.engine import criteria
 from gpuboost.engine.sampling import root_key
+from gpuboost.engine.targets import ValueTarget
 from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
@@ -65,10 +66,10 @@ class NaiveSums:
         target, found = self.task.target, []
         own = self.rows.weight if target.median_weight is None else target.median_weight
         total = sum(int(own[i]) for i in rows)
-        for k in range(target.n_outputs):
+        for k in range(target.n_channels):
             reached, lower, upper = 0, None, None
-            for rank in sorted({int(target.values[i, k]) for i in rows}):
-                reached += sum(int(own[i]) for i in rows if target.values[i, k] == rank)
+            for rank in sorted({int(target.ranks[i, k]) for i in rows}):
+                reached += sum(int(own[i]) for i in rows if target.ranks[i, k] == rank)
                 if lower is None and 2 * reached >= total:
                     lower = rank
                 if upper is None and 2 * reached > total:
@@ -78,7 +79,7 @@ class NaiveSums:
 
     def sign(self, i: int, k: int, medians: tuple[tuple[int, int], ...]) -> int:
         """On which side of a node's median a row is."""
-        rank, (lower, upper) = int(self.task.target.values[i, k]), medians[k]
+        rank, (lower, upper) = int(self.task.target.ranks[i, k]), medians[k]
         if lower == upper:
             return (rank > lower) - (rank < lower)
         return 1 if rank >= upper else -1 if rank <= lower else 0
@@ -96,7 +97,7 @@ class NaiveSums:
             elif target.by_median:
                 for k in range(len(medians)):
                     g[k] += int(weight[i]) * self.sign(i, k, medians)
-            elif target.values is not None:
+            elif isinstance(target, ValueTarget):
                 for k in range(target.n_channels):
                     g[k] += int(weight[i]) * int(target.values[i, k])
             elif target.n_channels == 1:
@@ -148,7 +149,7 @@ class NaiveSums:
             for a, b in pairs:
                 terms = terms + criteria.poisson_term(a, b, fhl, fh)
             return float(criteria.poisson_gain(terms)[0])
-        if len(pairs) == 1 and self.task.target.classes is not None:
+        if len(pairs) == 1 and self.task.target.by_class:
             pairs = [(fhl - pairs[0][0], fh - pairs[0][1]), pairs[0]]
         if self.options.criterion == criteria.TWOING:
             total = np.zeros(1)
@@ -177,9 +178,9 @@ class NaiveSums:
             return False
         if target.by_median:
             heavy = [i for i in node.rows if self.rows.weight[i] > 0]
-            outputs = range(target.n_outputs)
+            outputs = range(target.n_channels)
             return all(len({self.sign(i, k, node.medians) for i in heavy}) <= 1 for k in outputs)
-        if target.values is not None:
+        if isinstance(target, ValueTarget):
             seen = target.values[[i for i in node.rows if self.rows.weight[i] > 0]]
             return bool((seen.min(axis=0) == seen.max(axis=0)).all())
         return g[0] in (0, h) if len(g) == 1 else max(g) == h
@@ -188,7 +189,7 @@ class NaiveSums:
         """Medians, and what deviations from them are made of."""
         target, own = self.task.target, self.rows
         found = [rank for pair in node.medians for rank in pair]
-        signed = [(k, p) for k in range(target.n_outputs) for p in (2 * k, 2 * k + 1, -2, -1)]
+        signed = [(k, p) for k in range(target.n_channels) for p in (2 * k, 2 * k + 1, -2, -1)]
         for k, p in [*signed, (None, -2), (None, -1)]:
             total = 0
             for i in node.rows:
@@ -205,9 +206,9 @@ class NaiveSums:
         if wide is None:
             wide = np.ones((len(own.weight), 1), np.int64)
         width = wide.shape[1]
-        total = [0] * (width * (target.n_classes if target.classes is not None else 1))
+        total = [0] * (width * target.n_classes)
         for i in rows:
-            at = width * int(target.classes[i]) if target.classes is not None else 0
+            at = width * int(target.classes[i]) if target.by_class else 0
             for p in range(width):
                 total[at + p] += int(wide[i, p]) * (int(own.weight[i]) if own.draws else 1)
         return total

@@ -22,8 +22,8 @@ from gpuboost.engine.fixed_point import (
 )
 from gpuboost.engine.growth.best_first import reached
 from gpuboost.engine.growth.tree import levels, sum_children
+from gpuboost.engine.quantise import EXACT_BITS, value_target
 from gpuboost.engine.sampling import RowSampler, draw_features, scale_weights, smallest
-from gpuboost.engine.targets import EXACT_BITS, value_target
 from gpuboost.engine.task import TreeOptions
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -26,8 +26,8 @@ from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria, numerics, randomness
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import find_thresholds, finish_tree
+from gpuboost.engine.quantise import class_target, value_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import class_target, value_target
 from gpuboost.engine.task import GrowTask, TreeOptions
 from tests.engine.exact import assert_same_fields
 

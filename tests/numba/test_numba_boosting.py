@@ -15,7 +15,8 @@ from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria
 from gpuboost.engine.growth.tree import levels
-from gpuboost.engine.task import GrowTask, Regularisation, Target, TreeOptions
+from gpuboost.engine.targets import GradientTarget
+from gpuboost.engine.task import GrowTask, Regularisation, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 from tests.numba.test_numba import assert_same_trees, make_task, synth
 
@@ -55,7 +56,7 @@ def boosting_task(n: int, n_outputs: int, gradient_bits: int, **options: Any) ->
     rows = TreeRows(weight, None, draws=False, wide=wide, gradient=gradient)
     matrix = bin_columns(X, fit_bin_mapper(X, np.arange(5) == 4))
     limits = TreeOptions(**{"criterion": criteria.NEWTON, **options})
-    return GrowTask(matrix, Target(None, None, 0, n_outputs), limits, lambda tree: rows, [0, 1], 7)
+    return GrowTask(matrix, GradientTarget(n_outputs), limits, lambda tree: rows, [0, 1], 7)
 
 
 @pytest.mark.parametrize("criterion", [criteria.VARIANCE, criteria.NEWTON])
@@ -89,7 +90,7 @@ def test_more_levels_than_are_remembered() -> None:
     rows = TreeRows(ones, None, draws=False, wide=wide, gradient=gradient)
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(4, dtype=bool)))
     limits = TreeOptions(criterion=criteria.NEWTON, level_features=1)
-    target = Target(None, None, 0, 1)
+    target = GradientTarget(1)
     task = GrowTask(matrix, target, limits, lambda tree: rows, [0, 1, 2], 7)
     assert_same_trees(task)
     _, grown = next(iter(NumbaBackend().grow(task)))

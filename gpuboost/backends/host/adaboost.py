@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuboost.engine.ensembles import adaboost
-from gpuboost.engine.ensembles.adaboost_task import REWEIGHTING, ReweightTask, Round, goes_on
+from gpuboost.engine.ensembles.adaboost_task import (
+    REWEIGHTING,
+    ClassObjective,
+    ReweightTask,
+    Round,
+    goes_on,
+)
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.growth.tree import Tree, finish_tree
@@ -47,8 +53,8 @@ class HostReweighter:
         task, weights = self._task, self._weights
         if number == 0 and task.starts_whole():
             return task.sampler.rows(number)
-        if task.of_class is not None:
-            weights = weights * task.of_class[task.objective.target.classes]
+        if isinstance(task.objective, ClassObjective) and task.of_class is not None:
+            weights = weights * task.of_class[task.objective.codes]
         by_weights = task.boosting == REWEIGHTING
         rows_of = adaboost.reweighted_rows if by_weights else adaboost.resampled_rows
         return rows_of(weights, task.objective.bits, task.sampler.seed, number)

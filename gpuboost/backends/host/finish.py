@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.engine.growth.tree import finish_tree
+from gpuboost.engine.targets import GradientTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,9 +26,9 @@ def finish_grown(
 
     ``threshold_finder`` is that of the backend.
     """
-    sampler = task.sampler
-    assert sampler is not None
-    known = task.matrix.mapper, task.target, sampler.brief, task.options, threshold_finder
+    sampler, target = task.sampler, task.target
+    assert sampler is not None and not isinstance(target, GradientTarget)
+    known = task.matrix.mapper, target, sampler.brief, task.options, threshold_finder
 
     def finish(numbered: tuple[int, GrownTree]) -> tuple[int, Tree]:
         tree, grown = numbered

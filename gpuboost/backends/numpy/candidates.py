@@ -55,18 +55,17 @@ class Best:
 
 
 def best_candidates(
-    found: Groups, missing: Missing, scorer: Scorer, limits: NodeLimits, sign: np.ndarray | None
+    found: Groups, missing: Missing, scorer: Scorer, limits: NodeLimits, feature: np.ndarray
 ) -> Best:
     """Evaluate every candidate with missing values right, then left, and take the best.
 
     ``found`` are left parts, without the missing values, that a split may have, node after node; of
-    equal gains the first of a node wins. ``limits`` and ``sign`` (see `Scorer.scores`) are those
-    of the nodes.
+    equal gains the first of a node wins. ``limits`` and ``feature`` are those of the nodes.
     """
     node = found.node
 
     def scores(at: np.ndarray, left: Sums) -> np.ndarray:
-        return scorer.scores(left, limits.at(at), None if sign is None else sign[at])
+        return scorer.scores(left, limits.at(at), feature[at])
 
     right = scores(node, Sums(found.hessian, found.count, list(found.gradient.T)))
     right[~missing.may_right[node]] = -1.0

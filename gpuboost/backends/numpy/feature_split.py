@@ -177,7 +177,7 @@ class FeatureSplitter:
         set_masks(splits, rare, splits.missing[rare.node] == MISSING_LEFT)
 
     def _ordering_gradient(self, asked: NodeFeature, values: Groups) -> np.ndarray:
-        if self.task.target.classes is None:
+        if not self.task.target.by_class:
             return values.gradient.sum(axis=1)
         largest = asked.frontier.gradient.argmax(axis=1)
         return values.gradient[np.arange(len(values.node)), largest[values.node]]
@@ -205,10 +205,8 @@ class FeatureSplitter:
         self, asked: NodeFeature, splits: Splits, found: Groups, missing: Missing
     ) -> Best:
         """The best candidate of each node; what every kind of split has in common is written."""
-        directions = self.task.options.regularisation.monotonic
-        sign = None if directions is None else np.array(directions)[asked.feature]
         limits = NodeLimits.of(asked.frontier, self.min_hessian)
-        best = best_candidates(found, missing, self._scorer, limits, sign)
+        best = best_candidates(found, missing, self._scorer, limits, asked.feature)
         node, left = best.node, best.missing_left
         seen = missing.hessian[node] > 0
         splits.score[node] = best.score

@@ -30,8 +30,6 @@ class HistogramSearch:
         self._features = np.flatnonzero(~mapper.is_categorical)
         self._mask_words = 16 if mapper.is_categorical.any() else 0
         self._min_hessian, self._scorer = min_hessian, Scorer(task)
-        directions = task.options.regularisation.monotonic
-        self._directions = None if directions is None else np.array(directions)
 
     def best(self, histogram: np.ndarray, node: Frontier, rank: np.ndarray) -> Splits:
         """The best split of each node, in blocks of nodes and features.
@@ -108,8 +106,8 @@ class HistogramSearch:
         """Gains of the candidates by their left sums, -1 of the others: float64 (m, F, bins)."""
         gradient = [sums[:, 1 + k] for k in range(node.gradient.shape[1])]
         limits = NodeLimits.of(node, self._min_hessian).at(_BY_CELL)
-        sign = None if self._directions is None else self._directions[features, None]
-        scores = self._scorer.scores(Sums(sums[:, 0], sums[:, -1], gradient), limits, sign)
+        left = Sums(sums[:, 0], sums[:, -1], gradient)
+        scores = self._scorer.scores(left, limits, features[:, None])
         return np.where(candidate, scores, -1.0)
 
 

@@ -61,11 +61,7 @@ class NumpyLevelOps(RowOps):
             rank = np.where(of_tree, rank, UNUSED)
             last = np.sort(rank, axis=1)[:, options.level_features - 1]
             of_tree = of_tree & (rank <= last[:, None])
-        allowed = of_tree[frontier.tree]
-        if options.interactions is not None:
-            groups = np.array([np.isin(features, own) for own in options.interactions])
-            allowed &= (frontier.groups[:, :, None] & groups).any(axis=1)
-        return allowed
+        return self._constraints.allow(frontier, of_tree[frontier.tree])
 
     def find_splits(self, rows: RowBlock, frontier: Frontier, open_nodes: np.ndarray) -> Splits:
         """Best split of every open node, in slices whose temporaries fit the memory budget."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numpy.children import children_of
+from gpuboost.backends.numpy.constraints import Constraints
+from gpuboost.engine import randomness
 from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
+from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import COLUMNS
-from gpuboost.engine.growth.medians import median_signs
 from gpuboost.engine.growth.policy import (
-    class_sums,
     gains,
     good_enough,
     may_split,
@@ -21,13 +21,15 @@ from gpuboost.engine.growth.policy import (
 )
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
+from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget, median_signs
 from gpuboost.engine.task import MISSING_LEFT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuboost.engine.growth.operations import Level
-    from gpuboost.engine.task import GrowTask, Target
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import GrowTask
     from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -67,17 +69,7 @@ def tree_block(target: Target, rows: TreeRows) -> RowBlock:
     """The rows of one tree, in their order in the matrix."""
     row = np.flatnonzero(rows.mask)
     hessian = rows.weight[row].astype(np.int64)
-    if rows.gradient is not None:
-        return RowBlock(row, hessian, rows.gradient[row].astype(np.int64), None)
-    if target.by_median:  # gradients are those of nodes
-        return RowBlock(row, hessian, np.zeros((len(row), target.n_outputs), np.int64), None)
-    if target.values is not None:
-        return RowBlock(row, hessian, target.values[row].astype(np.int64) * hessian[:, None], None)
-    assert target.classes is not None
-    label = target.classes[row].astype(np.int64)
-    if target.n_channels == 1:
-        return RowBlock(row, hessian, (hessian * (label == 1))[:, None], None)
-    return RowBlock(row, hessian, None, label)
+    return RowBlock(row, hessian, *target.row_channels(row, rows))
 
 
 def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -95,6 +87,7 @@ class RowOps:
 
     def __init__(self, task: GrowTask, trees: Sequence[int]) -> None:
         self.task, self.trees = task, trees
+        self._constraints = Constraints(task)
         self.tree_rows: list[TreeRows] = []
 
     def roots(self) -> tuple[RowBlock, Frontier]:
@@ -111,7 +104,6 @@ class RowOps:
         )
         start, m = np.cumsum(count) - count, len(trees)
         options = self.task.options
-        largest = np.full(m, options.regularisation.max_value)
         frontier = Frontier(
             tree=np.arange(m, dtype=np.int32),
             key=np.array([root_key(seed, tree) for tree in trees], dtype=np.uint64),
@@ -119,9 +111,7 @@ class RowOps:
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
             gradient=self._gradients(joined, start, count),
-            lower=-largest,
-            upper=largest,
-            groups=np.ones((m, len(options.interactions or ())), dtype=bool),
+            **self._constraints.of_roots(m),
         )
         self._known = BestFirstFrontier(m, options.max_leaf_nodes)
         self._roots = frontier.hessian
@@ -135,13 +125,13 @@ class RowOps:
     def set_median_gradients(self, rows: RowBlock, frontier: Frontier) -> tuple[RowBlock, Frontier]:
         """The rows' signs about the medians of their nodes, as gradients."""
         target, n_rows = self.task.target, len(rows.row)
-        assert target.values is not None
+        assert isinstance(target, MedianTarget)
         weight = rows.hessian if target.median_weight is None else target.median_weight[rows.row]
         nodes = Groups(np.arange(n_rows), np.append(frontier.start, n_rows))
-        self._bounds = np.empty((len(frontier), 2 * target.n_outputs), dtype=np.int64)
-        self._signs = np.empty((n_rows, target.n_outputs), dtype=np.int8)
-        for k in range(target.n_outputs):
-            rank = target.values[rows.row, k]
+        self._bounds = np.empty((len(frontier), 2 * target.n_channels), dtype=np.int64)
+        self._signs = np.empty((n_rows, target.n_channels), dtype=np.int8)
+        for k in range(target.n_channels):
+            rank = target.ranks[rows.row, k]
             lower, upper, _ = quantile_bounds(rank, weight, nodes, 0.5)
             self._bounds[:, 2 * k], self._bounds[:, 2 * k + 1] = lower, upper
             self._signs[:, k] = median_signs(rank, nodes.spread(lower), nodes.spread(upper))
@@ -192,15 +182,13 @@ class RowOps:
 
     def is_pure(self, rows: RowBlock, frontier: Frontier) -> np.ndarray:
         """Nodes of one class, or whose quantised targets, or signs, all agree."""
-        target, gradient = self.task.target, frontier.gradient
+        target = self.task.target
         if target.has_gradients:
             return np.zeros(len(frontier), dtype=bool)
-        if target.classes is not None:
-            if target.n_channels == 1:
-                return (gradient[:, 0] == 0) | (gradient[:, 0] == frontier.hessian)
-            return gradient.max(axis=1) == frontier.hessian
-        assert target.values is not None
-        value = self._signs if target.by_median else target.values[rows.row]
+        if isinstance(target, ClassTarget):
+            sums = target.class_sums(frontier.hessian, frontier.gradient)
+            return sums.max(axis=1) == frontier.hessian
+        value = target.values[rows.row] if isinstance(target, ValueTarget) else self._signs
         ignored = (rows.hessian == 0)[:, None]
         largest = np.iinfo(value.dtype).max
         low = np.minimum.reduceat(np.where(ignored, largest, value), frontier.start, axis=0)
@@ -220,13 +208,13 @@ class RowOps:
     def _median_sums(self, rows: RowBlock, node: Frontier) -> np.ndarray:
         """What is told of medians and deviations from them: int64 (m, 6 K + 2), of all nodes."""
         target = self.task.target
-        assert target.wide is not None
+        assert isinstance(target, MedianTarget)
         wide = target.wide.take(rows.row, axis=0)
         if self.tree_rows[0].draws:
             wide = wide * rows.hessian[:, None]
         columns = [
             self._signs[:, k : k + 1] * wide[:, [2 * k, 2 * k + 1, -2, -1]]
-            for k in range(target.n_outputs)
+            for k in range(target.n_channels)
         ]
         joined = np.concatenate([*columns, wide[:, -2:]], axis=1)
         return np.column_stack([self._bounds, segment_sums(joined, node.start, node.count)])
@@ -234,19 +222,20 @@ class RowOps:
     def _sums_of(self, rows: RowBlock, node: Frontier) -> np.ndarray:
         """Leaf sums of the given nodes: int64 (m, P)."""
         target = self.task.target
-        if target.wide is None and self.tree_rows[0].wide is None:
-            return class_sums(node.hessian, node.gradient, target)
+        classes = target if isinstance(target, ClassTarget) else None
+        if classes and target.wide is None and self.tree_rows[0].wide is None:
+            return classes.class_sums(node.hessian, node.gradient)
         at = ranges(node.start, node.count)
         row = rows.row.take(at)
         wide = self._wide(row, node)
         if self.tree_rows[0].draws:
             wide *= rows.hessian.take(at)[:, None]
         start = np.cumsum(node.count) - node.count
-        if target.classes is None:
+        if classes is None:
             return segment_sums(wide, start, node.count)
         planes = np.zeros((len(node) * target.n_classes, wide.shape[1]), dtype=np.int64)
         leaf = np.repeat(np.arange(len(node)), node.count)
-        np.add.at(planes, leaf * target.n_classes + target.classes[row], wide)
+        np.add.at(planes, leaf * target.n_classes + classes.classes[row], wide)
         return planes.reshape(len(node), target.n_classes * wide.shape[1])
 
     def _wide(self, row: np.ndarray, node: Frontier) -> np.ndarray:
@@ -283,8 +272,26 @@ class RowOps:
         order = np.empty(len(left), dtype=np.int64)
         order[ranges(node.start, n_left)] = np.flatnonzero(left)
         order[ranges(node.start + n_left, node.count - n_left)] = np.flatnonzero(~left)
-        options = self.task.options
-        return rows.take(order), children_of(node, node.start, n_left, splits, parents, options)
+        return rows.take(order), self._children(node, n_left, splits, parents)
+
+    def _children(
+        self, node: Frontier, n_left: np.ndarray, splits: Splits, parents: np.ndarray
+    ) -> Frontier:
+        """Left and right children, by turns, of the split nodes, which are ``parents`` of a level.
+
+        ``n_left`` int64 (m,): rows of the left child.
+        """
+        hessian, gradient = splits.left_hessian[parents], splits.left_gradient[parents]
+        held_to = self._constraints.of_children(node, splits.feature[parents], hessian, gradient)
+        return Frontier(
+            np.repeat(node.tree, 2),
+            by_turns(randomness.left_key(node.key), randomness.right_key(node.key)),
+            by_turns(node.start, node.start + n_left),
+            by_turns(n_left, node.count - n_left),
+            by_turns(hessian, node.hessian - hessian),
+            by_turns(gradient, node.gradient - gradient),
+            **held_to,
+        )
 
     def _goes_left(
         self, row: np.ndarray, count: np.ndarray, splits: Splits, parents: np.ndarray

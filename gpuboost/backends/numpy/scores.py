@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuboost.backends.numpy.constraints import Constraints
 from gpuboost.engine import criteria
 
 if TYPE_CHECKING:
+    from gpuboost.engine.growth.constraints import NodeBounds
     from gpuboost.engine.growth.frontier import Frontier
     from gpuboost.engine.task import GrowTask
 
@@ -39,27 +41,26 @@ class NodeLimits:
     gradient : K arrays of int64 (m,)
     minimum : int64 (m,)
         Smallest hessian of a side.
-    lower, upper : float64 (m,)
-        Bounds of the values of the sides.
+    bounds : NodeBounds
+        Of the values of the sides.
     """
 
     hessian: np.ndarray
     count: np.ndarray
     gradient: Sequence[np.ndarray]
     minimum: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
+    bounds: NodeBounds
 
     @classmethod
     def of(cls, node: Frontier, min_hessian: np.ndarray) -> NodeLimits:
         """Those of a frontier; ``min_hessian`` int64 (trees,)."""
         minimum, gradient = min_hessian[node.tree], list(node.gradient.T)
-        return cls(node.hessian, node.count, gradient, minimum, node.lower, node.upper)
+        return cls(node.hessian, node.count, gradient, minimum, node.bounds)
 
     def at(self, index: Any) -> NodeLimits:
         """The same to stand beside the sums of splits: arrays indexed by ``index``."""
         gradient = [column[index] for column in self.gradient]
-        rest = self.minimum[index], self.lower[index], self.upper[index]
+        rest = self.minimum[index], self.bounds[index]
         return NodeLimits(self.hessian[index], self.count[index], gradient, *rest)
 
 
@@ -68,18 +69,18 @@ class Scorer:
 
     def __init__(self, task: GrowTask) -> None:
         self._options, target = task.options, task.target
-        self._two_classes = target.classes is not None and target.n_channels == 1
+        self._constraints = Constraints(task)
+        self._two_classes = target.by_class and not target.is_multiclass
 
-    def scores(self, left: Sums, node: NodeLimits, sign: np.ndarray | None = None) -> np.ndarray:
+    def scores(self, left: Sums, node: NodeLimits, feature: np.ndarray) -> np.ndarray:
         """Gain of each split by its left sums; -1 where it is not valid.
 
         Parameters
         ----------
         left : Sums
         node : NodeLimits
-            Of shapes that ``left`` can be broadcast with.
-        sign : int64, optional
-            Direction in which values may change with the feature, 0 for both; NEWTON alone.
+        feature : int64
+            Both of shapes that ``left`` can be broadcast with.
         """
         options, hessian = self._options, left.hessian
         valid = (hessian >= node.minimum) & (node.hessian - hessian >= node.minimum)
@@ -93,7 +94,7 @@ class Scorer:
             for gl, g in zip(left.gradient, node.gradient, strict=True)
         ]
         if options.criterion == criteria.NEWTON:
-            score, ordered = self._newton(pairs, hl, h, node, sign)
+            score, ordered = self._newton(pairs, hl, h, node, feature)
             return np.where(valid & ordered & (score >= 0.0), score, -1.0)
         return np.where(valid, self._score(pairs, hl, h), -1.0)
 
@@ -103,21 +104,19 @@ class Scorer:
         hl: np.ndarray,
         h: np.ndarray,
         node: NodeLimits,
-        sign: np.ndarray | None,
+        feature: np.ndarray,
     ) -> tuple[Any, Any]:
-        """Gains, and whether the values of the sides stand in the feature's monotonic order."""
+        """Gains, and whether the values of the sides are as the feature's constraint has them."""
         l1, l2 = self._options.regularisation.l1, self._options.regularisation.l2
         sides: list[Any] = [0.0, 0.0, 0.0]
         ordered: Any = True
         for gl, g in pairs:
             values = []
             for side, (own_g, own_h) in enumerate(((gl, hl), (g - gl, h - hl), (g, h))):
-                value = criteria.newton_value(own_g, own_h, l1, l2)
-                value = criteria.bounded(value, node.lower, node.upper)
+                value = self._constraints.values(own_g, own_h, node.bounds)
                 sides[side] = sides[side] + criteria.newton_term(own_g, own_h, value, l1, l2)
                 values.append(value)
-            if sign is not None:
-                ordered = ordered & (sign * values[0] <= sign * values[1])
+            ordered = ordered & self._constraints.in_order(feature, values[0], values[1])
         return criteria.newton_gain(*sides), ordered
 
     def _score(

@@ -10,8 +10,7 @@ import numpy as np
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost import PERFECT_BOUND, PERFECT_VOTE, Outcome, WeightBits
 from gpuboost.engine.fixed_point import WeightFacts
-from gpuboost.engine.growth.medians import regression_target
-from gpuboost.engine.targets import class_target
+from gpuboost.engine.quantise import class_target, regression_target
 from gpuboost.engine.task import GrowTask
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from gpuboost.engine.bins import BinnedMatrix
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
+    from gpuboost.engine.task import TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
 
 REWEIGHTING, RESAMPLING = "reweighting", "resampling"
@@ -42,7 +42,7 @@ class ClassObjective:
     n_classes: int
     learning_rate: float
     may_reverse: bool
-    target: Target
+    target: ClassTarget
     bits: WeightBits = adaboost.CLASS_BITS
 
     @classmethod
@@ -94,7 +94,7 @@ class ValueObjective:
     y: np.ndarray
     loss: str
     learning_rate: float
-    target: Target
+    target: RegressionTarget
     bits: WeightBits = adaboost.VALUE_BITS
     chance: float = 0.5
 

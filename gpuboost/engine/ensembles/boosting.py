@@ -23,10 +23,13 @@ import numpy as np
 from gpuboost.engine import randomness
 from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
+from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.growth.pruning import pruned
-from gpuboost.engine.growth.tree import NodeValues, Tree, gain_unit, in_monotonic_order, with_values
-from gpuboost.engine.targets import EXACT_BITS, VALUE_BITS
-from gpuboost.engine.task import GrownTree, Regularisation, Target, TreeOptions
+from gpuboost.engine.growth.tree import Tree, with_values
+from gpuboost.engine.numerics import in_order
+from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
+from gpuboost.engine.targets import GradientTarget, NodeValues
+from gpuboost.engine.task import GrownTree, Regularisation, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
@@ -99,10 +102,9 @@ class Scale:
         minimum = int(np.ceil(np.ldexp(min_hessian, self.hessian)))
         return replace(of_user, regularisation=in_integers, min_hessian=max(1, minimum))
 
-    def target(self, n_outputs: int) -> Target:
+    def target(self, n_outputs: int) -> GradientTarget:
         """The target of trees with so many values in a leaf."""
-        unit = self.gradient - self.hessian
-        return Target(None, None, 0, n_outputs, value_exponent=unit, hessian_exponent=self.hessian)
+        return GradientTarget(n_outputs, self.gradient - self.hessian)
 
 
 def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
@@ -138,10 +140,7 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
     """The hessian that splits of a tree of several columns go by: float64 (n,)."""
-    total = hessian[:, 0]
-    for k in range(1, hessian.shape[1]):
-        total = total + hessian[:, k]
-    return total * (1.0 / hessian.shape[1])
+    return in_order(hessian) * (1.0 / hessian.shape[1])
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def finish_boosted(
     values = newton_steps(grown, scale, n_outputs, rule.regularisation) * rule.learning_rate
     weight = np.ldexp(grown.hessian.astype(np.float64), -scale.hessian)
     unknown = np.full(len(weight), np.nan)
-    unit = gain_unit(VARIANCE, scale.target(n_outputs))
+    unit = scale.target(n_outputs).gain_unit(VARIANCE)
     whole = with_values(grown, mapper, NodeValues(values, unknown, weight), unit, threshold_finder)
     return pruned(whole, rule.ccp_alpha)
 
@@ -187,10 +186,7 @@ def newton_steps(
     flat = hessian + regular.l2 <= 0.0  # hessians so small that they were rounded to zero
     step = newton_value(gradient, np.where(flat, 1.0, hessian), regular.l1, regular.l2)
     step = bounded(np.where(flat, 0.0, step), -regular.max_value, regular.max_value)
-    if regular.monotonic is not None:
-        largest, directions = regular.max_value, regular.monotonic
-        step[:, 0] = in_monotonic_order(step[:, 0], grown, directions, largest)
-    return step
+    return in_monotonic_order(step, grown, regular)
 
 
 def with_leaf_values(tree: Tree, values: np.ndarray) -> Tree:

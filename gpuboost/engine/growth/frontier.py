@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.engine.growth.constraints import NodeBounds
 from gpuboost.engine.task import LEAF
 
 Array = Any  # an array of the backend's module: numpy.ndarray or cupy.ndarray
@@ -30,8 +31,8 @@ class Frontier:
     start, count : int64 (m,)
     hessian : int64 (m,)
     gradient : int64 (m, K)
-    lower, upper : float64 (m,)
-        Bounds of the node's values, in integer units; only NEWTON looks at them.
+    bounds : NodeBounds
+        Only NEWTON looks at them.
     groups : bool (m, G)
         Groups of features that hold all those of the node's path; G = 0 without such groups.
     """
@@ -42,8 +43,7 @@ class Frontier:
     count: Array
     hessian: Array
     gradient: Array
-    lower: Array
-    upper: Array
+    bounds: NodeBounds
     groups: Array
 
     def __len__(self) -> int:

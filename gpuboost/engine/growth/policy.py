@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.engine.criteria import gain_of
-from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array, Frontier, Splits
-    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import TreeOptions
 
 EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
 
@@ -42,18 +42,7 @@ def good_enough(
     """Splits that decrease the impurity enough: bool (m,). ``roots`` are the trees' hessians."""
     accepted = gain > 0.0 if options.needs_gain else gain >= 0.0
     if options.min_impurity_decrease > 0.0:
-        unit = gain_unit(options.criterion, target)
+        unit = target.gain_unit(options.criterion)
         decrease = gain * unit / roots[frontier.tree] + EPSILON
         accepted &= decrease >= options.min_impurity_decrease
     return accepted
-
-
-def class_sums(hessian: np.ndarray, gradient: np.ndarray, target: Target) -> np.ndarray:
-    """Weight of each class in nodes: int64 (m, n_classes).
-
-    What leaf values are made of where weights are whole. A target of one class has no second.
-    """
-    if target.n_channels > 1:
-        return gradient
-    second = gradient[:, 0]
-    return np.column_stack([hessian - second, second])[:, : max(target.n_classes, 1)]

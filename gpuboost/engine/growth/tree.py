@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.engine.criteria import CRITERIA, bounded, middle
-from gpuboost.engine.fixed_point import planes_to_float
-from gpuboost.engine.growth.medians import decreases, median_values
-from gpuboost.engine.numerics import in_order, log, midpoint
+from gpuboost.engine.growth.constraints import in_monotonic_order
+from gpuboost.engine.numerics import midpoint
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
     MISSING_UNSEEN,
     ONLY_MISSING_RIGHT,
     GrownTree,
-    Target,
     TreeOptions,
 )
-from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gpuboost.engine.bins import BinMapper
+    from gpuboost.engine.targets import LabelTarget, NodeValues
+    from gpuboost.engine.tree_rows import TreeRows
 
     ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
@@ -118,26 +116,10 @@ def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
         sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
 
 
-def gain_unit(criterion: int, target: Target) -> float:
-    """Factor from `GrownTree.gain` to the rise of weight times impurity.
-
-    Where two classes have one channel, its double has equal terms; targets of a regression are
-    scaled by powers of two, and impurity is the mean over outputs.
-    """
-    of = CRITERIA[criterion]
-    if target.classes is not None:
-        return of.class_unit * (1.0 if of.both_classes or target.n_channels > 1 else 2.0)
-    exponent = -of.power * target.value_exponent
-    if of.power > 1:
-        # Squares of targets beyond 1e120 would leave the range: their gains are in another unit.
-        exponent = min(max(exponent, -800), 800)
-    return float(np.ldexp(1.0 / target.n_outputs, exponent))
-
-
 def finish_tree(
     grown: GrownTree,
     mapper: BinMapper,
-    target: Target,
+    target: LabelTarget,
     rows: TreeRows,
     options: TreeOptions,
     threshold_finder: ThresholdFinder | None = None,
@@ -146,29 +128,15 @@ def finish_tree(
 
     A backend's own ``threshold_finder`` takes the place of `find_thresholds`.
     """
-    value, impurity, weight = node_values(grown, target, rows, options.criterion)
-    directions = options.regularisation.monotonic
-    if directions is not None:  # of one output, or of the second of two classes
-        ordered = in_monotonic_order(value[:, -1], grown, directions)
-        value = np.column_stack([1.0 - ordered, ordered][-value.shape[1] :])
-    values = NodeValues(value, impurity, weight * rows.unit)
-    if target.by_median:  # chosen by signs: what splits gain is told by the impurities
-        fallen = decreases(grown.left, impurity, weight)
-        return replace(
-            with_values(grown, mapper, values, 0.0, threshold_finder), impurity_decrease=fallen
-        )
-    return with_values(
-        grown, mapper, values, gain_unit(options.criterion, target), threshold_finder
-    )
-
-
-@dataclass(frozen=True)
-class NodeValues:
-    """What a tree says of each node: value (m, V), impurity (m,) and weight (m,), float64."""
-
-    value: np.ndarray
-    impurity: np.ndarray
-    weight: np.ndarray
+    found = target.node_values(grown.sums, grown.hessian, rows, options.criterion)
+    value = in_monotonic_order(found.value, grown, options.regularisation)
+    values = replace(found, value=value, weight=found.weight * rows.unit)
+    unit = target.gain_unit(options.criterion)
+    tree = with_values(grown, mapper, values, unit, threshold_finder)
+    if not target.by_median:
+        return tree
+    # Splits are chosen by signs: what they gain is told by the impurities.
+    return replace(tree, impurity_decrease=_decreases(grown.left, found.impurity, found.weight))
 
 
 @dataclass(frozen=True)
@@ -214,27 +182,13 @@ def masks_with_unseen(grown: GrownTree, missing_left: np.ndarray) -> np.ndarray:
     return masks
 
 
-def in_monotonic_order(
-    value: np.ndarray, grown: GrownTree, directions: Sequence[int], largest: float = np.inf
-) -> np.ndarray:
-    """Values (m,) within the bounds that the monotonic splits above each node put to it.
-
-    The bounds are those of `backends.protocol`, with the values themselves in place of those that
-    splits were chosen by. No absolute value is above ``largest``.
-    """
-    value, lower, upper = value.copy(), np.full(len(value), -largest), np.full(len(value), largest)
-    sign_of = np.append(np.array(directions), 0)  # a leaf's feature is -1
-    for nodes in levels(grown.left):
-        value[nodes] = bounded(value[nodes], lower[nodes], upper[nodes])
-        inner = np.flatnonzero(grown.left[nodes]) + nodes.start
-        left, sign = grown.left[inner], sign_of[grown.feature[inner]]
-        own = lower[inner], upper[inner]
-        between = middle(bounded(value[left], *own), bounded(value[left + 1], *own))
-        lower[left] = np.where(sign < 0, between, own[0])
-        upper[left] = np.where(sign > 0, between, own[1])
-        lower[left + 1] = np.where(sign > 0, between, own[0])
-        upper[left + 1] = np.where(sign < 0, between, own[1])
-    return value
+def _decreases(left: np.ndarray, impurity: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """What each split takes from the impurity, per unit of the root's weight: float64 (m,)."""
+    of_node = impurity * weight
+    found, inner = np.zeros(len(left)), np.flatnonzero(left)
+    children = of_node[left[inner]] + of_node[left[inner] + 1]
+    found[inner] = np.maximum(of_node[inner] - children, 0.0) / weight[0]
+    return found
 
 
 def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
@@ -280,41 +234,3 @@ def _missing_left(grown: GrownTree) -> np.ndarray:
     left = grown.left[inner]
     larger_left[inner] = grown.count[left] > grown.count[left + 1]
     return np.where(grown.missing == MISSING_UNSEEN, larger_left, grown.missing == MISSING_LEFT)
-
-
-def node_values(
-    grown: GrownTree, target: Target, rows: TreeRows, criterion: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Value (m, V), impurity (m,) and weight (m,) of every node from its leaf sums."""
-    exponents = target.exponents if rows.exponents is None else rows.exponents
-    wide = target.wide if rows.wide is None else rows.wide
-    if target.by_median:
-        return median_values(grown, target)
-    if target.classes is None:
-        return regression_values(grown, target, exponents, criterion)
-    per_class = grown.sums.astype(np.float64)
-    if wide is not None:
-        planes = grown.sums.reshape(len(grown.sums), -1, 2)
-        per_class = planes_to_float(planes, exponents)[..., 0]
-    weight = in_order(per_class)
-    share = per_class / weight[:, None]
-    return share, CRITERIA[criterion].impurity(share), weight
-
-
-def regression_values(
-    grown: GrownTree, target: Target, exponents: np.ndarray, criterion: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, weight, and the mean over outputs of the variance or half Poisson deviance."""
-    sums = planes_to_float(grown.sums, exponents)
-    k = target.n_outputs
-    weight = sums[:, k + 1] if sums.shape[1] > k + 1 else grown.hessian.astype(np.float64)
-    centred = sums[:, :k] / weight[:, None]
-    unit = target.square_unit
-    if CRITERIA[criterion].counts:
-        means = np.ldexp(centred, -unit)
-        spread = sums[:, k] / weight - in_order(means * log(np.where(means > 0.0, means, 1.0)))
-        return centred, np.ldexp(np.maximum(spread, 0.0) / k, unit), weight
-    squares = sums[:, k] / weight - in_order(np.square(np.ldexp(centred, -unit)))
-    with np.errstate(over="ignore", under="ignore"):
-        impurity = np.ldexp(np.maximum(squares, 0.0) / k, 2 * unit)
-    return target.mean + centred, impurity, weight

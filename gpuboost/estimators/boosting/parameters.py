@@ -12,7 +12,7 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import fraction, integer_at_least, number_between, one_of
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
-from gpuboost.estimators.inputs.constraints import interaction_groups, monotonic_directions
+from gpuboost.estimators.inputs.constraints import interaction_groups, regularisation
 from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
 
 if TYPE_CHECKING:
@@ -109,28 +109,6 @@ def check_criterion(estimator: Any) -> None:
             "splits are chosen by the gain of Newton's step; leave it out",
             FutureWarning,
         )
-
-
-def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:
-    """What the values of leaves are held to."""
-    largest = float("inf")
-    if estimator.max_delta_step is not None:
-        largest = number_between(
-            "max_delta_step", estimator.max_delta_step, 0.0, low_included=False
-        )
-    directions = monotonic_directions(estimator.monotonic_cst, schema)
-    if directions is not None and loss.columns > 1:
-        raise ValueError(
-            f"monotonic_cst={estimator.monotonic_cst!r:.80} was given with {loss.columns} raw "
-            "predictions a row (several classes, outputs or quantiles); monotonic constraints are "
-            "not supported there: fit one model for each, or pass monotonic_cst=None"
-        )
-    return Regularisation(
-        l1=number_between("l1_regularization", estimator.l1_regularization, 0.0),
-        l2=number_between("l2_regularization", estimator.l2_regularization, 0.0),
-        max_value=largest,
-        monotonic=directions,
-    )
 
 
 def sums_outputs(estimator: Any, loss: Loss) -> bool:

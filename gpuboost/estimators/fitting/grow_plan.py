@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.engine.growth.medians import median_options
 from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.task import GrowTask
-from gpuboost.estimators.inputs.constraints import with_monotonic
+from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 
     from gpuboost.engine.growth.tree import Tree
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.targets import LabelTarget
+    from gpuboost.engine.task import TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
     from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
@@ -33,7 +33,7 @@ class GrowPlan:
 
     options: TreeOptions
     batch: Batch
-    target: Target
+    target: LabelTarget
 
 
 def tree_plan(
@@ -53,9 +53,9 @@ def tree_plan(
     tree, labels, schema = estimator._tree, inputs.labels, inputs.schema
     n_features = schema.n_features if batch.feature_draw is None else batch.feature_draw.count
     options = tree_options(tree, len(labels), n_features, labels.criteria)
-    options = with_monotonic(options, tree.monotonic_cst, schema, labels)
+    options = with_constraints(options, tree, schema, labels)
     target = labels.target(batch.sampler, options.criterion)
-    options = median_options(options)
+    options = options.as_grown()
     n_trees = len(batch.trees)
     growth = Growth(
         len(labels),

@@ -8,21 +8,23 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from gpuboost.data.parameters import one_of
+from gpuboost.data.parameters import number_between, one_of
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import Regularisation, TreeOptions
 
 if TYPE_CHECKING:
     from gpuboost.data.frames import FeatureSchema
+    from gpuboost.engine.losses import Loss
     from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
 
 
-def with_monotonic(
-    options: TreeOptions, given: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
+def with_constraints(
+    options: TreeOptions, tree: Any, schema: FeatureSchema, labels: ClassLabels | ValueLabels
 ) -> TreeOptions:
     """Options of a tree whose values, or share of the second class, are monotonic."""
+    given = tree.monotonic_cst
     directions = monotonic_directions(given, schema)
     if directions is None:
         return options
@@ -37,6 +39,28 @@ def with_monotonic(
             "made of the values of leaves; pass one of these, or monotonic_cst=None"
         )
     return replace(options, criterion=NEWTON, regularisation=Regularisation(monotonic=directions))
+
+
+def regularisation(estimator: Any, schema: FeatureSchema, loss: Loss) -> Regularisation:
+    """What the values of leaves of boosting are held to."""
+    largest = float("inf")
+    if estimator.max_delta_step is not None:
+        largest = number_between(
+            "max_delta_step", estimator.max_delta_step, 0.0, low_included=False
+        )
+    directions = monotonic_directions(estimator.monotonic_cst, schema)
+    if directions is not None and loss.columns > 1:
+        raise ValueError(
+            f"monotonic_cst={estimator.monotonic_cst!r:.80} was given with {loss.columns} raw "
+            "predictions a row (several classes, outputs or quantiles); monotonic constraints are "
+            "not supported there: fit one model for each, or pass monotonic_cst=None"
+        )
+    return Regularisation(
+        l1=number_between("l1_regularization", estimator.l1_regularization, 0.0),
+        l2=number_between("l2_regularization", estimator.l2_regularization, 0.0),
+        max_value=largest,
+        monotonic=directions,
+    )
 
 
 def monotonic_directions(given: Any, schema: FeatureSchema) -> tuple[int, ...] | None:

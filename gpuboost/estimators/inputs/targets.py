@@ -13,13 +13,13 @@ from gpuboost.data.class_weight import class_weights
 from gpuboost.data.validation import check_classes, check_counts, check_targets
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
-from gpuboost.engine.growth.medians import regression_target
-from gpuboost.engine.targets import class_target
+from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.targets import ValueTarget
 from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
 
 if TYPE_CHECKING:
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class ClassLabels(Labels):
         """Length of a leaf's value: one share for two classes."""
         return 1 if len(self.classes) <= 2 else len(self.classes)
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
         """The target in integers, the same for every score."""
         _warn_of_small_weights(sampler)
         return class_target(self.rows, len(self.classes), sampler.weight_facts)
@@ -95,7 +95,7 @@ class ValueLabels(Labels):
         """Length of a leaf's value."""
         return 1 if self.rows.ndim == 1 else self.rows.shape[1]
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
         """The target in integers, for a score."""
         _warn_of_small_weights(sampler)
         columns, facts = self.rows.reshape(len(self.rows), -1), sampler.weight_facts
@@ -103,10 +103,8 @@ class ValueLabels(Labels):
             check_counts(columns, facts.inside)
         with np.errstate(over="ignore"):  # a span too wide is an error, which it raises
             target = regression_target(columns, facts, criterion)
-        assert target.values is not None
-        if target.by_median:  # told apart however close they are
-            return target
-        _warn_of_outliers(columns, target.values, facts.inside)
+        if isinstance(target, ValueTarget):  # ranks are told apart however close they are
+            _warn_of_outliers(columns, target.values, facts.inside)
         return target
 
     def attributes(self) -> dict[str, Any]:

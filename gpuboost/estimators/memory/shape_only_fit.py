@@ -14,8 +14,8 @@ from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
 from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ValueObjective, weight_facts
-from gpuboost.engine.growth.medians import regression_target
-from gpuboost.engine.targets import class_target
+from gpuboost.engine.quantise import class_target, regression_target
+from gpuboost.engine.targets import AnyTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.adaboost.rounds import reweight_task
 from gpuboost.estimators.boosting import parameters as options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpuboost.engine.ensembles.boosting_task import BoostTask
     from gpuboost.engine.fixed_point import WeightFacts
     from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import Target
+    from gpuboost.engine.targets import ClassTarget, RegressionTarget
     from gpuboost.estimators.fitting.grow_plan import GrowPlan
 
 _FEW = 8  # rows from which the columns of a target are learnt
@@ -78,11 +78,11 @@ class ShapeOnlyTable:
 class ShapeOnlyClasses(ClassLabels):
     """Classes whose target is made from few rows."""
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> ClassTarget:
         """A target with the columns there will be."""
         return self.target_of(sampler.weight_facts, criterion)
 
-    def target_of(self, facts: WeightFacts, criterion: int) -> Target:
+    def target_of(self, facts: WeightFacts, criterion: int) -> ClassTarget:
         """The same by the weights alone."""
         found = class_target(self.rows[:_FEW], len(self.classes), _of_few_rows(facts))
         return _of_all_rows(found, len(self))
@@ -91,11 +91,11 @@ class ShapeOnlyClasses(ClassLabels):
 class ShapeOnlyValues(ValueLabels):
     """Values whose target is made from few rows."""
 
-    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> Target:
+    def target(self, sampler: RowSampler, criterion: int = VARIANCE) -> RegressionTarget:
         """A target with the columns there will be."""
         return self.target_of(sampler.weight_facts, criterion)
 
-    def target_of(self, facts: WeightFacts, criterion: int) -> Target:
+    def target_of(self, facts: WeightFacts, criterion: int) -> RegressionTarget:
         """The same by the weights alone."""
         found = regression_target(self.rows[:_FEW], _of_few_rows(facts), criterion)
         return _of_all_rows(found, len(self))
@@ -110,16 +110,9 @@ def _of_few_rows(facts: WeightFacts) -> WeightFacts:
     )
 
 
-def _of_all_rows(target: Target, n: int) -> Target:
-    """A target of few rows as one of n rows."""
-    names = ("classes", "values", "wide", "median_weight")
-    columns: dict[str, Any] = {name: _lengthened(getattr(target, name), n) for name in names}
-    return replace(target, **columns)
-
-
-def _lengthened(column: np.ndarray | None, n: int) -> np.ndarray | None:
-    """The first row of a column, n times, in no memory."""
-    return None if column is None else np.broadcast_to(column[:1], (n, *column.shape[1:]))
+def _of_all_rows(target: AnyTarget, n: int) -> AnyTarget:
+    """A target of few rows as one of n rows: the first one, n times, in no memory."""
+    return map_rows(target, lambda column: np.broadcast_to(column[:1], (n, *column.shape[1:])))
 
 
 def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared:

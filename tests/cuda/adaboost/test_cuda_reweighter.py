@@ -22,8 +22,7 @@ from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.fixed_point import WeightFacts
-from gpuboost.engine.growth.medians import regression_target
-from gpuboost.engine.growth.tree import gain_unit
+from gpuboost.engine.quantise import regression_target
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrowTask, TreeOptions
 from tests import cuda_shim
@@ -277,7 +276,7 @@ def test_inputs_of_many_rounds_are_those_of_each() -> None:
             drawn = [np.flatnonzero(row).tolist() for row in on_device.allowed]
             assert drawn == [asked.tree_features(tree).tolist() for tree in trees]
             assert found.max_allowed == max(map(len, drawn))
-            assert on_device.unit[0] == gain_unit(VARIANCE, target)
+            assert on_device.unit[0] == target.gain_unit(VARIANCE)
             assert on_device.min_hessian[0] == asked.options.min_hessian
 
 

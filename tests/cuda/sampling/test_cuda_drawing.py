@@ -17,9 +17,10 @@ from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, DrawCounts
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine.fixed_point import planes_to_float
+from gpuboost.engine.quantise import class_target, value_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import class_target, value_target
-from gpuboost.engine.task import GrowTask, Target, TreeOptions
+from gpuboost.engine.targets import ClassTarget, Target, ValueTarget
+from gpuboost.engine.task import GrowTask, TreeOptions
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import Execution
@@ -108,9 +109,9 @@ def task_of(sampler: RowSampler, target: Target) -> GrowTask:
 
 
 def target_column(target: Target, row: np.ndarray) -> np.ndarray:
-    if target.values is not None:
+    if isinstance(target, ValueTarget):
         return target.values[row].T
-    assert target.classes is not None
+    assert isinstance(target, ClassTarget)
     label = target.classes[row]
     return (label if target.n_classes > 2 else label == 1)[None].astype(np.int32)
 
@@ -126,7 +127,7 @@ def assert_same_leaf(
     wide = leaf.wide[leaf.wide_of[t]]
     assert wide.dtype == np.int64
     assert leaf.draws == expected.draws
-    assert leaf.n_classes == max(target.n_classes, 1)
+    assert leaf.n_classes == target.n_classes
     if expected.wide is None:
         np.testing.assert_array_equal(wide, target.wide)
         return
@@ -145,7 +146,7 @@ def assert_same_rows(
     for t, tree in enumerate(trees):
         expected = sampler.rows(tree)
         row = np.flatnonzero(expected.mask)
-        if target.classes is not None and target.n_classes > 2:
+        if target.is_multiclass:
             row = row[np.lexsort((row, target.classes[row]))]
         assert count[t] == len(row) <= drawer.rows_per_tree
         part = slice(start, start + len(row))

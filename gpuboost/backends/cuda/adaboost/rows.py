@@ -126,7 +126,7 @@ class ReweightedRows(RowsOfRounds):
         count = self._list(inputs.keys, rows)
         if self._wide is None:
             return rows, count, None, ANY_ROWS
-        n_classes = max(1, self._task.objective.target.n_classes)
+        n_classes = self._task.objective.target.n_classes
         leaf = LeafColumns(self._wide, zeros(self._runtime, 1, np.int32), n_classes, draws=True)
         return rows, count, leaf, ANY_ROWS
 

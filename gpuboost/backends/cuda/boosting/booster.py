@@ -32,7 +32,8 @@ from gpuboost.backends.host.boosting import no_row_error
 from gpuboost.engine.ensembles.boosting import with_leaf_values
 from gpuboost.engine.ensembles.boosting_task import DoneRound
 from gpuboost.engine.losses import OrderStatisticLoss
-from gpuboost.engine.task import GrowTask, Target
+from gpuboost.engine.targets import GradientTarget
+from gpuboost.engine.task import GrowTask
 from gpuboost.engine.tree_rows import TreeRows
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def grow_task(task: BoostTask) -> GrowTask:
     )
     return GrowTask(
         task.matrix,
-        Target(None, None, 0, width),
+        GradientTarget(width),
         task.options,
         rows_of=lambda tree: stand_in,
         trees=range(task.trees_per_round),

@@ -72,9 +72,8 @@ class DeviceTask:
         self.runtime = runtime
         self.task = task
         target = task.target
-        by_class = target.classes is not None
-        self._by_channel = by_class and target.n_channels > 1
-        planes = plane_count(target.n_channels, by_class, self._counted)
+        self._by_channel = target.is_multiclass
+        planes = plane_count(target.n_channels, target.by_class, self._counted)
         room = capacity_for_planes(runtime.shared_memory, self._by_channel)
         tile = choose_tile(room, task.matrix.width, planes)
         self.matrix: DeviceMatrix = upload_matrix(runtime, task.matrix, tile)
@@ -82,7 +81,7 @@ class DeviceTask:
         kernels = (runtime, self.matrix, target.n_channels, self._by_channel, self.flags)
         self.passes = RowKernels(*kernels)
         self.constraints = Constraints(runtime, task)
-        self.medians = MedianKernels.of(runtime, target) if target.by_median else None
+        self.medians = MedianKernels.of(runtime, target)
         self.rounds = None if maker is None else maker(runtime, self.matrix.codes)
         self.is_sync_free = is_sync_free(task.options)
         self.finisher = Finisher.of(runtime, task, needs_size_readback=not self.is_sync_free)

@@ -144,8 +144,8 @@ class CudaLevelOps:
     def candidates(self, rows: DeviceRows, frontier: DeviceFrontier, depth: int) -> Search:
         """Which nodes are searched."""
         batch, shared = self._batch, self._shared
-        has_values = shared.task.target.values is not None
-        ranges = shared.passes.ranges(rows, frontier) if has_values else None
+        by_ranges = shared.task.target.purity == "RANGES"
+        ranges = shared.passes.ranges(rows, frontier) if by_ranges else None
         is_new = self._histogram is None and depth < self._options.deepest
         if depth > 0 and is_new:  # roots have no parents anyway
             fill(self._runtime, frontier.parent, -1)

@@ -181,8 +181,8 @@ class NodeBuffer:
         self.n_trees, self._n_rows = roots.capacity, n_rows
         self._starts = roots.start
         self._kind = _kind_of_sums(task, leaf)
-        n_sums = max(task.target.n_classes, 1) if leaf is None else leaf.n_sums
-        self.n_sums = task.target.n_sums if task.target.by_median else n_sums
+        n_sums = task.target.n_classes if leaf is None else leaf.n_sums
+        self.n_sums = getattr(task.target, "n_sums", n_sums)  # of medians
         self._node_capacity = NodeCapacity.of(task.options, rows_of_tree(task))
         self.capacity = max_stored_nodes(self.n_trees, n_rows, task.options, rows_of_tree(task))
         self.max_finished = self._node_capacity.nodes(self.n_trees, n_rows)

@@ -38,7 +38,7 @@ STATIC_BYTES = 12 << 10  # of a block: no less than what grow_small takes beside
 def shared_bytes(task: GrowTask, n_cells: int, n_rows: int) -> int:
     """Dynamic shared memory of a block whose nodes have so many codes and rows: block_state.cuh."""
     target, k = task.target, task.target.n_channels
-    by_class = target.classes is not None
+    by_class = target.by_class
     planes = 1 + (task.options.min_samples_leaf > 1) + (k if by_class else 2 * k)
     words = 4 * (k + 2) + planes * n_cells + (1 if by_class else k) * n_rows
     return 8 * k + 4 * words
@@ -157,7 +157,7 @@ class SmallTrees:
             "count_out": nodes.count,
         }
         if leaf is None:  # nothing is read of the arrays
-            n_classes = max(target.n_classes, 1)
+            n_classes = target.n_classes
             leaf = LeafColumns(search.root_hessian, search.matrix.n_bins, n_classes, draws=False)
         n_blocks = min(capacity, BLOCKS * search.runtime.n_multiprocessors)
         known = (search, search.matrix, leaf, options, nodes)

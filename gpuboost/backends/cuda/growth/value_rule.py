@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
-from gpuboost.engine.growth.tree import gain_unit
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask, Target
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import GrowTask
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,19 @@ class ValueRule:
         exponents = target.exponents if own is None else own
         arrays = {
             "exponents": exponents.astype(np.int32),
-            "mean": np.zeros(1) if target.classes is not None else target.mean,
-            "levels": np.zeros(1) if target.levels is None else np.concatenate(target.levels),
+            "mean": getattr(target, "mean", np.zeros(1)),
+            "levels": np.concatenate(getattr(target, "levels", [np.zeros(1)])),
             "first_level": _first_levels(target),
             "given": np.array([0.0, 0.0, np.inf]),
             "rate": np.ones(1),
             "unit": np.array([1.0 if sampler is None else sampler.brief.unit]),
-            "unit_of_gain": np.array([gain_unit(task.options.criterion, target)]),
+            "unit_of_gain": np.array([target.gain_unit(task.options.criterion)]),
         }
         there = {name: runtime.asarray(array) for name, array in arrays.items()}
         kind = _kind_of_values(target, task.options.criterion)
-        n_values = target.n_outputs if target.classes is None else max(target.n_classes, 1)
-        return cls(**there, kind=kind, n_values=n_values, square_unit=target.square_unit)
+        n_values = target.n_classes if target.by_class else target.n_channels
+        unit = getattr(target, "square_unit", 0)
+        return cls(**there, kind=kind, n_values=n_values, square_unit=unit)
 
     @classmethod
     def of_steps(
@@ -92,7 +93,7 @@ class ValueRule:
 
 def _kind_of_values(target: Target, criterion: int) -> int:
     name = "POISSON_MEANS" if CRITERIA[criterion].counts else "MEANS"
-    if target.classes is not None:
+    if target.by_class:
         name = "SHARES"
     elif target.by_median:
         name = "MEDIANS"
@@ -101,5 +102,5 @@ def _kind_of_values(target: Target, criterion: int) -> int:
 
 def _first_levels(target: Target) -> np.ndarray:
     """Where the levels of each output begin among those of all: int32."""
-    sizes = [len(levels) for levels in target.levels or ()]
+    sizes = [len(levels) for levels in getattr(target, "levels", ())]
     return np.cumsum([0, *sizes[:-1]], dtype=np.int32)

@@ -40,8 +40,8 @@ class Constraints:
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:
         self._runtime, self._options = runtime, task.options
         self._n_features = task.matrix.n_features
-        self.bounded = CompileFlags.of(task).monotonic
-        signs = task.options.regularisation.monotonic if self.bounded else None
+        signs = task.options.directions
+        self.bounded = signs is not None
         self._signs = runtime.asarray(np.array(signs or (0,), dtype=np.int8))
         groups = task.options.interactions
         words = group_words(groups or (), self._n_features, 0 if groups is None else 1)

@@ -10,13 +10,14 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.targets import MedianTarget
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import Target
+    from gpuboost.engine.targets import Target
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class MedianKernels:
     n_outputs, n_ranks : int
         Outputs, and how many ranks there are of one, at most.
     heavy : int64 (n,) or None
-        `Target.median_weight` on the device.
+        `MedianTarget.median_weight` on the device.
     """
 
     runtime: Runtime
@@ -48,12 +49,13 @@ class MedianKernels:
     heavy: Array | None
 
     @classmethod
-    def of(cls, runtime: Runtime, target: Target) -> MedianKernels:
-        """Copy the weights of a target."""
-        assert target.levels is not None
+    def of(cls, runtime: Runtime, target: Target) -> MedianKernels | None:
+        """Copy the weights of a target; None for one that is not of medians."""
+        if not isinstance(target, MedianTarget):
+            return None
         weight = target.median_weight
         on_device = None if weight is None else runtime.asarray(weight)
-        return cls(runtime, target.n_outputs, max(map(len, target.levels)), on_device)
+        return cls(runtime, target.n_channels, max(map(len, target.levels)), on_device)
 
     @property
     def shifts(self) -> range:

@@ -29,7 +29,8 @@ from gpuboost.backends.cuda.runtime.source import constant
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.runtime.protocol import Runtime
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import Target, TreeOptions
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
 
@@ -207,9 +208,4 @@ def is_sync_free(options: TreeOptions) -> bool:
 
 def purity_of(target: Target) -> int:
     """How it is known that a node is pure: a constant of policy.cu."""
-    name = "RANGES"
-    if target.has_gradients:
-        name = "NEVER"
-    elif target.classes is not None:
-        name = "TWO_CLASSES" if target.n_channels == 1 else "CLASSES"
-    return constant("level/policy.cu", name)
+    return constant("level/policy.cu", target.purity)

@@ -207,7 +207,7 @@ class SplitSearch:
         Features that nodes may look at; with groups of features (nodes, F).
     min_hessian, min_category, root_hessian : int64 (trees,)
     unit : float64 (1,)
-        `engine.growth.tree.gain_unit`.
+        `Target.gain_unit`.
     regular : float64 (3,)
         l1, l2 and the largest value, of the NEWTON score.
     constraints : Constraints
@@ -238,7 +238,7 @@ class SplitSearch:
     @property
     def by_class(self) -> bool:
         """Whether channels are classes."""
-        return self.task.target.classes is not None
+        return self.task.target.by_class
 
     def lists(self, frontier: DeviceFrontier, search: Search, slots: range) -> FeatureLists:
         """The features that nodes of some slots look at."""

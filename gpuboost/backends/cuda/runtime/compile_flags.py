@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpuboost.engine.criteria import CRITERIA, NEWTON
+from gpuboost.engine.criteria import CRITERIA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class CompileFlags:
         return cls(
             gradients=task.target.has_gradients,
             criterion=criterion.number if criterion.compiled_apart else None,
-            monotonic=criterion.number == NEWTON and options.regularisation.monotonic is not None,
+            monotonic=options.directions is not None,
             by_node=options.interactions is not None,
             by_level=options.level_features < task.matrix.n_features,
             by_number=not options.hashed_order,

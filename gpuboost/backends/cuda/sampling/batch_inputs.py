@@ -14,7 +14,6 @@ import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import Columns, bytes_of, cut, one_piece, places_of
 from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
-from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_keys
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class HostInputs:
         put("key", root_keys(task.seed, numbers))
         allowed = allowed_features(task, numbers)
         put("allowed", allowed)
-        put("unit", gain_unit(task.options.criterion, task.target))
+        put("unit", task.target.gain_unit(task.options.criterion))
         put("min_hessian", task.options.min_hessian)
         regular = task.options.regularisation
         put("regular", (regular.l1, regular.l2, regular.max_value))

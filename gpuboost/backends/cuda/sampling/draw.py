@@ -20,12 +20,7 @@ from gpuboost.backends.cuda.sampling.device_sampler import (
     parts_of,
 )
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
-from gpuboost.backends.cuda.sampling.rows import (
-    DeviceRows,
-    LeafColumns,
-    class_order,
-    in_class_order,
-)
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
 from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
 
@@ -104,13 +99,12 @@ class DeviceDrawing:
             return None
         wide_of = runtime.xp.empty(n_trees, dtype=np.int32)
         count_up(runtime, wide_of, len(wide) == n_trees)
-        n_classes = 1 if target.classes is None else target.n_classes
-        return LeafColumns(wide, wide_of, n_classes, self._device.sampler.brief.draws)
+        return LeafColumns(wide, wide_of, target.n_classes, self._device.sampler.brief.draws)
 
 
 def listing_order(runtime: Runtime, task: GrowTask, columns: Array) -> ListingOrder:
     """The order in which the rows of trees are listed."""
-    if in_class_order(task.target):
+    if task.target.is_multiclass:
         return ListingOrder(class_order(runtime.xp, columns), True)
     return ListingOrder(runtime.xp.empty(1, dtype=runtime.xp.uint32), False)
 

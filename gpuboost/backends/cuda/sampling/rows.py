@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import Target
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,6 @@ class DeviceRows:
         """Room for n rows."""
         target = xp.empty((n_columns, n), dtype=xp.int32)
         return cls(xp.empty(n, dtype=xp.uint32), xp.empty(n, dtype=xp.uint32), target)
-
-
-def in_class_order(target: Target) -> bool:
-    """Whether the rows of a node lie in the order of their classes: of more than two."""
-    return target.classes is not None and target.n_channels > 1
 
 
 def class_order(xp: Any, target: Array) -> Array:

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.sampling.rows import (
-    DeviceRows,
-    LeafColumns,
-    class_order,
-    in_class_order,
-)
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
+from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +56,7 @@ class RowUploads:
         else:
             assert self._target is not None
             target = self._target[:, on_device]
-        if not in_class_order(self._task.target):
+        if not self._task.target.is_multiclass:
             return DeviceRows(on_device, weight, target)
         order = class_order(self._xp, target)
         return DeviceRows(on_device[order], weight[order], target[:, order])
@@ -71,9 +67,8 @@ class RowUploads:
         wide = asarray(np.stack(own)) if own else self._wide
         if wide is None:
             return None
-        wide_of = np.arange(len(made)) if own else np.zeros(len(made))
-        n_classes = 1 if target.classes is None else target.n_classes
-        return LeafColumns(wide, asarray(wide_of.astype(np.int32)), n_classes, made[0].draws)
+        wide_of = np.arange(len(made), dtype=np.int32) if own else np.zeros(len(made), np.int32)
+        return LeafColumns(wide, asarray(wide_of), target.n_classes, made[0].draws)
 
 
 def target_columns(runtime: Runtime, task: GrowTask) -> Array:
@@ -82,12 +77,11 @@ def target_columns(runtime: Runtime, task: GrowTask) -> Array:
     A target of the host is copied.
     """
     target = task.target
-    if target.by_median:
-        assert target.values is not None
-        ranks = runtime.asarray(target.values.T)
+    if isinstance(target, MedianTarget):
+        ranks = runtime.asarray(target.ranks.T)
         return runtime.xp.concatenate([runtime.xp.zeros(ranks.shape, dtype=np.int32), ranks])
-    if target.values is not None:
+    if isinstance(target, ValueTarget):
         return runtime.asarray(target.values.T)
-    assert target.classes is not None
+    assert isinstance(target, ClassTarget)
     classes = runtime.asarray(target.classes)
-    return (classes if target.n_channels > 1 else (classes == 1).astype(np.int32))[None]
+    return (classes if target.is_multiclass else (classes == 1).astype(np.int32))[None]

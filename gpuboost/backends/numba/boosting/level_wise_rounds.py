@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
+from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.packed_words import Packing
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.depth_first.tree_grower import (
     Weights,
-    constraints_of,
     limits_of,
     make_scratch,
     matrix_of,
@@ -28,8 +28,8 @@ from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
 from gpuboost.engine import randomness
 from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import VALUE_BITS
 
 if TYPE_CHECKING:
     from gpuboost.backends.numba.threads.pool import ThreadPool

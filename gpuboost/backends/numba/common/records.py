@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import BOUNDS, Constraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
 NODE = np.dtype(
@@ -19,8 +20,7 @@ NODE = np.dtype(
         ("draw", np.float64),
         ("left_gradient", np.int64),
         ("left_hessian", np.int64),
-        ("lower", np.float64),  # bounds of its value (NEWTON)
-        ("upper", np.float64),
+        *BOUNDS,
         ("feature", np.int32),
         ("left", np.int32),
         ("category", np.int32),
@@ -106,21 +106,6 @@ class Limits(NamedTuple):
     l2: float
     max_value: float
     min_category: int
-
-
-class Constraints(NamedTuple):
-    """What is asked of single features.
-
-    Attributes
-    ----------
-    monotonic : int64 (F,), or empty
-        Direction in which values may change with a feature, 0 for both (NEWTON).
-    groups : uint64 (F, W)
-        Groups of interactions that hold a feature, a bit each; (F, 0) without.
-    """
-
-    monotonic: np.ndarray
-    groups: np.ndarray
 
 
 class Rows(NamedTuple):

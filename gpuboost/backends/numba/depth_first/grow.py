@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import hold_root, pass_on_bounds
 from gpuboost.backends.numba.common.feature_sampling import (
     choose_features,
     first_groups,
@@ -35,7 +36,6 @@ from gpuboost.backends.numba.splits.channels import (
     is_pure_node,
     prepare_words,
 )
-from gpuboost.backends.numba.splits.newton import pass_on_bounds
 from gpuboost.backends.numba.splits.search import find_split
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import NO_LIMIT
@@ -164,7 +164,7 @@ def grow(problem, channels, statistics, rows, root_key):
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
     masks, n_masks = np.empty((0, 16), np.uint32), 0
     set_node(nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
-    nodes[0].lower, nodes[0].upper = -limits.max_value, limits.max_value
+    hold_root(limits, nodes[0])
     open_groups = first_groups(problem, nodes.size)
     medians = np.empty((nodes.size, 2 * statistics.ranks.shape[1]), np.int32)
     forget_levels(scratch)

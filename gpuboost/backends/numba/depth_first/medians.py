@@ -17,6 +17,7 @@ import numpy as np
 from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
 from gpuboost.backends.numba.compiler import allocating, helper, inlined
+from gpuboost.engine.targets import MedianTarget, map_rows
 
 if TYPE_CHECKING:
     from gpuboost.engine.task import GrowTask
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @inlined
 def _sign(rank, lower, upper):
-    """See `engine.growth.medians.median_signs`."""
+    """See `engine.targets.median_signs`."""
     return np.int64(rank >= upper) - np.int64(rank <= lower)
 
 
@@ -141,17 +142,10 @@ def _add_row(statistics, row, weight, sums):
 def by_rank(task: GrowTask) -> GrowTask:
     """The same with its rows, and those of the matrix, in the order of their targets."""
     target = task.target
-    if not target.by_median or target.n_outputs > 1:
+    if not isinstance(target, MedianTarget) or target.n_channels > 1:
         return task
-    assert target.values is not None and target.wide is not None
-    order = np.argsort(target.values[:, 0], kind="stable")
-    weight = target.median_weight
-    ordered = replace(
-        target,
-        values=target.values[order],
-        wide=target.wide[order],
-        median_weight=None if weight is None else weight[order],
-    )
+    order = np.argsort(target.ranks[:, 0], kind="stable")
+    ordered = map_rows(target, lambda column: column[order])
 
     def rows_of(tree: int) -> TreeRows:
         rows = task.rows_of(tree)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.feature_sampling import LEVELS
 from gpuboost.backends.numba.common.packed_words import (
     Packing,
@@ -16,7 +17,6 @@ from gpuboost.backends.numba.common.packed_words import (
 )
 from gpuboost.backends.numba.common.records import (
     SPLIT,
-    Constraints,
     Limits,
     Matrix,
     Problem,
@@ -30,7 +30,6 @@ from gpuboost.backends.numba.splits.channels import Channels
 from gpuboost.backends.numba.splits.histograms import SLOTS
 from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.criteria import VARIANCE
-from gpuboost.engine.growth.tree import gain_unit
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrownTree
 
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.task import GrowTask, Target, TreeOptions
+    from gpuboost.engine.targets import Target
+    from gpuboost.engine.task import GrowTask, TreeOptions
     from gpuboost.engine.tree_rows import TreeRows
 
 
@@ -92,11 +92,11 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         min_hessian, min_samples_leaf = max(min_hessian, min_samples_leaf), 1
     return Limits(
         criterion=int(options.criterion),
-        is_regression=target.classes is None,
+        is_regression=not target.by_class,
         has_gradients=target.has_gradients,
         by_median=target.by_median,
         has_weightless=weights.some_are_zero,
-        stops_at_pure=target.classes is not None and options.criterion == VARIANCE,
+        stops_at_pure=target.by_class and options.criterion == VARIANCE,
         random_thresholds=bool(options.random_thresholds),
         max_depth=int(options.max_depth),
         min_samples_split=int(options.min_samples_split),
@@ -109,7 +109,7 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         needs_gain=bool(options.needs_gain),
         max_leaf_nodes=int(options.max_leaf_nodes),
         min_impurity_decrease=float(options.min_impurity_decrease),
-        gain_unit=gain_unit(options.criterion, target),
+        gain_unit=target.gain_unit(options.criterion),
         root_hessian=float(weights.root_hessian),
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
@@ -123,34 +123,22 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
     return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 
 
-def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
-    """What the options say of single features."""
-    interactions = options.interactions or ()
-    groups = np.zeros((n_features, (len(interactions) + 63) // 64), np.uint64)
-    for number, group in enumerate(interactions):
-        groups[list(group), number // 64] |= np.uint64(1) << np.uint64(number % 64)
-    monotonic = options.regularisation.monotonic or ()
-    return Constraints(np.array(monotonic, dtype=np.int64), groups)
-
-
 def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
     """Targets and weights of one tree for compiled code."""
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
     wide = target.wide if rows.wide is None else rows.wide
-    values, ranks, median_weight = target.values, None, None
-    if target.by_median:
-        values, ranks, median_weight = None, target.values, target.median_weight
-        if median_weight is None and target.n_outputs > 1:
-            median_weight = rows.weight
+    median_weight = getattr(target, "median_weight", none)
+    if median_weight is None:  # with one output, words of rows say it
+        median_weight = rows.weight if target.n_channels > 1 else none
     return Statistics(
         weight=contiguous(rows.weight, np.int32),
         inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
-        classes=contiguous(none if target.classes is None else target.classes, np.int32),
-        values=contiguous(empty if values is None else values, np.int32),
+        classes=contiguous(getattr(target, "classes", none), np.int32),
+        values=contiguous(getattr(target, "values", empty), np.int32),
         gradient=contiguous(empty if rows.gradient is None else rows.gradient, np.int32),
-        ranks=contiguous(empty if ranks is None else ranks, np.int32),
-        median_weight=contiguous(none if median_weight is None else median_weight, np.int64),
+        ranks=contiguous(getattr(target, "ranks", empty), np.int32),
+        median_weight=contiguous(median_weight, np.int64),
         wide=contiguous(empty if wide is None else wide, np.int64),
         n_classes=int(target.n_classes),
         draws=bool(rows.draws),
@@ -203,9 +191,8 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
     k = target.n_channels
     if k == 1:
         return None
-    values = np.zeros((0, 0), np.int32) if target.values is None else target.values
-    if target.by_median:
-        values = np.zeros((n_samples, k), np.int32)  # signs about the medians of nodes
+    n_signs = n_samples if target.by_median else 0  # about the medians of nodes
+    values = getattr(target, "values", np.zeros((n_signs, k), np.int32))
     return Channels(
         values=contiguous(values, np.int32),
         state=np.zeros(3, np.int64),
@@ -244,8 +231,8 @@ class TreeGrower:
         else:
             self.matrix, self.constraints = earlier.matrix, earlier.constraints
             self._local = earlier._local
-        values = None if task.target.by_median else task.target.values
-        self._largest_value = 1 if values is None else int(np.abs(values).max(initial=1))
+        values = getattr(task.target, "values", np.ones(1))
+        self._largest_value = int(np.abs(values).max(initial=1))
 
     def grow_all(self) -> Iterator[tuple[int, GrownTree]]:
         """All trees in order; a few more than threads are grown ahead of the consumer."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import hold_root
 from gpuboost.backends.numba.common.feature_sampling import ALL_OPEN, forget_levels, pass_on_groups
 from gpuboost.backends.numba.common.numbering import number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
@@ -52,12 +53,11 @@ def _cut(chunks, n_chunks, owner, node, per_chunk):
 @helper
 def make_roots(problem, state, roots, keys, capacity):
     """Make the roots; ``roots`` (T, 4): first position, rows, gradient, hessian. Returns T."""
-    largest = problem.limits.max_value
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
         start, count = roots[tree, 0], roots[tree, 1]
         set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], np.int64(0))
-        node.lower, node.upper = -largest, largest
+        hold_root(problem.limits, node)
         state.n_nodes[tree], state.open[tree] = 1, tree * capacity
         state.histogram_slot[tree * capacity] = -1
         if problem.limits.has_interactions:

@@ -1,4 +1,4 @@
-"""The NEWTON score: gains of one channel, and the bounds that monotonic splits set to values."""
+"""The NEWTON score: gains of one channel."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -7,31 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.constraints import sign_of, value_of
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import criteria, helper, inlined
-from gpuboost.engine.criteria import NEWTON
 
 newton_value, newton_term = criteria.newton_value, criteria.newton_term
-newton_gain, bounded, middle = criteria.newton_gain, criteria.bounded, criteria.middle
-
-
-@inlined
-def value_of(limits, node, g, h):
-    """Value of a part of a node, within the node's bounds."""
-    return bounded(newton_value(g, h, limits.l1, limits.l2), node.lower, node.upper)
+newton_gain, bounded = criteria.newton_gain, criteria.bounded
 
 
 @inlined
 def part_term(limits, node, g, h):
     """What one channel of a part adds to the score."""
     return newton_term(g, h, value_of(limits, node, g, h), limits.l1, limits.l2)
-
-
-@inlined
-def sign_of(problem, feature):
-    """Direction in which values may change with a feature."""
-    monotonic = problem.constraints.monotonic
-    return monotonic[feature] if monotonic.size else np.int64(0)
 
 
 @inlined
@@ -87,29 +74,3 @@ def newton_sums_scores(problem, node, feature, positions, extra):
     for j in range(positions[0], positions[1]):
         gl, hl = np.float64(sums[0, j] + extra[0]), np.float64(sums[1, j] + extra[1])
         scores[j] = rule_score(rule, gl, hl, g, h)
-
-
-@inlined
-def pass_on_bounds(problem, node, left, right):
-    """Bounds of the children: the node's, and of a monotonic split the middle of their values."""
-    left.lower, left.upper = node.lower, node.upper
-    right.lower, right.upper = node.lower, node.upper
-    if problem.limits.criterion == NEWTON and problem.constraints.monotonic.size > 0:
-        _part_at_middle(problem, node, left, right)
-
-
-@helper
-def _part_at_middle(problem, node, left, right):
-    """Keep the values of one child below the middle, those of the other above it."""
-    sign = sign_of(problem, node.feature)
-    if sign == 0:
-        return
-    limits = problem.limits
-    of_left = value_of(limits, node, np.float64(node.left_gradient), np.float64(node.left_hessian))
-    gradient, hessian = node.gradient - node.left_gradient, node.hessian - node.left_hessian
-    of_right = value_of(limits, node, np.float64(gradient), np.float64(hessian))
-    between = middle(of_left, of_right)
-    if sign > 0:
-        left.upper, right.lower = between, between
-    else:
-        left.lower, right.upper = between, between

@@ -1,0 +1,66 @@
+"""What nodes are held to by those above: bounds of values, and groups of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuboost.engine import criteria
+from gpuboost.engine.growth.constraints import NodeBounds
+from gpuboost.engine.growth.frontier import Frontier
+from gpuboost.engine.task import GrowTask
+
+
+class Constraints:
+    """The constraints of a fit: monotonic features, and features that may interact."""
+
+    def __init__(self, task: GrowTask) -> None:
+        options, features = task.options, np.arange(task.matrix.n_features)
+        regular, directions = options.regularisation, options.directions
+        self._regular, self._max_value = (regular.l1, regular.l2), regular.max_value
+        self._directions = None if directions is None else np.array(directions)
+        self._has_groups = options.interactions is not None
+        groups = [np.isin(features, own) for own in options.interactions or ()]
+        self._groups = np.array(groups, dtype=bool).reshape(len(groups), len(features))
+
+    def of_roots(self, m: int) -> dict[str, Any]:
+        """What m roots are held to: columns of `Frontier`."""
+        groups = np.ones((m, len(self._groups)), dtype=bool)
+        return {"bounds": NodeBounds.of_roots(m, self._max_value), "groups": groups}
+
+    def of_children(
+        self, node: Frontier, feature: np.ndarray, hessian: np.ndarray, gradient: np.ndarray
+    ) -> dict[str, Any]:
+        """The same of the children, by turns, of nodes split by ``feature``.
+
+        Parameters
+        ----------
+        hessian, gradient : int64 (m,), (m, K)
+            Of the left part.
+        """
+        groups = node.groups & self._groups[:, feature].T
+        bounds = node.bounds[np.arange(len(feature)).repeat(2)]
+        if self._directions is not None:
+            g = np.stack([gradient, node.gradient - gradient])[:, :, 0].astype(np.float64)
+            h = np.stack([hessian, node.hessian - hessian]).astype(np.float64)
+            values = self.values(g, h, node.bounds)
+            bounds = node.bounds.of_children(self._directions[feature], *values)
+        return {"bounds": bounds, "groups": groups.repeat(2, axis=0)}
+
+    def values(self, g: Any, h: Any, bounds: NodeBounds) -> Any:
+        """Values of parts with these sums; NEWTON alone."""
+        return criteria.values_in_bounds(g, h, self._regular, (bounds.lower, bounds.upper))
+
+    def in_order(self, feature: np.ndarray, left: Any, right: Any) -> Any:
+        """Whether the values of the sides of splits by ``feature`` are as they must be."""
+        if self._directions is None:
+            return True
+        sign = self._directions[feature]
+        return sign * left <= sign * right
+
+    def allow(self, node: Frontier, allowed: np.ndarray) -> np.ndarray:
+        """Of the features that nodes may look at, bool (m, F), those of their groups."""
+        if not self._has_groups:
+            return allowed
+        return allowed & (node.groups[:, :, None] & self._groups).any(axis=1)

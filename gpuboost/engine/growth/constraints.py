@@ -1,0 +1,61 @@
+"""Bounds of values: what monotonic splits put between the values of all nodes below them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.engine.criteria import bounded, bounds_of_children
+
+if TYPE_CHECKING:
+    from gpuboost.engine.task import GrownTree, Regularisation
+
+
+@dataclass(frozen=True)
+class NodeBounds:
+    """Bounds of the values of nodes and of all below them, in integer units: float64 (m,) each."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of_roots(cls, m: int, largest: float) -> NodeBounds:
+        """Those of m roots."""
+        return cls(np.full(m, -largest), np.full(m, largest))
+
+    def __getitem__(self, nodes: Any) -> NodeBounds:
+        return NodeBounds(self.lower[nodes], self.upper[nodes])
+
+    def of_children(self, sign: np.ndarray, left: np.ndarray, right: np.ndarray) -> NodeBounds:
+        """Those of the children of all nodes, by turns; ``left``, ``right``: values of theirs."""
+        bounds = self.lower, self.upper
+        values = bounded(left, *bounds), bounded(right, *bounds)
+        of_left, of_right = bounds_of_children(sign, *values, bounds)
+        return NodeBounds(*map(by_turns, of_left, of_right))
+
+
+def by_turns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """What belongs to left and right children, by turns."""
+    return np.stack([left, right], axis=1).reshape(2 * len(left), *left.shape[1:])
+
+
+def in_monotonic_order(value: np.ndarray, grown: GrownTree, regular: Regularisation) -> np.ndarray:
+    """Values of nodes (m, V) within the bounds that the monotonic splits above each put to it.
+
+    The bounds are those of `backends.protocol`, with the values themselves in place of those that
+    splits were chosen by. Without monotonic features, values are as they were; with them they are
+    of one output, or shares of two classes, of which the second is held.
+    """
+    if regular.monotonic is None:
+        return value
+    held, sign_of = value[:, -1].copy(), np.array(regular.monotonic)
+    nodes, bounds = slice(0, 1), NodeBounds.of_roots(1, regular.max_value)
+    while nodes.start < nodes.stop:  # level by level
+        held[nodes] = bounded(held[nodes], bounds.lower, bounds.upper)
+        inner = np.flatnonzero(grown.left[nodes])
+        left, sign = grown.left[nodes][inner], sign_of[grown.feature[nodes][inner]]
+        bounds = bounds[inner].of_children(sign, held[left], held[left + 1])
+        nodes = slice(nodes.stop, nodes.stop + 2 * len(inner))
+    return np.column_stack([1.0 - held, held][-value.shape[1] :])

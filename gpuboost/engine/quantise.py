@@ -1,0 +1,165 @@
+"""From targets and weights to the integers of `gpuboost.engine.targets`, where the data lie."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuboost.engine.array_modules import array_module, copy_to_host
+from gpuboost.engine.criteria import CRITERIA, VARIANCE
+from gpuboost.engine.fixed_point import (
+    SUM_BITS,
+    WeightFacts,
+    exact_mean,
+    exponent_of,
+    scale_by_power,
+    sum_bits,
+    two_planes,
+)
+from gpuboost.engine.numerics import in_order, log
+from gpuboost.engine.order_statistics import integer_weights
+from gpuboost.engine.targets import ClassTarget, MedianTarget, RegressionTarget, ValueTarget
+
+VALUE_BITS = 28  # a target, centred; with weights of 17 bits, weight * value and weight fit 62
+EXACT_BITS = 53  # sums of targets below 2**53 are float64 values, so equal means gain exactly 0
+MAX_SUM = 2.0**1000  # of targets that are not centred, with room for their weights
+MIN_VALUE_BITS = 12  # of a target, even where sums may then pass EXACT_BITS
+
+
+def class_target(classes: np.ndarray, n_classes: int, facts: WeightFacts) -> ClassTarget:
+    """Target of a classification, where the classes and weights are.
+
+    Parameters
+    ----------
+    classes : int32 (n,)
+        Codes 0 to ``n_classes`` - 1.
+    """
+    wide, exponents = None, np.zeros(0, np.int64)
+    if facts.real is not None:
+        wide, exponents = two_planes(facts.real[:, None], SUM_BITS - sum_bits(len(facts.real)))
+    classes = classes.astype(np.int32, copy=False)
+    return ClassTarget(classes, n_classes, wide, exponents)
+
+
+def regression_target(y: np.ndarray, facts: WeightFacts, criterion: int) -> RegressionTarget:
+    """Target of a regression (n, K) for a score, where the values and weights are."""
+    if CRITERIA[criterion].by_median:
+        return median_target(y, facts)
+    return value_target(y, facts, criterion)
+
+
+def value_target(y: np.ndarray, facts: WeightFacts, criterion: int = VARIANCE) -> ValueTarget:
+    """Target of a regression, where the values and weights are.
+
+    Parameters
+    ----------
+    y : float64 (n, K)
+        Rows that are in no tree do not matter, whatever they hold. With POISSON none is negative.
+    criterion : int
+        What splits are scored with. POISSON asks for sums of ``y`` itself, so it is not centred:
+        0 stays 0, and what is positive stays positive.
+    """
+    counts = CRITERIA[criterion].counts
+    centred, mean = _of_trees(y, facts.inside) if counts else centre_targets(y, facts.inside)
+    # One scale for all outputs, so that their gains may be added; squares are of targets in
+    # [-1, 1], because those of huge or tiny ones would leave the range of float64.
+    unit = int(exponent_of(centred).max())
+    xp, bits = array_module(y), _value_bits(facts)
+    values = xp.rint(scale_by_power(centred, bits - unit)).astype(np.int32)
+    if counts:
+        values = xp.maximum(values, (centred > 0.0).astype(np.int32))
+    scaled = scale_by_power(centred, -unit)
+    terms = _y_log_y(scaled) if counts else scaled * scaled
+    columns = [centred, in_order(terms)[:, None]]
+    if facts.real is not None:
+        columns.append(xp.ones((len(y), 1)))
+    wide, exponents = _leaf_columns(xp.concatenate(columns, axis=1), facts)
+    scale = y.shape[1], bits - unit
+    return ValueTarget(
+        *scale, values=values, wide=wide, exponents=exponents, mean=mean, square_unit=unit
+    )
+
+
+def median_target(y: np.ndarray, facts: WeightFacts) -> MedianTarget:
+    """Target of a regression whose leaves are medians, where the values and weights are.
+
+    Parameters
+    ----------
+    y : float64 (n, K)
+        Rows that are in no tree do not matter, whatever they hold.
+    """
+    xp = array_module(y)
+    centred, mean = centre_targets(y, facts.inside)
+    columns = xp.concatenate([centred, xp.ones((len(y), 1))], axis=1)
+    wide, exponents = _leaf_columns(columns, facts)
+    median_weight = None if facts.real is None else integer_weights(facts.real, len(y))
+    ranks = xp.empty(y.shape, dtype=np.int32)
+    levels = []
+    for k in range(y.shape[1]):
+        distinct, rank = xp.unique(y[:, k] + 0.0, return_inverse=True)
+        ranks[:, k] = rank
+        levels.append(copy_to_host(distinct))
+    return MedianTarget(
+        y.shape[1],
+        ranks=ranks,
+        levels=tuple(levels),
+        wide=wide,
+        exponents=exponents,
+        mean=mean,
+        median_weight=median_weight,
+    )
+
+
+def _leaf_columns(columns: np.ndarray, facts: WeightFacts) -> tuple[np.ndarray, np.ndarray]:
+    """Planes of what leaves add up, and their exponents: times the weights where these are real."""
+    if facts.real is None:
+        return two_planes(columns, SUM_BITS - sum_bits(max(facts.total, len(columns))))
+    return two_planes(columns * facts.real[:, None], SUM_BITS - sum_bits(len(columns)))
+
+
+def _y_log_y(x: np.ndarray) -> np.ndarray:
+    """Of each of x in [0, 1], where they are.
+
+    The host makes it, whose logarithm is the one of all devices. What is so small that the sums of
+    a fit do not know it counts as 0.
+    """
+    host = copy_to_host(x)
+    known = np.where(host > 2.0**-1000, host, 1.0)
+    return array_module(x).asarray(known * log(known))
+
+
+def _of_trees(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Targets as they are, 0 for rows that are in no tree; and what they are centred on, 0."""
+    kept = y if inside is None else array_module(y).where(inside[:, None], y, 0.0)
+    largest = float(kept.max())
+    if largest * len(kept) > MAX_SUM:
+        raise ValueError(
+            f"the sum of y could be more than float64 can hold: its largest value is {largest:g}, "
+            f"of {len(kept)} rows. Scale the target down."
+        )
+    return kept, np.zeros(y.shape[1])
+
+
+def centre_targets(y: np.ndarray, inside: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Targets less their mean, 0 for rows that are in no tree; and the mean."""
+    xp, mean = array_module(y), exact_mean(y if inside is None else y[inside])
+    centred = y - xp.asarray(mean)
+    if inside is not None:
+        centred = xp.where(inside[:, None], centred, 0.0)
+    if not xp.isfinite(centred).all():
+        raise ValueError(
+            "y spans more than float64 can hold around its mean; its values run from "
+            f"{float(y.min()):g} to {float(y.max()):g}. Scale the target down."
+        )
+    return centred, mean
+
+
+def _value_bits(facts: WeightFacts) -> int:
+    """Bits of a quantised target.
+
+    Sums stay exact in float64 where `MIN_VALUE_BITS` allow it and weights are whole: means of
+    real weights are not equal to the last bit. Weight times target and weight fit one packed word,
+    and sums an int64, in any case.
+    """
+    sums = EXACT_BITS if facts.real is None else SUM_BITS
+    exact = max(MIN_VALUE_BITS, min(VALUE_BITS, sums - sum_bits(facts.total)))
+    return max(1, min(exact, SUM_BITS - 2 * sum_bits(facts.largest + 1.0)))
