@@ -91,11 +91,12 @@ def store_release(typing_context, words, i, number):
     return types.void(words, types.int64, types.int64), generate
 
 
-def _add_vectors(width):
-    """How to add ``width`` words of a row to those of sums, as one vector."""
+@_instruction
+def add_eight(typing_context, sums, at, words, row, column):
+    """Add eight words, from ``words[row, column]`` on, to those from ``sums[at]`` on; all int64."""
 
     def generate(context, builder, signature, arguments):
-        kinds, vector = signature.args, ir.VectorType(ir.IntType(64), width).as_pointer()
+        kinds, vector = signature.args, ir.VectorType(ir.IntType(64), 8).as_pointer()
         own, other = (context.make_array(kinds[k])(context, builder, arguments[k]) for k in (0, 2))
         places = (
             cgutils.get_item_pointer(context, builder, kinds[0], own, arguments[1:2], False),
@@ -106,16 +107,4 @@ def _add_vectors(width):
         builder.store(added, to, align=8)
         return context.get_dummy_value()
 
-    return generate
-
-
-@_instruction
-def add_eight(typing_context, sums, at, words, row, column):
-    """Add eight words, from ``words[row, column]`` on, to those from ``sums[at]`` on; all int64."""
-    return types.void(sums, types.int64, words, types.int64, types.int64), _add_vectors(8)
-
-
-@_instruction
-def add_four(typing_context, sums, at, words, row, column):
-    """The same with four words."""
-    return types.void(sums, types.int64, words, types.int64, types.int64), _add_vectors(4)
+    return types.void(sums, types.int64, words, types.int64, types.int64), generate

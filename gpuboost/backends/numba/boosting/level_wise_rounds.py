@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.backends.numba.boosting import quantise as round_words
 from gpuboost.backends.numba.boosting.quantise import CHUNK, SHARED_ROWS, two_factors
 from gpuboost.backends.numba.common.constraints import constraints_of
-from gpuboost.backends.numba.common.packed_words import Packing
+from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.common.row_major import row_major
 from gpuboost.backends.numba.depth_first.tree_grower import (
@@ -180,7 +180,7 @@ class LevelRounds:
         self._space.state.min_category[: len(minimum)] = minimum
         are_ones = columns.whole is not None and bool(columns.whole.max() <= 1)
         weights = Weights(int(roots[0, 3]), are_ones, some_are_zero=False)
-        problems = self._problems(scale, weights)
+        problems = self._problems(scale, weights, samples)
         grower = LevelGrower(self.pool, self._space, problems)
         return grower.grow(samples, roots, keys, leaves)
 
@@ -197,16 +197,15 @@ class LevelRounds:
                 space.work.looks[place] = NEVER
                 space.work.looks[place, own] = FIRST
 
-    def _problems(self, scale: Scale, weights: Weights) -> list[Problem]:
+    def _problems(self, scale: Scale, weights: Weights, samples: Samples) -> list[Problem]:
         """What all nodes have in common, for every thread."""
         options = scale.options(self.task.options, self.task.min_hessian)
         features = np.arange(self.task.matrix.n_features, dtype=np.int32)
-        rest = (
-            limits_of(options, scale.target(1), weights),
-            constraints_of(options, len(features)),
-            Packing(0, 0, 0, 0, 1, 1),
-        )
-        return [Problem(self._matrix, features, *rest, scratch) for scratch in self._scratch]
+        limits = limits_of(options, scale.target(1), weights)
+        largest = samples.max_gradient, samples.max_hessian
+        packing = choose_gradient_packing(*largest, limits.min_samples_leaf > 1)
+        given = self._matrix, features, limits, constraints_of(options, len(features)), packing
+        return [Problem(*given, scratch, 0) for scratch in self._scratch]
 
     def _pack(self, columns: RoundColumns, scale: Scale, trees: range) -> Samples:
         """Words of all rows and trees."""

@@ -28,14 +28,16 @@ def signed_rank(key, feature):
 
 
 @inlined
+def rank_of(limits, key, feature):
+    """What orders the features of a node; the low half is the feature."""
+    return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
+
+
+@inlined
 def rank_features(limits, key, features, ranks):
-    """What orders the features of a node, the low half being the feature."""
-    if limits.hashed_order:
-        for p in range(features.size):
-            ranks[p] = signed_rank(key, features[p])
-    else:
-        for p in range(features.size):
-            ranks[p] = np.int64(features[p])
+    """`rank_of` all features of a tree."""
+    for p in range(features.size):
+        ranks[p] = rank_of(limits, key, features[p])
 
 
 @helper

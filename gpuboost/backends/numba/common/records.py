@@ -9,6 +9,10 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import BOUNDS, Constraints
 from gpuboost.backends.numba.common.packed_words import Packing
 
+LANES = 8  # scores are computed in blocks of so many bins
+SLOTS = 256 + LANES  # all bins in whole blocks
+HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row GRADIENT + p
+
 NODE = np.dtype(
     [
         ("start", np.int64),  # its rows are start ... start + count of the tree's rows
@@ -79,7 +83,6 @@ class Limits(NamedTuple):
     ``by_median``: gradients are signs about the medians of the node. ``has_weightless``: there are
     rows of weight 0 in the tree; ``stops_at_pure``: once a split has two pure sides no other can be
     better (two classes and VARIANCE). ``l1``, ``l2`` and ``max_value`` are of NEWTON.
-    ``min_category``: hessian of a category that is not rare.
     """
 
     criterion: int
@@ -105,7 +108,6 @@ class Limits(NamedTuple):
     l1: float
     l2: float
     max_value: float
-    min_category: int
 
 
 class Rows(NamedTuple):
@@ -120,8 +122,10 @@ class Rows(NamedTuple):
 class Scratch(NamedTuple):
     """Space of one thread, kept between features, nodes and trees.
 
-    Histograms are zero between features. ``scores`` has room for whole blocks of eight, and
-    ``patterns`` are the same bytes as int64. ``level_depth`` and ``level_last``: which levels'
+    ``sums``, ``per_bin`` and ``wide`` have a row for each field, see `histograms`, and so has
+    ``missing``; ``terms`` are those of the criterion (3, SLOTS). Histograms are zero between
+    features. ``scores`` has a place for whole blocks of eight, and ``patterns`` are the same bytes
+    as int64. ``level_depth`` and ``level_last``: which levels'
     features are known, by depth, and the rank of the last one of each. ``chosen``: 1 for
     the features that the node may look at, where these are not all, else 0. ``own`` and
     ``own_weights`` are for the targets of a node whose medians are selected. ``rare``: codes of
@@ -133,6 +137,7 @@ class Scratch(NamedTuple):
     occupied: np.ndarray
     bins: np.ndarray
     prefix: np.ndarray
+    terms: np.ndarray
     scores: np.ndarray
     patterns: np.ndarray
     wide: np.ndarray
@@ -156,7 +161,11 @@ class Scratch(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that stays the same while a tree grows; ``features`` are those of the tree, int32."""
+    """All that stays the same while a tree grows.
+
+    ``features`` are those of the tree, int32; ``min_category`` is the hessian of a category that
+    is not rare.
+    """
 
     matrix: Matrix
     features: np.ndarray
@@ -164,6 +173,7 @@ class Problem(NamedTuple):
     constraints: Constraints
     packing: Packing
     scratch: Scratch
+    min_category: int
 
 
 class Members(NamedTuple):

@@ -192,7 +192,7 @@ def grow(problem, channels, statistics, rows, root_key):
             nodes, waiting, open_groups, medians = enlarge(nodes, waiting, open_groups, medians)
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
-        n_left = split_rows(matrix, rows, nodes[k], masks)
+        n_left = split_rows(matrix, rows, nodes[k], masks, 0)
         make_children(problem, nodes, k, n_nodes, n_left)
         pass_on_groups(problem.constraints, nodes, k, open_groups)
         first_new = n_nodes

@@ -56,57 +56,58 @@ def is_constant(words, packing):
 
 
 @inlined
-def numeric_partition(codes, feature, last_left, also_left, rows, start, stop):
-    """Move rows with code <= ``last_left`` or == ``also_left`` before the others, in order.
+def goes_left(code, last_left, mask, also_left):
+    """Whether a split sends a code left.
+
+    That is codes up to ``last_left``; or, unless ``mask`` is None, categories whose bit is set in
+    its first 8 words; and ``also_left``.
+    """
+    if mask is None:
+        return (np.int64(code) <= last_left) | (code == also_left)
+    bit = (mask[code >> np.uint8(5)] >> np.uint32(code & np.uint8(31))) & np.uint32(1)
+    return (bit == 1) | (code == also_left)
+
+
+@inlined
+def partition(codes, split, mask, rows, start, stop):
+    """Move rows that go left before the others, in order.
 
         before   r0 r1 r2 r3 r4 r5        after   r0 r3 r4 | r1 r2 r5
                  L  R  R  L  L  R
 
-    Without a branch: every row is written to both sides, and only the counters differ. Returns
-    the number of rows on the left.
+    ``split``: feature, last code on the left, code of values that go left as well. Without a
+    branch: every row is written to both sides, and only the counters differ. Returns the number
+    of rows on the left.
     """
     row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
-    left, right = np.uint64(start), np.uint64(0)
+    left, right, (feature, last_left, also_left) = np.uint64(start), np.uint64(0), split
     for i in range(np.uint64(start), np.uint64(stop)):
         r, w = row[i], word[i]
-        code = np.int64(codes[feature, r])
-        goes_left = np.uint64((code <= last_left) | (code == also_left))
+        is_left = np.uint64(goes_left(codes[feature, r], last_left, mask, also_left))
         row[left], word[left] = r, w
         spare_row[right], spare_word[right] = r, w
-        left += goes_left
-        right += np.uint64(1) - goes_left
-    for i in range(right):
-        row[left + i], word[left + i] = spare_row[i], spare_word[i]
-    return np.int64(left) - start
-
-
-@helper
-def category_partition(codes, feature, mask, also_left, rows, start, stop):
-    """The same for a set of categories: bit ``code`` of the first 8 words, set for left."""
-    row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
-    left, right = np.uint64(start), np.uint64(0)
-    for i in range(np.uint64(start), np.uint64(stop)):
-        r, w = row[i], word[i]
-        code = codes[feature, r]
-        bit = (mask[code >> np.uint8(5)] >> np.uint32(code & np.uint8(31))) & np.uint32(1)
-        goes_left = np.uint64((bit == 1) | (code == also_left))
-        row[left], word[left] = r, w
-        spare_row[right], spare_word[right] = r, w
-        left += goes_left
-        right += np.uint64(1) - goes_left
+        left += is_left
+        right += np.uint64(1) - is_left
     for i in range(right):
         row[left + i], word[left + i] = spare_row[i], spare_word[i]
     return np.int64(left) - start
 
 
 @inlined
-def split_rows(matrix, rows, node, masks):
-    """Partition the rows of a node by its split; returns how many go left."""
-    start, stop, feature = node.start, node.start + node.count, np.int64(node.feature)
-    also_left = matrix.missing_code if node.missing == MISSING_LEFT else -1
+def split_of(node, missing_code):
+    """What `goes_left` has to know of a split: feature, last code and another code on the left."""
+    also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
+    return np.int64(node.feature), np.int64(node.bin), also_left
+
+
+@helper
+def split_rows(matrix, rows, node, masks, base):
+    """Partition the rows of a node by its split; returns how many go left.
+
+    ``base``: where the rows of the first node of ``rows`` start.
+    """
+    start, stop = node.start - base, node.start - base + node.count
+    split = split_of(node, matrix.missing_code)
     if node.category >= 0:
-        mask = masks[node.category]
-        return category_partition(matrix.codes, feature, mask, also_left, rows, start, stop)
-    return numeric_partition(
-        matrix.codes, feature, np.int64(node.bin), also_left, rows, start, stop
-    )
+        return partition(matrix.codes, split, masks[node.category], rows, start, stop)
+    return partition(matrix.codes, split, None, rows, start, stop)

@@ -16,6 +16,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_packing,
 )
 from gpuboost.backends.numba.common.records import (
+    SLOTS,
     SPLIT,
     Limits,
     Matrix,
@@ -27,7 +28,6 @@ from gpuboost.backends.numba.common.records import (
 from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
-from gpuboost.backends.numba.splits.histograms import SLOTS
 from gpuboost.backends.numba.threads.map import contiguous, in_order
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.sampling import root_key
@@ -114,7 +114,6 @@ def limits_of(options: TreeOptions, target: Target, weights: Weights) -> Limits:
         l1=float(options.regularisation.l1),
         l2=float(options.regularisation.l2),
         max_value=float(options.regularisation.max_value),
-        min_category=min_category(options, weights.root_hessian),
     )
 
 
@@ -145,21 +144,24 @@ def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
     )
 
 
-def make_scratch(n_samples: int, n_features: int, selects: bool = False) -> Scratch:
+def make_scratch(
+    n_samples: int, n_features: int, n_channels: int = 1, selects: bool = False
+) -> Scratch:
     """Zeroed space for one thread."""
-    scores = np.zeros(SLOTS)
+    scores, fields = np.zeros(SLOTS), n_channels + 2
     return Scratch(
         totals=np.zeros(256, np.int64),
         occupied=np.zeros(4, np.uint64),
         bins=np.zeros(SLOTS, np.int64),
         prefix=np.zeros(SLOTS, np.int64),
+        terms=np.zeros((3, SLOTS)),
         scores=scores,
         patterns=scores.view(np.int64),
-        wide=np.zeros((3, 256), np.int64),
-        sums=np.zeros((3, SLOTS), np.int64),
+        wide=np.zeros((fields, 256), np.int64),
+        sums=np.zeros((fields, SLOTS), np.int64),
         bundle=np.zeros((3, 256), np.int64),
-        missing=np.zeros(3, np.int64),
-        per_bin=np.zeros((3, 256), np.int64),
+        missing=np.zeros(fields, np.int64),
+        per_bin=np.zeros((fields, 256), np.int64),
         keys=np.zeros(256),
         order=np.zeros(256, np.int64),
         rare=np.zeros(256, np.int64),
@@ -201,14 +203,6 @@ def make_channels(n_samples: int, target: Target) -> Channels | None:
         present=np.zeros(k, np.int64),
         position=np.zeros(k, np.int64),
         word=np.zeros(n_samples, np.int64),
-        totals=np.zeros((k, 256), np.int64),
-        hessian=np.zeros(256, np.int64),
-        counts=np.zeros(256, np.int64),
-        left=np.zeros(SLOTS, np.int64),
-        left_hessian=np.zeros(SLOTS, np.int64),
-        left_count=np.zeros(SLOTS, np.int64),
-        right_terms=np.zeros((3, SLOTS)),
-        left_terms=np.zeros((3, SLOTS)),
     )
 
 
@@ -244,13 +238,15 @@ class TreeGrower:
         task = self.task
         tree_rows = task.rows_of(tree)
         statistics = statistics_of(task, tree_rows)
-        limits = limits_of(task.options, task.target, Weights.of(tree_rows))
+        weights = Weights.of(tree_rows)
+        limits = limits_of(task.options, task.target, weights)
         packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
         rows, scratch, channels = self._space()
         if channels is not None and limits.has_gradients:
             channels = channels._replace(values=statistics.gradient)
         features = contiguous(np.unique(task.tree_features(tree)), np.int32)
-        problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch)
+        rare = min_category(task.options, weights.root_hessian)
+        problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch, rare)
         key = np.uint64(root_key(task.seed, tree))
         columns, sums = grow(problem, channels, statistics, rows, key)
         return GrownTree(*(*columns, sums))
@@ -268,7 +264,8 @@ class TreeGrower:
         if not hasattr(self._local, "space"):
             n, n_features = self.task.matrix.n_samples, self.task.matrix.n_features
             channels = make_channels(n, self.task.target)
-            selects = self.task.target.by_median and channels is not None
-            scratch = make_scratch(n, n_features, selects)
+            target = self.task.target
+            selects = target.by_median and channels is not None
+            scratch = make_scratch(n, n_features, target.n_channels, selects)
             self._local.space = make_rows(n), scratch, channels
         return self._local.space

@@ -90,18 +90,16 @@ def bundle_codes(matrix: Matrix, columns: FeatureBundles) -> np.ndarray:
 
 
 @helper
-def take_out(bundle, n_fields, stride, values, sums):
+def take_out(bundle, stride, values, sums):
     """Sums by the values of the feature that changes slowest, which is then summed out.
 
-    ``bundle`` (fields, 256) has ``stride * values`` cells in use, and ``stride`` afterwards.
+    ``bundle`` (256,) has ``stride * values`` cells in use, and ``stride`` afterwards.
     """
-    for field in range(n_fields):
-        own = bundle[field]
-        for value in range(values):
-            total = np.int64(0)
-            for low in range(stride):
-                total += own[value * stride + low]
-            sums[field, value] = total
-        for value in range(1, values):
-            for low in range(stride):
-                own[low] += own[value * stride + low]
+    for value in range(values):
+        total = np.int64(0)
+        for low in range(stride):
+            total += bundle[value * stride + low]
+        sums[value] = total
+    for value in range(1, values):
+        for low in range(stride):
+            bundle[low] += bundle[value * stride + low]

@@ -27,11 +27,11 @@ from gpuboost.backends.numba.common.feature_sampling import (
     is_choosy,
     kth_smallest,
     rank_features,
+    rank_of,
     set_chosen,
 )
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
-from gpuboost.backends.numba.splits.random_thresholds import rank_of
 from gpuboost.backends.numba.splits.scan import is_better
 
 # Of a feature and a node: not looked at, one of the first, a later one, the one that is tried.
@@ -44,8 +44,9 @@ FOUND, LATE, NONE = range(3)
 def of_tree(problem, state, tree):
     """The problem with the features of a tree alone; for callers that count no references."""
     features = state.features[tree, : state.n_features[tree]]
-    matrix, _, limits, constraints, packing, scratch = problem
-    return Problem(matrix, features, limits, constraints, packing, scratch)
+    matrix, _, limits, constraints, packing, scratch, _ = problem
+    minimum = state.min_category[tree]
+    return Problem(matrix, features, limits, constraints, packing, scratch, minimum)
 
 
 @inlined

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
+from gpuboost.backends.numba.depth_first.partition import goes_left, split_of
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
-from gpuboost.engine.task import MISSING_LEFT
 
 AHEAD = 32  # rows between asking for what a row needs and using it
 
@@ -46,28 +46,13 @@ class Leaves(NamedTuple):
 
 
 @inlined
-def by_number(codes, row, rule, goes_left):
-    """Which rows have a code up to ``rule[1]`` or equal to ``rule[2]``; how many."""
-    feature, last_left, also_left = rule
-    n_left, n = np.int64(0), np.uint64(row.size)
+def _mark_rows(codes, row, split, mask, is_left):
+    """Which rows go left, see `goes_left`; how many."""
+    (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
     for i in range(n):
         prefetch(codes, feature, np.int64(row[min(i + np.uint64(AHEAD), n - np.uint64(1))]))
-        code = np.int64(codes[feature, row[i]])
-        left = np.uint8((code <= last_left) | (code == also_left))
-        goes_left[i] = left
-        n_left += np.int64(left)
-    return n_left
-
-
-@inlined
-def by_category(codes, row, feature, mask, also_left, goes_left):
-    """The same for a set of categories: bit ``code`` of the first 8 words, set for left."""
-    n_left = np.int64(0)
-    for i in range(np.uint64(row.size)):
-        code = codes[feature, row[i]]
-        bit = (mask[code >> np.uint8(5)] >> np.uint32(code & np.uint8(31))) & np.uint32(1)
-        left = np.uint8((bit == 1) | (code == also_left))
-        goes_left[i] = left
+        left = np.uint8(goes_left(codes[feature, row[i]], last_left, mask, also_left))
+        is_left[i] = left
         n_left += np.int64(left)
     return n_left
 
@@ -76,14 +61,10 @@ def by_category(codes, row, feature, mask, also_left, goes_left):
 def decide_rows(samples, state, node, missing_code, chunk):
     """Fill `GrowState.goes_left` for a chunk of a node that is split; how many go left."""
     row = state.row[node.depth & 1, chunk.start : chunk.stop]
-    goes_left = state.goes_left[chunk.start : chunk.stop]
-    feature = np.int64(node.feature)
-    also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
+    is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
     if node.category >= 0:
-        mask = state.masks[node.category]
-        return by_category(samples.codes, row, feature, mask, also_left, goes_left)
-    rule = (feature, np.int64(node.bin), also_left)
-    return by_number(samples.codes, row, rule, goes_left)
+        return _mark_rows(samples.codes, row, split, state.masks[node.category], is_left)
+    return _mark_rows(samples.codes, row, split, None, is_left)
 
 
 @helper

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.feature_sampling import SMALLEST_RANK
+from gpuboost.backends.numba.common.feature_sampling import SMALLEST_RANK, rank_of
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
@@ -22,14 +23,16 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     NEXT,
     NONE,
     next_later,
+    of_tree,
     row_of,
 )
 from gpuboost.backends.numba.level_wise.histograms import tile_cells
-from gpuboost.backends.numba.splits.categorical import evaluate_category_sums
-from gpuboost.backends.numba.splits.random_thresholds import rank_of
-from gpuboost.backends.numba.splits.scan import best_of_sums, is_better, set_best
+from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
-from gpuboost.engine.task import LEAF, MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+from gpuboost.engine.task import LEAF
+
+FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # of `Scratch.sums`, by the fields of a histogram
 
 
 @inlined
@@ -60,96 +63,46 @@ def _subtract(work, pair, first, last):
 def _sum_up(scratch, cells, column, width, missing_code):
     """`Scratch.sums` up to each of ``width`` value bins, and `Scratch.missing`."""
     sums, missing, at = scratch.sums, scratch.missing, column * BINS
-    missing[2] = 0
+    missing[COUNT] = 0
     for field in range(cells.shape[0]):
-        running, own = np.int64(0), cells[field, at : at + BINS]
+        running, own, row = np.int64(0), cells[field, at : at + BINS], FIELD_ROWS[field]
         for j in range(np.uint64(width)):
             running += own[j]
-            sums[field, j] = running
-        missing[field] = own[missing_code]
+            sums[row, j] = running
+        missing[row] = own[missing_code]
 
 
 @inlined
-def _sum_up_bundle(scratch, n_fields, columns, feature, width):
+def _sum_up_bundle(scratch, fields, columns, feature, width):
     """The same of the feature that changes slowest in `Scratch.bundle`, which is summed out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
-    take_out(scratch.bundle, n_fields, columns.stride[feature], values, sums)
-    missing[2] = 0
-    for field in range(n_fields):
-        missing[field] = sums[field, width] if values > width else 0
+    missing[COUNT] = 0
+    for field in range(fields):
+        row = FIELD_ROWS[field]
+        take_out(scratch.bundle[field], columns.stride[feature], values, sums[row])
+        missing[row] = sums[row, width] if values > width else 0
         for j in range(1, width):
-            sums[field, j] += sums[field, j - 1]
-
-
-@inlined
-def evaluate_numeric_sums(problem, node, feature, rank, m):
-    """The best split of a number, from the sums up to each of its ``m`` bins, occupied or not.
-
-    A bin without rows has the sums of the one before, which wins as the lower one.
-    """
-    scratch = problem.scratch
-    sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
-    j, score, goes = best_of_sums(problem, node, feature, 0, m)
-    split = scratch.split[0]
-    if j < 0 or not is_better(split, score, rank):
-        return
-    with_missing = goes == MISSING_LEFT
-    left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
-    left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-    set_best(split, score, rank, feature, left_gradient, left_hessian)
-    following = j + 1
-    while following < m and sums[1, following] == sums[1, j]:
-        following += 1
-    split.bin = j
-    split.next_bin = following if following < m else ONLY_MISSING_RIGHT
-    split.missing = goes if is_seen else MISSING_UNSEEN
-
-
-@inlined
-def _list_bins(scratch, matrix, feature, m):
-    """The bins of `Scratch.sums`, the missing one last; their number."""
-    for j in range(m):
-        scratch.bins[j] = j
-    if not matrix.has_missing[feature]:
-        return m
-    scratch.bins[m] = matrix.missing_code
-    for field in range(3):
-        scratch.sums[field, m] = scratch.sums[field, m - 1] + scratch.missing[field]
-    return m + 1
-
-
-@inlined
-def _could_split(scratch, node, m):
-    """Whether values, of ``m`` bins, tell rows of the node apart; sums are up to each bin."""
-    j, sums = 0, scratch.sums
-    while j < m and sums[1, j] == 0:
-        j += 1
-    return j < m and sums[1, j] < node.hessian
+            sums[row, j] += sums[row, j - 1]
 
 
 @spliced
-def _evaluate_sums(problem, node, feature, minimum):
-    """The best split of a feature whose sums are in `Scratch.sums`, if it is the best so far.
-
-    Whether the feature could split, where that is asked for.
-    """
+def _evaluate_sums(problem, node, feature):
+    """Look at a feature whose sums are in `Scratch.sums`; whether it could split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
         scratch.missing[:] = 0
+    for j in range(n_bins):
+        scratch.bins[j] = j
     if matrix.is_categorical[feature]:
-        m = _list_bins(scratch, matrix, feature, n_bins)
-        return evaluate_category_sums(problem, node, feature, rank, m, minimum)
-    evaluate_numeric_sums(problem, node, feature, rank, n_bins)
-    if problem.limits.max_features >= matrix.n_bins.size:
-        return True
-    return _could_split(scratch, node, n_bins)
+        return evaluate_categories(problem, None, node, feature, rank, n_bins)
+    return evaluate_number(problem, None, node, feature, rank, n_bins)
 
 
 @spliced
-def _search_features(problem, columns, node, cells, of_node, tile, kind):
-    """Offer to `Scratch.split` the features of one kind of a tile; whether one could split."""
-    matrix, scratch, (looks, minimum) = problem.matrix, problem.scratch, of_node
+def _search_features(problem, columns, node, cells, looks, tile, kind):
+    """Look at the features of one kind of a tile; whether one could split the node."""
+    matrix, scratch = problem.matrix, problem.scratch
     could = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
@@ -168,27 +121,26 @@ def _search_features(problem, columns, node, cells, of_node, tile, kind):
                 continue
             if not is_bundle:
                 _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
-            could |= _evaluate_sums(problem, node, feature, minimum)
+            could |= _evaluate_sums(problem, node, feature)
     return could
 
 
 @helper
-def search_node(problem, columns, node, cells, of_node, drawn, tile):
+def search_node(problem, columns, node, cells, looks, drawn, tile):
     """Leave the best split by the columns of a tile in `Scratch.split`; see `level_choice`.
 
-    ``of_node``: the kinds of features, and the hessian of a category that is not rare.
-    ``tile``: the first column and the end.
+    ``looks``: the kinds of features. ``tile``: the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
     split.score, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
         kind = FIRST if feature < 0 else NEXT
-        could = _search_features(problem, columns, node, cells, of_node, tile, kind)
+        could = _search_features(problem, columns, node, cells, looks, tile, kind)
         if drawn is None:
             return
         if could or problem.limits.max_features >= problem.matrix.n_bins.size:
             break
-        feature = next_later(problem, columns, node, of_node[0], tile)
+        feature = next_later(problem, columns, node, looks, tile)
         if feature < 0:
             split.late = NONE
             return
@@ -207,28 +159,24 @@ def _store(problem, work, slot, tile):
 
 @spliced
 def search_task(problem, samples, state, work, task):
-    """One family and tile."""
+    """One sibling pair and tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
     pair, slot = work.pairs[at], 2 * at
     first, last = tile_cells(samples, tile)
+    own, of_tile = of_tree(problem, state, pair.tree), (first // BINS, last // BINS)
     if pair.n_chunks > 1:
         _add_parts(work, pair, first, last)
-    minimum = state.min_category[pair.tree]
-    own = first // BINS, last // BINS
     if pair.is_open:
-        node, cells = (
-            state.nodes[pair.summed],
-            work.histograms[pair.summed_histogram],
-        )
-        of_node = work.looks[row_of(work.drawn, pair.tree, slot)], minimum
-        search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
+        node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
+        looks = work.looks[row_of(work.drawn, pair.tree, slot)]
+        search_node(own, samples.columns, node, cells, looks, work.drawn, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
         _subtract(work, pair, first, last)
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
-        of_node = work.looks[row_of(work.drawn, pair.tree, slot + 1)], minimum
-        search_node(problem, samples.columns, node, cells, of_node, work.drawn, own)
+        looks = work.looks[row_of(work.drawn, pair.tree, slot + 1)]
+        search_node(own, samples.columns, node, cells, looks, work.drawn, of_tile)
         _store(problem, work, slot + 1, tile)
 
 

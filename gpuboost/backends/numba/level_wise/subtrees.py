@@ -1,7 +1,7 @@
 """What is below the small nodes of deep trees: each a task of one thread, depth first.
 
 A thread copies the codes of a node's rows to a matrix of its own, which fits its caches, grows all
-that is below, and puts the rows of leaves where those of leaves found level by level are:
+that is below as `depth_first` grows a tree, and puts the rows of leaves where those of leaves found level by level are:
 
     rows of a small node      17 19 42 57         numbers    0 1 2 3
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
@@ -14,6 +14,8 @@ Nodes get numbers as they are split, by all threads at once: breadth-first ones 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpuboost.backends.numba.common.feature_sampling import (
@@ -22,30 +24,49 @@ from gpuboost.backends.numba.common.feature_sampling import (
     is_choosy,
     pass_on_groups,
 )
+from gpuboost.backends.numba.common.packed_words import pack
+from gpuboost.backends.numba.common.records import Matrix, Problem, Rows
 from gpuboost.backends.numba.compiler import entry_without_counts, helper, inlined, spliced
 from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_children
+from gpuboost.backends.numba.depth_first.partition import split_rows
+from gpuboost.backends.numba.depth_first.tree_grower import make_rows
 from gpuboost.backends.numba.intrinsics import raise_by_one
 from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
-from gpuboost.backends.numba.level_wise.partition import by_category, by_number, move_rows, sum_ends
+from gpuboost.backends.numba.level_wise.partition import sum_ends
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_ends
-from gpuboost.backends.numba.splits.small_search import Local, find_small_split
+from gpuboost.backends.numba.splits.search import find_split
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
-from gpuboost.engine.task import MISSING_LEFT
+
+
+class Local(NamedTuple):
+    """The rows of a small node, numbered from 0, and space for one thread to split it.
+
+    Attributes
+    ----------
+    codes : uint8 (F, m)
+    row : uint32 (m,)
+        Of the matrix.
+    rows : Rows
+        Numbers of the rows and their words, those of a node side by side.
+    waiting : int64 (m + 2,)
+        Nodes to be looked at.
+    """
+
+    codes: np.ndarray
+    row: np.ndarray
+    rows: Rows
+    waiting: np.ndarray
 
 
 def make_local(n_rows: int, n_features: int) -> Local:
     """Space for one thread and nodes of up to so many rows."""
     return Local(
         codes=np.empty((n_features, n_rows), np.uint8),
-        values=np.zeros((n_rows, 4), np.int64),
         row=np.empty(n_rows, np.uint32),
-        own=np.empty(n_rows, np.uint32),
-        spare=np.empty(n_rows, np.uint32),
-        goes_left=np.empty(n_rows, np.uint8),
+        rows=make_rows(n_rows),
         waiting=np.empty(n_rows + 2, np.int64),
-        cells=np.zeros(256 * 4, np.int64),
     )
 
 
@@ -73,15 +94,26 @@ def _load_codes(problem, samples, local, count):
 
 @helper
 def load(problem, samples, state, local, at, tree):
-    """Rows of a node, their values and codes."""
+    """Rows of a node, their words and codes."""
     node, bits = state.nodes[at], np.int64(samples.hessian_bits)
     mask = (np.int64(1) << bits) - np.int64(1)
     row = state.row[node.depth & 1, node.start : node.start + node.count]
     for i in range(np.uint64(node.count)):
         word = samples.word[tree, np.uint64(row[i])]
-        local.row[i], local.own[i] = row[i], i
-        local.values[i, 0], local.values[i, 1], local.values[i, 2] = word >> bits, word & mask, 1
+        local.row[i], local.rows.row[i] = row[i], i
+        local.rows.word[i] = pack(word >> bits, word & mask, problem.packing)
     _load_codes(problem, samples, local, node.count)
+
+
+@inlined
+def local_problem(problem, state, local, tree):
+    """The problem with the features of a tree and the codes of a small node."""
+    _, n_bins, center, has_missing, is_categorical, missing_code, any_categorical = problem.matrix
+    matrix = Matrix(
+        local.codes, n_bins, center, has_missing, is_categorical, missing_code, any_categorical
+    )
+    _, features, limits, constraints, packing, scratch, minimum = of_tree(problem, state, tree)
+    return Problem(matrix, features, limits, constraints, packing, scratch, minimum)
 
 
 @inlined
@@ -90,46 +122,22 @@ def _put_back(state, local, node, base):
     to = state.row[node.depth & 1, node.start : node.start + node.count]
     first = np.uint64(node.start - base)
     for i in range(np.uint64(node.count)):
-        to[i] = local.row[np.uint64(local.own[first + i])]
-
-
-@helper
-def part(problem, state, local, node, base):
-    """Rows of a node that is split to its children; how many go left."""
-    first, last = node.start - base, node.start - base + node.count
-    own, goes_left = local.own[first:last], local.goes_left[: node.count]
-    feature = np.int64(node.feature)
-    also_left = np.int64(problem.matrix.missing_code if node.missing == MISSING_LEFT else -1)
-    if node.category >= 0:
-        mask = state.masks[node.category]
-        n_left = by_category(local.codes, own, feature, mask, also_left, goes_left)
-    else:
-        rule = (feature, np.int64(node.bin), also_left)
-        n_left = by_number(local.codes, own, rule, goes_left)
-    move_rows(own, goes_left, local.spare, np.uint64(0), np.uint64(n_left))
-    for i in range(np.uint64(node.count)):
-        own[i] = local.spare[i]
-    return n_left
+        to[i] = local.row[np.uint64(local.rows.row[first + i])]
 
 
 @spliced
-def _find(problem, state, local, at, assign_children):
+def _find(problem, state, local, at, first, base):
     """Find the split of node ``at`` and keep it in the node; False if it is a leaf.
 
-    ``assign_children``: its tree, nodes of a tree, first position of the rows of the small node.
+    ``first``: root of its tree. ``base``: first position of the rows of the small node.
     """
-    tree, capacity, base = assign_children
-    node, first = state.nodes[at], tree * capacity
+    node, rows = state.nodes[at], local.rows
     if is_leaf(problem.limits, node):
         return False
     if is_choosy(problem):
-        nodes, groups = (
-            state.nodes[first : first + capacity],
-            state.groups[first : first + capacity],
-        )
-        choose_features(problem, nodes, at - first, groups)
-    own = local.own[node.start - base : node.start - base + node.count]
-    find_small_split(problem, local, node, own, state.min_category[tree])
+        choose_features(problem, state.nodes[first:], at - first, state.groups[first:])
+    start, stop = node.start - base, node.start - base + node.count
+    find_split(problem, None, node, rows.row[start:stop], rows.word[start:stop])
     if not accept(problem.limits, problem.scratch, node):
         return False
     if problem.scratch.split[0].categorical:
@@ -144,7 +152,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
     """Grow all that is below a small node."""
     tree, base = at // capacity, state.nodes[at].start
     first = tree * capacity
-    own, waiting, n_waiting = of_tree(problem, state, tree), local.waiting, 1
+    own, waiting, n_waiting = local_problem(problem, state, local, tree), local.waiting, 1
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
     forget_levels(problem.scratch)
     load(problem, samples, state, local, at, tree)
@@ -152,7 +160,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
     while n_waiting > 0:
         n_waiting -= 1
         k = waiting[n_waiting]
-        if not _find(own, state, local, first + k, (tree, capacity, base)):
+        if not _find(own, state, local, first + k, first, base):
             _put_back(state, local, nodes[k], base)
             continue
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
@@ -161,7 +169,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
             make_children(problem, nodes, k, child, np.int64(0))
             nodes[child + 1].count = 0  # `collect_tree` counts
             continue
-        n_left = part(problem, state, local, nodes[k], base)
+        n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
         make_children(problem, nodes, k, child, n_left)
         pass_on_groups(problem.constraints, nodes, k, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child

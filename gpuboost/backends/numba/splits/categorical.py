@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, randomness
-from gpuboost.backends.numba.splits.histograms import prefix_sums
-from gpuboost.backends.numba.splits.scan import best_of_sums, is_better, set_best, take_missing
-from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONE_HOT_LEVELS
+from gpuboost.backends.numba.splits.channels import ordering_channel
+from gpuboost.backends.numba.splits.histograms import n_fields
+from gpuboost.backends.numba.splits.scan import best_candidate, take_candidate
+from gpuboost.engine.task import MISSING_LEFT, ONE_HOT_LEVELS
 
 category_goes_left = randomness.category_goes_left
 
@@ -90,23 +92,18 @@ def write_mask(mask, codes, order, m, chosen, is_alone):
 
 
 @inlined
-def take_categories(problem, feature, m):
+def _take_categories(scratch, fields, m):
     """Of ``m`` sums up to each bin in `Scratch.sums`, what each occupied category holds.
 
     Leaves them in `Scratch.per_bin`, their codes in `Scratch.bins`; returns their number.
     """
-    scratch = problem.scratch
-    m = take_missing(problem, feature, m)
-    sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, 0
-    before = (np.int64(0), np.int64(0), np.int64(0))
+    sums, per_bin, n_occupied = scratch.sums, scratch.per_bin, np.int64(0)
     for j in range(m):
-        upto = (sums[0, j], sums[1, j], sums[2, j])
-        if upto[1] > before[1]:
-            for field in range(3):
-                per_bin[field, n_occupied] = upto[field] - before[field]
-            scratch.bins[n_occupied] = scratch.bins[j]
-            n_occupied += 1
-        before = upto
+        for field in range(fields):
+            before = sums[field, j - 1] if j > 0 else np.int64(0)
+            per_bin[field, n_occupied] = sums[field, j] - before
+        scratch.bins[n_occupied] = scratch.bins[j]
+        n_occupied += np.int64(per_bin[HESSIAN, n_occupied] > 0)
     return n_occupied
 
 
@@ -118,17 +115,17 @@ def are_sorted(problem, feature):
 
 
 @inlined
-def take_rare(scratch, m, minimum):
+def _take_rare(scratch, fields, m, minimum):
     """Of ``m`` categories in `Scratch.per_bin` move rare ones to those that are missing.
 
     Leaves their codes in `Scratch.rare`; returns the number of the others, and theirs.
     """
-    per_bin, bins, kept = scratch.per_bin, scratch.bins, 0
+    per_bin, bins, kept = scratch.per_bin, scratch.bins, np.int64(0)
     for j in range(m):
-        is_rare = per_bin[1, j] < minimum
+        is_rare = per_bin[HESSIAN, j] < minimum
         if is_rare:
             scratch.rare[j - kept] = bins[j]
-        for field in range(3):
+        for field in range(fields):
             own = per_bin[field, j]
             per_bin[field, kept] = own
             scratch.missing[field] += own if is_rare else np.int64(0)
@@ -138,9 +135,16 @@ def take_rare(scratch, m, minimum):
 
 
 @inlined
-def last_to_try(scratch, last, minimum):
-    """Last + 1 candidate: not what is missing alone on the right, where that is rare itself."""
-    return max(last - np.int64(scratch.missing[1] < minimum), np.int64(0))
+def _sort_keys(scratch, channels, m):
+    """What sorts categories: the share of the node's largest class, or the mean of all outputs."""
+    per_bin, first, last = scratch.per_bin, np.int64(0), np.int64(1)
+    if channels is not None:
+        first, last = ordering_channel(channels)
+    for j in range(m):
+        gradient = np.int64(0)
+        for p in range(first, last):
+            gradient += per_bin[GRADIENT + p, j]
+        scratch.keys[j] = np.float64(gradient) / np.float64(per_bin[HESSIAN, j])
 
 
 @inlined
@@ -154,47 +158,33 @@ def add_rare(mask, rare, n_rare, go_left):
 
 
 @helper
-def evaluate_category(problem, members, feature, rank):
-    """The best split of a categorical feature; whether it could split."""
-    m = prefix_sums(problem, members, feature)
-    minimum = problem.limits.min_category
-    return evaluate_category_sums(problem, members.node, feature, rank, m, minimum)
+def evaluate_categories(problem, channels, node, feature, rank, m):
+    """The best split of a categorical feature, from sums up to each of ``m`` bins.
 
-
-@helper
-def evaluate_category_sums(problem, node, feature, rank, m, minimum):
-    """The same from ``m`` sums up to each bin in `Scratch.sums`.
-
-    Of sorted categories those of less hessian than ``minimum`` are rare.
+    Returns whether the feature could split.
     """
-    scratch, n_rare = problem.scratch, np.int64(0)
-    m = take_categories(problem, feature, m)
-    if m + np.int64(scratch.missing[1] > 0) < 2:
+    scratch, n_rare, fields = problem.scratch, np.int64(0), n_fields(channels)
+    m, missing = _take_categories(scratch, fields, m), scratch.missing
+    if m + np.int64(missing[HESSIAN] > 0) < 2:
         return False
-    if minimum > 0 and are_sorted(problem, feature):
-        m, n_rare = take_rare(scratch, m, minimum)
-    is_seen = scratch.missing[1] > 0
+    minimum = problem.min_category if are_sorted(problem, feature) else np.int64(0)
+    if minimum > 0:
+        m, n_rare = _take_rare(scratch, fields, m, minimum)
+    _sort_keys(scratch, channels, m)
     per_bin, sums, order = scratch.per_bin, scratch.sums, scratch.order
-    for j in range(m):
-        scratch.keys[j] = np.float64(per_bin[0, j]) / np.float64(per_bin[1, j])
     first, last, is_alone = candidate_order(problem, node, feature, scratch.keys, scratch.bins, m)
-    for field in range(3):
+    for field in range(fields):
         running = np.int64(0)
         for j in range(m):
             item = per_bin[field, order[j]]
             running = item if is_alone else running + item
             sums[field, j] = running
-    if minimum > 0 and are_sorted(problem, feature):
-        last = last_to_try(scratch, last, minimum)
-    j, score, goes = best_of_sums(problem, node, feature, first, last)
-    split = scratch.split[0]
-    if j >= 0 and is_better(split, score, rank):
-        with_missing = goes == MISSING_LEFT
-        left_gradient = sums[0, j] + (scratch.missing[0] if with_missing else 0)
-        left_hessian = sums[1, j] + (scratch.missing[1] if with_missing else 0)
-        set_best(split, score, rank, feature, left_gradient, left_hessian)
+    if minimum > 0 and missing[HESSIAN] < minimum:  # too rare to be alone on the right
+        last = max(last - 1, np.int64(0))
+    best = best_candidate(problem, channels, node, feature, (first, last))
+    if take_candidate(problem, node, feature, rank, best):
+        split = scratch.split[0]
         split.bin, split.next_bin, split.categorical = 0, 0, 1
-        split.missing = goes if is_seen else MISSING_UNSEEN
-        write_mask(scratch.mask, scratch.bins, order, m, j, is_alone)
-        add_rare(scratch.mask, scratch.rare, n_rare, with_missing)
+        write_mask(scratch.mask, scratch.bins, order, m, best[0], is_alone)
+        add_rare(scratch.mask, scratch.rare, n_rare, best[2] == MISSING_LEFT)
     return True

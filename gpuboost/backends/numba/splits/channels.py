@@ -1,13 +1,14 @@
 """Several channels: more than two classes, or several outputs. What a node needs before a search.
 
 A row's word holds its class in the gradient field. A node looks only at the classes that are
-there: absent ones add exactly +0.0 to every score. There are four ways to add up histograms, by
+there: absent ones add exactly +0.0 to every score. There are three ways to add up histograms, by
 what the node holds:
 
     PAIR        two classes: one channel after all, and the search for one
     FIELDS      a field of one word per class: one histogram, one addition per row
-    HISTOGRAMS  one per class or output, and one of the hessian
-    SUMMED      one per class, for many rows: the hessian is the sum over the classes
+    HISTOGRAMS  one per class or output, and one of the hessian of outputs
+
+    a word of FIELDS:    | class 0 | class 1 | class 2 | ... | rows, where they are counted |
 """
 
 # mypy: check-untyped-defs=False
@@ -26,12 +27,12 @@ from gpuboost.backends.numba.common.packed_words import (
     hessian_of,
     pack,
 )
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import inlined
 from gpuboost.engine.criteria import NEWTON
 
 CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_ROWS)  # a row's word: class, weight
-PAIR, FIELDS, HISTOGRAMS, SUMMED = 0, 1, 2, 3
-MANY_ROWS = 1024  # of a node, above which going over all bins costs less than more work per row
+PAIR, FIELDS, HISTOGRAMS = 0, 1, 2
 # Below this hessian products of two sums are exact, so both classes of a pair have equal terms.
 PAIR_UP_TO = 2**26
 CLASS_SHIFT = np.int64(32)  # of the words of HISTOGRAMS: position of the class, weight
@@ -54,14 +55,6 @@ class Channels(NamedTuple):
         Of the node: sums and classes, ascending; where each class stands among them.
     word : int64 (n,)
         What the histograms of the node add, row by row.
-    totals : int64 (K, 256)
-    hessian, counts : int64 (256,)
-        Histograms, zero between features; ``totals`` by position of the class.
-    left, left_hessian, left_count : int64 (SLOTS,)
-        Sums on the left of every candidate; ``left`` of one channel.
-    right_terms, left_terms : float64 (3, SLOTS)
-        Terms of the score, added up over channels, of the left, the right and the node; missing
-        values right, left.
     """
 
     values: np.ndarray
@@ -71,14 +64,6 @@ class Channels(NamedTuple):
     present: np.ndarray
     position: np.ndarray
     word: np.ndarray
-    totals: np.ndarray
-    hessian: np.ndarray
-    counts: np.ndarray
-    left: np.ndarray
-    left_hessian: np.ndarray
-    left_count: np.ndarray
-    right_terms: np.ndarray
-    left_terms: np.ndarray
 
 
 @inlined
@@ -169,27 +154,26 @@ def _sort_few(items, n):
 def prepare_words(problem, channels, node, words):
     """Choose how the node adds up, and fill ``word``."""
     state, n_present = channels.state, channels.state[0]
-    bits, rest = np.int64(0), node.hessian
+    counts = np.int64(problem.limits.min_samples_leaf > 1)
+    bits, rest = np.int64(0), max(node.hessian, node.count * counts)
     while rest > 0:
         bits += 1
         rest >>= 1
-    if channels.values.size:
-        state[1] = HISTOGRAMS
-    elif n_present == 2 and node.hessian < PAIR_UP_TO and problem.limits.criterion != NEWTON:
-        state[1] = PAIR
-    else:
-        crowded = SUMMED if words.size > MANY_ROWS else HISTOGRAMS
-        state[1] = FIELDS if n_present * bits <= 64 else crowded
-    state[2] = bits
-    if state[1] == PAIR:
-        _pair_words(channels, node, words, problem.packing)
-        return
+    state[1], state[2] = HISTOGRAMS, bits
+    if channels.values.size == 0:
+        is_pair = (n_present == 2) & (node.hessian < PAIR_UP_TO)
+        if is_pair and problem.limits.criterion != NEWTON:
+            state[1] = PAIR
+            _pair_words(channels, node, words, problem.packing)
+            return
+        if (n_present + counts) * bits <= 64:
+            state[1] = FIELDS
     for i in range(words.size):
         weight = hessian_of(words[i], CHANNEL_PACKING)
         # Rows without weight may have a class that is not listed; they add 0 to any.
         at = channels.position[gradient_of(words[i], CHANNEL_PACKING)] if weight > 0 else 0
         if state[1] == FIELDS:
-            channels.word[i] = weight << (at * bits)
+            channels.word[i] = (weight << (at * bits)) | (counts << (n_present * bits * counts))
         else:
             channels.word[i] = (at << CLASS_SHIFT) | weight
 
@@ -208,31 +192,37 @@ def _pair_words(channels, node, words, packing):
 
 @inlined
 def ordering_channel(channels):
-    """The node's largest class, the first of equals; -1 for outputs: their sum."""
+    """The node's largest class, the first of equals; all outputs: first channel and the end."""
     if channels.values.size:
-        return -1
-    largest = 0
+        return np.int64(0), channels.state[0]
+    largest = np.int64(0)
     for p in range(1, channels.state[0]):
         if channels.sums[p] > channels.sums[largest]:
-            largest = p
-    return largest
+            largest = np.int64(p)
+    return largest, largest + 1
 
 
 @inlined
-def bin_value(channels, scratch, p, code):
-    """Total of one channel in one bin."""
-    if channels.state[1] == FIELDS:
-        bits = channels.state[2]
-        return (scratch.totals[code] >> (p * bits)) & ((np.int64(1) << bits) - 1)
-    return channels.totals[p, code]
+def field_of(channels, word, p):
+    """Field ``p`` of a word of FIELDS: the weight of a class, or behind them all the rows."""
+    bits = channels.state[2]
+    return (word >> (p * bits)) & ((np.int64(1) << bits) - 1)
 
 
 @inlined
-def bin_hessian(channels, scratch, code):
-    """Hessian of one bin."""
-    if channels.state[1] == HISTOGRAMS:
-        return channels.hessian[code]
-    total = np.int64(0)
-    for p in range(channels.state[0]):
-        total += bin_value(channels, scratch, p, code)
-    return total
+def add_row(problem, channels, row, i, to, at):
+    """Add row ``row``, the ``i``-th of the node, to column ``at``: `Scratch.sums` says which.
+
+    Of classes the hessian is left out: it is the sum of all channels.
+    """
+    word = channels.word[i]
+    weight = word & WEIGHT_MASK
+    if problem.limits.min_samples_leaf > 1:
+        to[COUNT, at] += 1
+    if channels.values.size == 0:
+        to[GRADIENT + np.uint64(word >> CLASS_SHIFT), at] += weight
+        return
+    to[HESSIAN, at] += weight
+    factor = np.int64(1) if problem.limits.has_gradients else weight
+    for k in range(channels.values.shape[1]):
+        to[GRADIENT + k, at] += factor * channels.values[row, k]

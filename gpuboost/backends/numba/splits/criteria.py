@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.numba.common.records import HESSIAN
 from gpuboost.backends.numba.compiler import by_number, criteria, helper
 from gpuboost.engine.criteria import CRITERIA, VARIANCE, Criterion
 
@@ -35,48 +36,40 @@ def _made(make: Callable[..., Any], row: Criterion) -> Any:
     return make(getattr(criteria, row.add.__name__), getattr(criteria, row.score.__name__), row)
 
 
-def _score_of_one(add: Any, score: Any, row: Criterion) -> Any:
-    """Score of a split by one channel: an output, or the second of two classes."""
+def _add_channel(add: Any, score: Any, row: Criterion) -> Any:
+    """Add the terms of one channel to those of a range of candidates.
+
+    ``channel``: row of its sums, its sum at the node, the node's hessian, and whether it is the
+    only one: an output, or the second of two classes. ``extra``: gradient and hessian of missing
+    values that go left as well.
+    """
     both_classes = row.both_classes
 
     @helper
-    def score_of_one(gl, hl, g, h):
-        sums = (0.0, 0.0, 0.0)
-        if both_classes:
-            sums = add(sums, hl - gl, h - g, hl, h)
-        return score(add(sums, gl, g, hl, h), hl, h)
-
-    return score_of_one
-
-
-def _add_channel(add: Any, score: Any, row: Criterion) -> Any:
-    """Add one channel to the sums of the first ``m`` splits.
-
-    ``left``, ``left_hessian``: on the left, without ``missing`` (gradient, hessian), which go left
-    as well.
-    """
-
-    @helper
-    def add_channel(left, left_hessian, sums, m, node, missing):
-        g, h = node
-        for j in range(m):
-            gl = np.float64(left[j] + missing[0])
-            hl = np.float64(left_hessian[j] + missing[1])
-            before = (sums[0, j], sums[1, j], sums[2, j])
-            sums[0, j], sums[1, j], sums[2, j] = add(before, gl, g, hl, h)
+    def add_channel(scratch, channel, positions, extra):
+        sums, terms, (gradient, g, h, is_only) = scratch.sums, scratch.terms, channel
+        for j in range(positions[0], positions[1]):
+            gl = np.float64(sums[gradient, j] + extra[0])
+            hl = np.float64(sums[HESSIAN, j] + extra[1])
+            own = (terms[0, j], terms[1, j], terms[2, j])
+            if both_classes and is_only:
+                own = add(own, hl - gl, h - g, hl, h)
+            terms[0, j], terms[1, j], terms[2, j] = add(own, gl, g, hl, h)
 
     return add_channel
 
 
-def _score(add: Any, score: Any, row: Criterion) -> Any:
-    """Score of a split from the sums of its channels."""
+def _scores_of_terms(add: Any, score: Any, row: Criterion) -> Any:
+    """Scores of a range of candidates from the terms of all channels."""
 
     @helper
-    def score_of_sums(sums, hl, h):
-        return score(sums, hl, h)
+    def scores_of_terms(scratch, h, positions, extra_hessian):
+        terms = scratch.terms
+        for j in range(positions[0], positions[1]):
+            hl = np.float64(scratch.sums[HESSIAN, j] + extra_hessian)
+            scratch.scores[j] = score((terms[0, j], terms[1, j], terms[2, j]), hl, h)
 
-    return score_of_sums
+    return scores_of_terms
 
 
-score_of_one, add_channel = by_criterion(_score_of_one), by_criterion(_add_channel)
-score_of_sums = by_criterion(_score)
+add_channel, scores_of_terms = by_criterion(_add_channel), by_criterion(_scores_of_terms)

@@ -1,8 +1,12 @@
-"""Histograms of one feature over the rows of a node, as sums up to each bin.
+"""Sums of one feature over the rows of a node, up to each bin.
 
-All leave behind ``m`` bins that rows of the node fall into, in ascending order, and the sums up
-to and including each of them: `Scratch.prefix` as words where a node fits one, else
-`Scratch.sums` field by field. Histograms are zero again when they return.
+All functions leave behind ``m`` bins, ascending, in `Scratch.bins`, and sums up to and including
+each of them: words in `Scratch.prefix`, or one row for each field in `Scratch.sums`:
+
+    | HESSIAN | COUNT | GRADIENT | GRADIENT + 1 | ...    one gradient for each channel
+
+A node whose sums fit a word needs one addition a row. Others add up in `Scratch.wide`, field by
+field. Histograms are zero again when the functions return.
 """
 
 # mypy: check-untyped-defs=False
@@ -13,131 +17,193 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
+from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
 SMALL_NODE = 200  # rows up to which walking the occupied bins beats a scan of all (measured)
-LANES = 8  # gains are computed in blocks of so many bins
-SLOTS = 256 + LANES  # room for all bins in whole blocks
 SHORT_BLOCK = 128  # packed partial sums of fewer rows cost more than they save
 
 _ONE = np.uint64(1)
-_LOW_SIX = np.uint64(63)
 
 
 @inlined
-def _unpacked(problem, members):
-    return problem.matrix.codes, problem.scratch, members.row, members.word
+def n_fields(channels):
+    """Rows of `Scratch.sums` that are in use."""
+    return np.int64(3) if channels is None else 2 + channels.state[0]
 
 
 @inlined
-def word_prefix(problem, members, feature, width):
-    """Sums up to each bin, as words; returns the number of bins listed in ``bins``."""
-    if members.row.size <= SMALL_NODE:
-        return _walked_prefix(problem, members, feature)
-    return _scanned_prefix(problem, members, feature, width)
+def _mark(occupied, code):
+    """Note that rows fall into a bin."""
+    occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & np.uint64(63))
 
 
 @inlined
-def _walked_prefix(problem, members, feature):
-    """For small nodes: a bitmap tells which bins to look at."""
-    codes, scratch, rows, words = _unpacked(problem, members)
-    totals, occupied = scratch.totals, scratch.occupied
-    for i in range(rows.size):
-        code = codes[feature, rows[i]]
-        totals[code] += words[i]
-        occupied[code >> np.uint8(6)] |= _ONE << (np.uint64(code) & _LOW_SIX)
-    running, m = np.int64(0), np.uint64(0)
+def _list_occupied(scratch):
+    """List the bins that are marked, and take the marks away; their number."""
+    m = np.uint64(0)
     for quarter in range(4):
-        left = occupied[quarter]
-        occupied[quarter] = np.uint64(0)
+        left = scratch.occupied[quarter]
+        scratch.occupied[quarter] = np.uint64(0)
         while left != np.uint64(0):
-            code = trailing_zeros(left) + np.uint64(64 * quarter)
+            scratch.bins[m] = trailing_zeros(left) + np.uint64(64 * quarter)
             left &= left - _ONE
-            running += totals[code]
-            totals[code] = 0
-            scratch.bins[m] = code
-            scratch.prefix[m] = running
             m += _ONE
     return np.int64(m)
 
 
 @inlined
-def _scanned_prefix(problem, members, feature, width):
-    """For large nodes: every bin is listed, whether rows fall into it or not."""
-    codes, scratch, rows, words = _unpacked(problem, members)
-    totals = scratch.totals
-    for i in range(rows.size):
-        totals[codes[feature, rows[i]]] += words[i]
-    running = np.int64(0)
+def _list_all(problem, feature):
+    """List every bin of a feature, the missing one as the last; their number."""
+    matrix, bins = problem.matrix, problem.scratch.bins
+    width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
     for code in range(width):
-        running += totals[code]
-        totals[code] = 0
-        scratch.prefix[code] = running
-        scratch.bins[code] = code
-    return width
-
-
-@helper
-def unpack_prefix(problem, m):
-    """`Scratch.sums` from `Scratch.prefix`."""
-    scratch, packing = problem.scratch, problem.packing
-    sums = scratch.sums
-    for j in range(m):
-        word = scratch.prefix[j]
-        sums[0, j] = gradient_of(word, packing)
-        sums[1, j] = hessian_of(word, packing)
-        sums[2, j] = count_of(word, packing)
-
-
-@helper
-def wide_prefix(problem, members, feature, width):
-    """Sums up to each bin, field by field, for nodes whose sums do not fit a word."""
-    _wide_totals(problem, members, feature)
-    scratch = problem.scratch
-    for field in range(3):
-        running = np.int64(0)
-        for code in range(width):
-            running += scratch.wide[field, code]
-            scratch.wide[field, code] = 0
-            scratch.sums[field, code] = running
-    for code in range(width):
-        scratch.bins[code] = code
-    return width
+        bins[code] = code
+    return np.int64(width)
 
 
 @inlined
-def prefix_sums(problem, members, feature):
-    """Sums up to each bin, field by field, of any node; returns the number of bins."""
-    matrix = problem.matrix
-    width = matrix.missing_code + 1 if matrix.has_missing[feature] else matrix.n_bins[feature]
-    if members.is_wide:
-        return wide_prefix(problem, members, feature, width)
-    m = word_prefix(problem, members, feature, width)
-    unpack_prefix(problem, m)
+def word_prefix(problem, members, feature):
+    """Sums up to each bin, as words; returns the number of bins."""
+    codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
+    totals, occupied, prefix = scratch.totals, scratch.occupied, scratch.prefix
+    if rows.size <= SMALL_NODE:
+        for i in range(rows.size):
+            code = codes[feature, rows[i]]
+            totals[code] += words[i]
+            _mark(occupied, code)
+        m = _list_occupied(scratch)
+    else:
+        for i in range(rows.size):
+            totals[codes[feature, rows[i]]] += words[i]
+        m = _list_all(problem, feature)
+    running = np.int64(0)
+    for j in range(np.uint64(m)):
+        code = np.uint64(scratch.bins[j])
+        running += totals[code]
+        totals[code] = 0
+        prefix[j] = running
     return m
 
 
 @helper
+def unpack_prefix(problem, channels, m):
+    """`Scratch.sums` from `Scratch.prefix`."""
+    prefix, sums, packing = problem.scratch.prefix, problem.scratch.sums, problem.packing
+    if channels is None:
+        for j in range(m):
+            sums[GRADIENT, j] = gradient_of(prefix[j], packing)
+            sums[HESSIAN, j] = hessian_of(prefix[j], packing)
+            sums[COUNT, j] = count_of(prefix[j], packing)
+        return
+    for p in range(channels.state[0]):
+        for j in range(m):
+            sums[GRADIENT + p, j] = field_of(channels, prefix[j], p)
+    _add_hessians(channels, sums, m)
+    if problem.limits.min_samples_leaf > 1:
+        for j in range(m):
+            sums[COUNT, j] = field_of(channels, prefix[j], channels.state[0])
+
+
+@inlined
+def _add_hessians(channels, sums, m):
+    """Hessians of classes: the sums of their weights."""
+    sums[HESSIAN, :m] = 0
+    for p in range(channels.state[0]):
+        for j in range(m):
+            sums[HESSIAN, j] += sums[GRADIENT + p, j]
+
+
+@inlined
+def _wide_prefix(scratch, fields, m):
+    """`Scratch.sums` from `Scratch.wide`, which is zero again."""
+    wide, sums = scratch.wide, scratch.sums
+    for field in range(fields):
+        running = np.int64(0)
+        for j in range(m):
+            code = scratch.bins[j]
+            running += wide[field, code]
+            wide[field, code] = 0
+            sums[field, j] = running
+
+
+@helper
+def wide_prefix(problem, members, feature):
+    """Sums up to each bin of a node of one channel that does not fit a word."""
+    _wide_totals(problem, members, feature)
+    m = _list_all(problem, feature)
+    _wide_prefix(problem.scratch, 3, m)
+    return m
+
+
+@inlined
+def _add_word(problem, to, at, word):
+    """Add the fields of a word of one channel to those in column ``at``."""
+    to[GRADIENT, at] += gradient_of(word, problem.packing)
+    to[HESSIAN, at] += hessian_of(word, problem.packing)
+    to[COUNT, at] += count_of(word, problem.packing)
+
+
+@inlined
 def _wide_totals(problem, members, feature):
     """Totals of each bin in `Scratch.wide`, by packed partial sums of ``block`` rows."""
-    codes, scratch, rows, words = _unpacked(problem, members)
-    totals, wide, packing = scratch.totals, scratch.wide, problem.packing
-    if packing.block < SHORT_BLOCK:
+    codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
+    totals, block = scratch.totals, problem.packing.block
+    if block < SHORT_BLOCK:
         for i in range(rows.size):
-            code, word = codes[feature, rows[i]], words[i]
-            wide[0, code] += gradient_of(word, packing)
-            wide[1, code] += hessian_of(word, packing)
-            wide[2, code] += count_of(word, packing)
+            _add_word(problem, scratch.wide, codes[feature, rows[i]], words[i])
         return
-    start = np.int64(0)
-    while start < rows.size:
-        stop = min(start + packing.block, rows.size)
-        for i in range(np.uint64(start), np.uint64(stop)):
+    for start in range(0, rows.size, block):
+        for i in range(start, min(start + block, rows.size)):
             totals[codes[feature, rows[i]]] += words[i]
         for code in range(256):
-            word = totals[code]
+            _add_word(problem, scratch.wide, code, totals[code])
             totals[code] = 0
-            wide[0, code] += gradient_of(word, packing)
-            wide[1, code] += hessian_of(word, packing)
-            wide[2, code] += count_of(word, packing)
-        start = stop
+
+
+@helper
+def channel_prefix(problem, channels, members, feature):
+    """Sums up to each bin of a node of several channels that does not fit a word."""
+    codes, scratch, rows = problem.matrix.codes, problem.scratch, members.row
+    for i in range(rows.size):
+        add_row(problem, channels, rows[i], i, scratch.wide, codes[feature, rows[i]])
+    if rows.size <= SMALL_NODE:
+        for i in range(rows.size):
+            _mark(scratch.occupied, codes[feature, rows[i]])
+        m = _list_occupied(scratch)
+    else:
+        m = _list_all(problem, feature)
+    _wide_prefix(scratch, n_fields(channels), m)
+    if channels.values.size == 0:
+        _add_hessians(channels, scratch.sums, m)
+    return m
+
+
+@inlined
+def prefix_sums(problem, channels, members, feature):
+    """Sums up to each value bin of any node, and `Scratch.missing`; the number of the bins."""
+    if channels is None and members.is_wide:
+        m = wide_prefix(problem, members, feature)
+    elif channels is None:
+        m = word_prefix(problem, members, feature)
+        unpack_prefix(problem, channels, m)
+    elif channels.state[1] == FIELDS:
+        words = channels.word[: members.row.size]
+        m = word_prefix(problem, Members(members.node, members.row, words, False), feature)
+        unpack_prefix(problem, channels, m)
+    else:
+        m = channel_prefix(problem, channels, members, feature)
+    return take_missing(problem, channels, feature, m)
+
+
+@inlined
+def take_missing(problem, channels, feature, m):
+    """Move the missing bin, if it is listed, to `Scratch.missing`; returns the value bins left."""
+    matrix, sums, missing = problem.matrix, problem.scratch.sums, problem.scratch.missing
+    is_listed = matrix.has_missing[feature] and problem.scratch.bins[m - 1] == matrix.missing_code
+    m -= np.int64(is_listed)
+    for field in range(n_fields(channels)):
+        before = sums[field, m - 1] if m > 0 else np.int64(0)
+        missing[field] = sums[field, m] - before if is_listed else 0
+    return m

@@ -9,36 +9,25 @@ import numpy as np
 
 from gpuboost.backends.numba.common.feature_sampling import LAST_RANK, is_choosy, signed_rank
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
-from gpuboost.backends.numba.compiler import NAN, helper, inlined, randomness
-from gpuboost.backends.numba.splits.scan import is_allowed, is_better, set_best, split_score
-from gpuboost.engine.criteria import NEWTON
-from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
+from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
+from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, FIELDS, add_row
+from gpuboost.backends.numba.splits.histograms import n_fields, unpack_prefix
+from gpuboost.backends.numba.splits.scan import (
+    best_candidate,
+    is_allowed,
+    is_better,
+    set_best,
+    take_candidate,
+)
+from gpuboost.engine.criteria import VARIANCE
+from gpuboost.engine.task import MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
-threshold_draw, missing_goes_left = randomness.threshold_draw, randomness.missing_goes_left
+threshold_draw = randomness.threshold_draw
+variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
 FEW_ROWS = 48  # rows up to which comparing centres beats looking for the bin (measured)
 EXACT = np.int64(2**53)  # integers up to here are float64 values
-
-
-@inlined
-def rank_of(limits, key, feature):
-    """What orders the features of a node; the low half is the feature."""
-    return signed_rank(key, feature) if limits.hashed_order else np.int64(feature)
-
-
-@inlined
-def evaluate_two_valued(problem, members, feature, rank):
-    """A feature of two bins and nothing missing, at a node that fits a word: one sum."""
-    codes, packing, node = problem.matrix.codes, problem.packing, members.node
-    rows, words = members.row, members.word
-    total = np.int64(0)
-    for i in range(rows.size):
-        total += words[i] & (np.int64(codes[feature, rows[i]]) - 1)  # code 0 keeps the word
-    left = (gradient_of(total, packing), hessian_of(total, packing), count_of(total, packing))
-    if (left[1] == 0) | (left[1] == node.hessian):
-        return False
-    _offer(problem, node, feature, rank, left, (np.int64(0), np.int64(1), MISSING_UNSEEN), NAN)
-    return True
 
 
 @inlined
@@ -57,13 +46,6 @@ def last_bin_below(center, feature, low, high, draw):
         reached = center[feature, middle] <= draw
         first, last = (middle if reached else first), (last if reached else middle - 1)
     return first
-
-
-@inlined
-def draw_bin(center, key, feature, low, high):
-    """The random threshold between bins ``low`` < ``high``, and the last bin below it."""
-    draw = draw_threshold(center, key, feature, low, high)
-    return draw, last_bin_below(center, feature, low, high, draw)
 
 
 @inlined
@@ -96,65 +78,118 @@ def weighted_code_range(gathered, words, missing_code, packing):
 
 
 @inlined
-def sums_of_codes(gathered, words, low, high, packing, block):
-    """Gradient, hessian and count of rows with codes from ``low`` to ``high``."""
-    gradient, hessian, count = np.int64(0), np.int64(0), np.int64(0)
-    start, first, last = np.int64(0), np.uint8(low), np.uint8(high)
-    while start < words.size:
-        stop = min(start + block, words.size)
+def _sum_words(problem, channels, n, words, codes, block):
+    """Sums of the words of rows with codes in a range, `Scratch.sums` of one candidate."""
+    scratch, sums = problem.scratch, problem.scratch.sums
+    first, last = np.uint8(codes[0]), np.uint8(codes[1])
+    for start in range(0, n, block):
         total = np.int64(0)
-        for i in range(np.uint64(start), np.uint64(stop)):
-            total += words[i] & -np.int64((gathered[i] >= first) & (gathered[i] <= last))
-        gradient += gradient_of(total, packing)
-        hessian += hessian_of(total, packing)
-        count += count_of(total, packing)
-        start = stop
-    return gradient, hessian, count
+        for i in range(np.uint64(start), np.uint64(min(start + block, n))):
+            code = scratch.codes[i]
+            total += words[i] & -np.int64((code >= first) & (code <= last))
+        scratch.prefix[0] = total
+        if start == 0:
+            unpack_prefix(problem, channels, 1)
+        else:
+            sums[GRADIENT, 0] += gradient_of(total, problem.packing)
+            sums[HESSIAN, 0] += hessian_of(total, problem.packing)
+            sums[COUNT, 0] += count_of(total, problem.packing)
 
 
 @helper
-def evaluate_random(problem, members, feature, rank):
-    """A random threshold between the node's lowest and highest occupied bin."""
-    matrix, packing, scratch = problem.matrix, problem.packing, problem.scratch
-    node, rows, words = members.node, members.row, members.word
-    gathered, missing_code = scratch.codes, matrix.missing_code
-    gather_codes(matrix.codes, feature, rows, gathered)
-    is_seen = False
-    if matrix.has_missing[feature] | problem.limits.has_weightless:
-        low, high, is_seen = weighted_code_range(gathered, words, missing_code, packing)
+def _sum_codes(problem, channels, members, low, high):
+    """Sums over the rows with codes from ``low`` to ``high``: `Scratch.sums` of one candidate."""
+    sums, codes, n = problem.scratch.sums, problem.scratch.codes, members.row.size
+    if channels is None:
+        block = problem.packing.block if members.is_wide else n
+        _sum_words(problem, channels, n, members.word, (low, high), block)
+    elif channels.state[1] == FIELDS:
+        _sum_words(problem, channels, n, channels.word, (low, high), n)
     else:
-        low, high = code_range(gathered, rows.size)
+        sums[: n_fields(channels), 0] = 0
+        for i in range(n):
+            if (codes[i] >= low) & (codes[i] <= high):
+                add_row(problem, channels, members.row[i], i, sums, 0)
+        if channels.values.size == 0:
+            for p in range(channels.state[0]):
+                sums[HESSIAN, 0] += sums[GRADIENT + p, 0]
+
+
+@helper
+def evaluate_random(problem, channels, members, feature, rank):
+    """A random threshold between the node's lowest and highest occupied bin."""
+    matrix, scratch, node, is_seen = problem.matrix, problem.scratch, members.node, False
+    packing = problem.packing if channels is None else CHANNEL_PACKING
+    gather_codes(matrix.codes, feature, members.row, scratch.codes)
+    if matrix.has_missing[feature] | problem.limits.has_weightless:
+        low, high, is_seen = weighted_code_range(
+            scratch.codes, members.word, matrix.missing_code, packing
+        )
+    else:
+        low, high = code_range(scratch.codes, members.row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    drawn_left = missing_goes_left(node.key, np.uint64(feature)) == np.uint64(1)
-    if (low == high) & drawn_left:  # everything would go left
-        return True
     draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
-        draw, code = draw_bin(matrix.center, node.key, feature, low, high)
+        draw = draw_threshold(matrix.center, node.key, feature, low, high)
+        code = last_bin_below(matrix.center, feature, low, high, draw)
         following = code + 1
-    block = packing.block if members.is_wide else rows.size
-    left = sums_of_codes(gathered, words, 0, code, packing, block)
-    goes = MISSING_RIGHT if is_seen else MISSING_UNSEEN
-    if is_seen and drawn_left:
-        missing = sums_of_codes(gathered, words, missing_code, missing_code, packing, block)
-        left = (left[0] + missing[0], left[1] + missing[1], left[2] + missing[2])
-        goes = MISSING_LEFT
-    _offer(problem, node, feature, rank, left, (code, following, goes), draw)
+    scratch.missing[:] = 0
+    if is_seen:
+        _sum_codes(problem, channels, members, matrix.missing_code, matrix.missing_code)
+        for field in range(n_fields(channels)):
+            scratch.missing[field] = scratch.sums[field, 0]
+    _sum_codes(problem, channels, members, 0, code)
+    best = best_candidate(problem, channels, node, feature, (0, 1))
+    if take_candidate(problem, node, feature, rank, best):
+        split = scratch.split[0]
+        split.draw, split.bin, split.next_bin = draw, code, following
     return True
+
+
+# ---- one channel and VARIANCE: one candidate, without detours ----------------------------------
+
+
+@inlined
+def _evaluate_word(problem, node, feature, rank, total, bins):
+    """One candidate: sums on the left as a word, and (bin, next_bin); whether it is the best."""
+    packing, split = problem.packing, problem.scratch.split[0]
+    gradient, hessian = gradient_of(total, packing), hessian_of(total, packing)
+    if not is_allowed(problem.limits, node, hessian, count_of(total, packing)):
+        return False
+    gl, hl, h = np.float64(gradient), np.float64(hessian), np.float64(node.hessian)
+    score = variance_gain(variance_term(gl, np.float64(node.gradient), hl, h), hl, h - hl)
+    if not is_better(split, score, rank):
+        return False
+    set_best(split, score, rank, feature, gradient, hessian)
+    split.bin, split.next_bin, split.missing = bins[0], bins[1], MISSING_UNSEEN
+    return True
+
+
+@inlined
+def evaluate_two_valued(problem, members, feature, rank):
+    """A feature of two bins and nothing missing, at a node that fits a word: one sum."""
+    codes, node, rows, words = problem.matrix.codes, members.node, members.row, members.word
+    total = np.int64(0)
+    for i in range(rows.size):
+        total += words[i] & (np.int64(codes[feature, rows[i]]) - 1)  # code 0 keeps the word
+    hessian = hessian_of(total, problem.packing)
+    _evaluate_word(problem, node, feature, rank, total, (0, 1))
+    return (hessian > 0) & (hessian < node.hessian)
 
 
 @inlined
 def is_few(problem, members, feature):
     """Whether a random threshold may take the way for few rows with nothing missing."""
     few = (members.row.size <= FEW_ROWS) & (not members.is_wide)
+    few &= problem.limits.criterion == VARIANCE
     return few & (not problem.matrix.has_missing[feature]) & (not problem.limits.has_weightless)
 
 
 @inlined
 def evaluate_random_to_few(problem, members, feature, rank):
     """`evaluate_random` without looking for the bin: centres of the rows' own bins are compared."""
-    matrix, packing, gathered = problem.matrix, problem.packing, problem.scratch.codes
+    matrix, gathered = problem.matrix, problem.scratch.codes
     rows, words, low, high = members.row, members.word, np.uint8(255), np.uint8(0)
     for i in range(rows.size):
         code = matrix.codes[feature, rows[i]]
@@ -167,15 +202,8 @@ def evaluate_random_to_few(problem, members, feature, rank):
         code = gathered[i]
         goes_left = (matrix.center[feature, code] <= draw) & (code < high) | (code == low)
         total += words[i] & -np.int64(goes_left)
-    left = (gradient_of(total, packing), hessian_of(total, packing), count_of(total, packing))
-    split = problem.scratch.split[0]
-    if not is_allowed(problem.limits, members.node, left[1], left[2]):
-        return True
-    score = split_score(problem, members.node, feature, left[0], left[1])
-    if is_better(split, score, rank):
-        set_best(split, score, rank, feature, left[0], left[1])
-        split.draw, split.bin, split.next_bin, split.is_range = draw, low, high, 1
-        split.missing = MISSING_UNSEEN
+    if _evaluate_word(problem, members.node, feature, rank, total, (low, high)):
+        problem.scratch.split[0].draw, problem.scratch.split[0].is_range = draw, 1
     return True
 
 
@@ -188,16 +216,14 @@ def find_bin(center, split):
 
 
 @inlined
-def _offer(problem, node, feature, rank, left, bins, draw):
-    """One candidate: sums on the left, and (bin, next_bin, missing)."""
-    if not is_allowed(problem.limits, node, left[1], left[2]):
-        return
-    score = split_score(problem, node, feature, left[0], left[1])
-    split = problem.scratch.split[0]
-    if is_better(split, score, rank):
-        set_best(split, score, rank, feature, left[0], left[1])
-        split.bin, split.next_bin, split.missing = bins
-        split.draw = draw
+def _is_plain_pair(problem, members):
+    """Whether `find_pair_split` knows the split of a node of two rows."""
+    limits, packing, words = problem.limits, problem.packing, members.word
+    first, second = hessian_of(words[0], packing), hessian_of(words[1], packing)
+    magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
+    is_exact = (min(first, second) > 0) & (magnitude < EXACT // members.node.hessian)
+    is_plain = limits.hashed_order & (not is_choosy(problem)) & (limits.criterion == VARIANCE)
+    return is_exact & is_plain & (not problem.matrix.any_categorical)
 
 
 @inlined
@@ -205,25 +231,12 @@ def find_pair_split(problem, members):
     """The split of a node of two rows, or False where the shortcut does not hold.
 
     All features that tell the rows apart give the same partition and, where the arithmetic is
-    exact, the same gain: the first in the node's order is the winner. (Not with NEWTON, where it
-    may matter which side is left.)
+    exact, the same score: the first in the node's order is the winner.
     """
-    matrix, limits, packing, scratch = (
-        problem.matrix,
-        problem.limits,
-        problem.packing,
-        problem.scratch,
-    )
-    node, rows, words = members.node, members.row, members.word
-    first, second = hessian_of(words[0], packing), hessian_of(words[1], packing)
-    magnitude = abs(gradient_of(words[0], packing)) + abs(gradient_of(words[1], packing))
-    if (min(first, second) == 0) | (magnitude >= EXACT // node.hessian) | matrix.any_categorical:
+    matrix, scratch, node = problem.matrix, problem.scratch, members.node
+    rows, words, best = members.row, members.word, LAST_RANK
+    if not _is_plain_pair(problem, members):
         return False
-    if (limits.criterion == NEWTON) | (not limits.hashed_order) | is_choosy(problem):
-        return False
-    if min(first, second) < limits.min_hessian:
-        return True
-    split, best = scratch.split[0], LAST_RANK
     for p in range(problem.features.size):
         feature = np.uint64(problem.features[p])
         if matrix.codes[feature, rows[0]] != matrix.codes[feature, rows[1]]:
@@ -234,16 +247,14 @@ def find_pair_split(problem, members):
     codes = np.int64(matrix.codes[feature, rows[0]]), np.int64(matrix.codes[feature, rows[1]])
     low, high = min(codes[0], codes[1]), max(codes[0], codes[1])
     is_missing = matrix.has_missing[feature] & (high == matrix.missing_code)
-    if limits.random_thresholds & is_missing:  # the drawn direction may leave a side empty
+    if problem.limits.random_thresholds & is_missing:  # the drawn direction may leave a side empty
         return False
-    word = words[0] if codes[0] == low else words[1]
-    gradient, hessian = gradient_of(word, packing), hessian_of(word, packing)
-    score = split_score(problem, node, np.int64(feature), gradient, hessian)
-    set_best(split, score, best, feature, gradient, hessian)
-    split.bin, split.next_bin, split.missing = low, high, MISSING_UNSEEN
+    word, split = words[0] if codes[0] == low else words[1], scratch.split[0]
+    if not _evaluate_word(problem, node, feature, best, word, (low, high)):
+        return True
     if is_missing:
         split.next_bin, split.missing = ONLY_MISSING_RIGHT, MISSING_RIGHT
-    elif limits.random_thresholds:
-        split.draw, split.bin = draw_bin(matrix.center, node.key, feature, low, high)
-        split.next_bin = split.bin + 1
+    elif problem.limits.random_thresholds:
+        split.draw = draw_threshold(matrix.center, node.key, feature, low, high)
+        split.is_range = 1
     return True

@@ -1,7 +1,14 @@
-"""The best split of one numeric feature at one node, one channel (see backends/protocol.py).
+"""The best candidate of one feature at one node, of any number of channels.
 
-`evaluate_*` functions compare what they find with `Scratch.split`, the best so far, and tell
-whether the feature could split at all.
+What splits a node is found in `Scratch.sums`, whose columns are candidates: what would go left.
+
+    sums up to each bin, or of sets of categories     histograms, categorical, random_thresholds
+    terms of the criterion, channel by channel        `_add_terms`: candidates are the inner loop
+    scores, with missing values right and left        `score_candidates`
+    the best of the feature, and of the node          `best_candidate`, `take_candidate`
+
+`Scratch.split` is the best so far. `evaluate_*` functions compare what they find with it, and tell
+whether the feature could split the node at all.
 """
 
 # mypy: check-untyped-defs=False
@@ -12,14 +19,11 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, LANES
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
-from gpuboost.backends.numba.splits.criteria import score_of_one
-from gpuboost.backends.numba.splits.histograms import LANES, unpack_prefix, wide_prefix, word_prefix
-from gpuboost.backends.numba.splits.newton import (
-    newton_split_score,
-    newton_sums_scores,
-    newton_word_scores,
-)
+from gpuboost.backends.numba.splits.criteria import add_channel, scores_of_terms
+from gpuboost.backends.numba.splits.histograms import n_fields
+from gpuboost.backends.numba.splits.newton import add_newton, newton_scores
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
@@ -28,21 +32,8 @@ variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
 
 
 @inlined
-def split_score(problem, node, feature, left_gradient, left_hessian):
-    """Gain of one split from integers, whatever the score; -1 if the score does not allow it."""
-    criterion = problem.limits.criterion
-    if criterion == NEWTON:
-        return newton_split_score(problem, node, feature, left_gradient, left_hessian)
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
-    gl, hl = np.float64(left_gradient), np.float64(left_hessian)
-    if criterion == VARIANCE:
-        return variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-    return score_of_one(criterion, gl, hl, g, h)
-
-
-@inlined
 def is_better(split, score, rank):
-    """Whether a candidate goes before the best so far, none if its gain is -1."""
+    """Whether a candidate goes before the best so far, none if its score is -1."""
     return (score > split.score) | ((score == split.score) & (rank < split.rank))
 
 
@@ -55,24 +46,17 @@ def set_best(split, score, rank, feature, left_gradient, left_hessian):
 
 
 @inlined
-def variance_scores(prefix, m, g, h, min_hessian, packing, scores):
-    """Gains of the first ``m`` bins, -1 where a side is too light; returns whole blocks."""
-    blocks = (m + LANES - 1) // LANES
-    for j in range(m, blocks * LANES):
-        prefix[j] = 0
-    for block in range(blocks):
-        for lane in range(LANES):
-            j = np.uint64(block * LANES + lane)
-            hl = np.float64(hessian_of(prefix[j], packing))
-            gl = np.float64(gradient_of(prefix[j], packing))
-            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
-            scores[j] = score if (hl >= min_hessian) & (h - hl >= min_hessian) else -1.0
-    return blocks * LANES
+def is_allowed(limits, node, left_hessian, left_count):
+    """Whether both sides of a split are large enough."""
+    smallest = limits.min_samples_leaf
+    right_hessian, right_count = node.hessian - left_hessian, node.count - left_count
+    allowed = (left_hessian >= limits.min_hessian) & (right_hessian >= limits.min_hessian)
+    return allowed & ((smallest <= 1) | ((left_count >= smallest) & (right_count >= smallest)))
 
 
 @inlined
 def first_largest(patterns, m):
-    """Index of the first largest gain, -1 if all are negative. As int64 floats keep their order."""
+    """Index of the first largest score, -1 if all are negative. As int64 floats keep their order."""
     largest = np.int64(-1)
     for j in range(m):
         largest = max(largest, patterns[j])
@@ -84,40 +68,36 @@ def first_largest(patterns, m):
     return np.int64(j)
 
 
+# ---- one channel and VARIANCE, nothing missing, rows not counted -------------------------------
+
+
 @inlined
-def evaluate_numeric(problem, members, feature, rank):
-    """The best split of a feature by histogram; whether it could split."""
-    matrix, limits, scratch = problem.matrix, problem.limits, problem.scratch
-    has_missing = matrix.has_missing[feature]
-    width = matrix.missing_code + 1 if has_missing else matrix.n_bins[feature]
-    if members.is_wide:
-        m = wide_prefix(problem, members, feature, width)
-        return evaluate_sums(problem, members.node, feature, rank, m)
-    m = word_prefix(problem, members, feature, width)
-    is_seen = False
-    if has_missing:
-        before = scratch.prefix[m - 2] if m > 1 else np.int64(0)
-        is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (scratch.prefix[m - 1] != before)
-    by_words = (limits.criterion == VARIANCE) | (limits.criterion == NEWTON)
-    if is_seen | (not by_words) | (limits.min_samples_leaf > 1):
-        unpack_prefix(problem, m)
-        return evaluate_sums(problem, members.node, feature, rank, m)
-    return evaluate_words(problem, members.node, feature, rank, m)
+def _word_scores(problem, node, m):
+    """Scores of the first ``m`` sums in `Scratch.prefix`, -1 where a side is too light.
+
+    Returns whole blocks.
+    """
+    packing, prefix, scores = problem.packing, problem.scratch.prefix, problem.scratch.scores
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    minimum, blocks = np.float64(problem.limits.min_hessian), (m + LANES - 1) // LANES
+    for j in range(m, blocks * LANES):
+        prefix[j] = 0
+    for block in range(blocks):
+        for lane in range(LANES):
+            j = np.uint64(block * LANES + lane)
+            hl = np.float64(hessian_of(prefix[j], packing))
+            gl = np.float64(gradient_of(prefix[j], packing))
+            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+            scores[j] = score if (hl >= minimum) & (h - hl >= minimum) else -1.0
+    return blocks * LANES
 
 
 @inlined
 def evaluate_words(problem, node, feature, rank, m):
-    """VARIANCE or NEWTON, nothing missing, rows not counted: straight from words."""
+    """The best split of a number from ``m`` words in `Scratch.prefix`; whether it could split."""
     packing, scratch = problem.packing, problem.scratch
-    prefix, padded = scratch.prefix, m
-    if problem.limits.criterion == NEWTON:
-        newton_word_scores(problem, node, feature, m)
-    else:
-        g, h = np.float64(node.gradient), np.float64(node.hessian)
-        padded = variance_scores(
-            prefix, m, g, h, problem.limits.min_hessian, packing, scratch.scores
-        )
-    j = first_largest(scratch.patterns, padded)
+    prefix = scratch.prefix
+    j = first_largest(scratch.patterns, _word_scores(problem, node, m))
     if j < 0:
         first = np.int64(0)
         while hessian_of(prefix[first], packing) == 0:
@@ -135,66 +115,66 @@ def evaluate_words(problem, node, feature, rank, m):
     return True
 
 
-@helper
-def evaluate_sums(problem, node, feature, rank, m):
-    """Any score, limits and missing values, from `Scratch.sums`."""
-    m = keep_occupied(problem.scratch, take_missing(problem, feature, m))
-    return evaluate_occupied(problem, node, feature, rank, m)
+# ---- any channels, criterion, limits and missing values ----------------------------------------
 
 
 @inlined
-def evaluate_occupied(problem, node, feature, rank, m):
-    """The same from the sums of occupied bins, and `Scratch.missing`."""
-    scratch = problem.scratch
-    sums, missing, is_seen = scratch.sums, scratch.missing, scratch.missing[1] > 0
-    if m + np.int64(is_seen) < 2:
-        return False
-    j, score, goes = best_of_sums(problem, node, feature, 0, m)
-    split = scratch.split[0]
-    if j >= 0 and is_better(split, score, rank):
-        with_missing = goes == MISSING_LEFT
-        left_gradient = sums[0, j] + (missing[0] if with_missing else 0)
-        left_hessian = sums[1, j] + (missing[1] if with_missing else 0)
-        set_best(split, score, rank, feature, left_gradient, left_hessian)
-        split.bin = scratch.bins[j]
-        split.next_bin = scratch.bins[j + 1] if j + 1 < m else ONLY_MISSING_RIGHT
-        split.missing = goes if is_seen else MISSING_UNSEEN
-    return True
-
-
-@inlined
-def keep_occupied(scratch, m):
+def keep_occupied(scratch, channels, m):
     """Drop bins without weight; their rows count in the sums up to the next bin."""
     sums, bins, kept, before = scratch.sums, scratch.bins, 0, np.int64(0)
     for j in range(m):
-        if sums[1, j] == before:
+        if sums[HESSIAN, j] == before:
             continue
-        before = sums[1, j]
+        before = sums[HESSIAN, j]
         bins[kept] = bins[j]
-        for field in range(3):
+        for field in range(n_fields(channels)):
             sums[field, kept] = sums[field, j]
         kept += 1
-    return kept
+    return np.int64(kept)
+
+
+@helper
+def evaluate_number(problem, channels, node, feature, rank, m):
+    """The best split of a number, from the sums up to each of ``m`` bins, and what is missing.
+
+    A bin without rows has the sums of the one before, which wins as the lower one.
+    """
+    scratch, sums = problem.scratch, problem.scratch.sums
+    first, best = 0, best_candidate(problem, channels, node, feature, (0, m))
+    if take_candidate(problem, node, feature, rank, best):
+        split, j = scratch.split[0], best[0]
+        following = j + 1
+        while following < m and sums[HESSIAN, following] == sums[HESSIAN, j]:
+            following += 1
+        split.bin = scratch.bins[j]
+        split.next_bin = scratch.bins[following] if following < m else ONLY_MISSING_RIGHT
+    while first < m and sums[HESSIAN, first] == 0:
+        first += 1
+    return first < m and sums[HESSIAN, first] < node.hessian
 
 
 @inlined
-def take_missing(problem, feature, m):
-    """Move the missing bin, if it is listed, to `Scratch.missing`; returns the value bins left."""
-    matrix, scratch = problem.matrix, problem.scratch
-    sums, missing = scratch.sums, scratch.missing
-    missing[0], missing[1], missing[2] = 0, 0, 0
-    if matrix.has_missing[feature] and scratch.bins[m - 1] == matrix.missing_code:
-        m -= 1
-        for field in range(3):
-            missing[field] = sums[field, m] - (sums[field, m - 1] if m > 0 else 0)
-    return m
+def take_candidate(problem, node, feature, rank, best):
+    """Make ``best`` (candidate, score, where missing values go) the best of the node, if it is."""
+    (j, score, goes), scratch = best, problem.scratch
+    split, sums, missing = scratch.split[0], scratch.sums, scratch.missing
+    if j < 0 or not is_better(split, score, rank):
+        return False
+    left_gradient, left_hessian = sums[GRADIENT, j], sums[HESSIAN, j]
+    if goes == MISSING_LEFT:
+        left_gradient, left_hessian = (
+            left_gradient + missing[GRADIENT],
+            left_hessian + missing[HESSIAN],
+        )
+    set_best(split, score, rank, feature, left_gradient, left_hessian)
+    split.missing = goes if missing[HESSIAN] > 0 else MISSING_UNSEEN
+    return True
 
 
 @inlined
 def missing_directions(problem, node, feature):
     """Whether missing values may go right, and left: both, or the one that is drawn."""
-    missing_hessian = problem.scratch.missing[1]
-    if missing_hessian == 0:
+    if problem.scratch.missing[HESSIAN] == 0:
         return True, False
     if not problem.limits.random_thresholds:
         return True, True
@@ -203,18 +183,18 @@ def missing_directions(problem, node, feature):
 
 
 @inlined
-def best_of_sums(problem, node, feature, first, last):
-    """Best position in [first, last) of `Scratch.sums`, its gain, and where missing goes."""
+def best_candidate(problem, channels, node, feature, positions):
+    """Best position in a range (first, last + 1), its score, and where missing values go."""
     scratch = problem.scratch
     may_right, may_left = missing_directions(problem, node, feature)
     j, score, goes = np.int64(-1), -1.0, MISSING_RIGHT
     if may_right:
-        sums_scores(problem, node, feature, (first, last), False)
-        j = first_largest(scratch.patterns, last)
+        score_candidates(problem, channels, node, feature, positions, False)
+        j = first_largest(scratch.patterns, positions[1])
         score = scratch.scores[j] if j >= 0 else -1.0
     if may_left:
-        sums_scores(problem, node, feature, (first, last), True)
-        other = first_largest(scratch.patterns, last)
+        score_candidates(problem, channels, node, feature, positions, True)
+        other = first_largest(scratch.patterns, positions[1])
         if other >= 0:
             found = scratch.scores[other]
             if (found > score) | ((found == score) & (other < j)):
@@ -223,37 +203,48 @@ def best_of_sums(problem, node, feature, first, last):
 
 
 @helper
-def sums_scores(problem, node, feature, positions, with_missing):
-    """Gains of a range of `Scratch.sums`, -1 before it and where a split is not valid."""
-    limits, scratch = problem.limits, problem.scratch
-    sums, scores, (first, last) = scratch.sums, scratch.scores, positions
-    missing = (scratch.missing[0], scratch.missing[1], scratch.missing[2])
-    h_values = node.hessian - missing[1]  # of the rows that have a value
-    if not with_missing:
-        missing, h_values = (np.int64(0), np.int64(0), np.int64(0)), np.int64(0)
-    g, h = np.float64(node.gradient), np.float64(node.hessian)
-    if limits.criterion == NEWTON:
-        newton_sums_scores(problem, node, feature, positions, (missing[0], missing[1]))
-    elif limits.criterion == VARIANCE:
-        for j in range(first, last):
-            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            scores[j] = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+def score_candidates(problem, channels, node, feature, positions, with_missing):
+    """Scores of a range of candidates, -1 before it and where a split is not valid."""
+    limits, scratch, (first, last) = problem.limits, problem.scratch, positions
+    sums, terms, scores, h = scratch.sums, scratch.terms, scratch.scores, np.float64(node.hessian)
+    hessian, count, h_values = np.int64(0), np.int64(0), np.int64(0)
+    if with_missing:
+        hessian, count = scratch.missing[HESSIAN], scratch.missing[COUNT]
+        h_values = node.hessian - hessian  # of the rows that have a value
+    terms[:, first:last] = 0.0
+    if channels is None:
+        _add_terms(problem, node, (0, node.gradient, True), positions, with_missing)
     else:
+        for p in range(channels.state[0]):
+            _add_terms(problem, node, (p, channels.sums[p], False), positions, with_missing)
+    if limits.criterion == VARIANCE:
         for j in range(first, last):
-            gl, hl = np.float64(sums[0, j] + missing[0]), np.float64(sums[1, j] + missing[1])
-            scores[j] = score_of_one(limits.criterion, gl, hl, g, h)
-    for j in range(first):
-        scores[j] = -1.0
+            hl = np.float64(sums[HESSIAN, j] + hessian)
+            scores[j] = variance_gain(terms[0, j], hl, h - hl)
+    elif limits.criterion == NEWTON:
+        newton_scores(problem, channels, node, feature, positions, with_missing)
+    else:
+        scores_of_terms(limits.criterion, scratch, h, positions, hessian)
+    scores[:first] = -1.0
     for j in range(first, last):
-        valid = is_allowed(limits, node, sums[1, j] + missing[1], sums[2, j] + missing[2])
-        valid &= (h_values == 0) | ((sums[1, j] > 0) & (sums[1, j] < h_values))
+        valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
+        valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
         scores[j] = scores[j] if valid else -1.0
 
 
 @inlined
-def is_allowed(limits, node, left_hessian, left_count):
-    """Whether both sides of a split are large enough."""
-    smallest = limits.min_samples_leaf
-    right_hessian, right_count = node.hessian - left_hessian, node.count - left_count
-    allowed = (left_hessian >= limits.min_hessian) & (right_hessian >= limits.min_hessian)
-    return allowed & ((smallest <= 1) | ((left_count >= smallest) & (right_count >= smallest)))
+def _add_terms(problem, node, channel, positions, with_missing):
+    """Add the terms of a channel: its number, its sum at the node, whether there is no other."""
+    scratch, criterion, (p, total, is_only) = problem.scratch, problem.limits.criterion, channel
+    sums, terms, row = scratch.sums, scratch.terms, GRADIENT + p
+    gradient = scratch.missing[row] if with_missing else np.int64(0)
+    hessian = scratch.missing[HESSIAN] if with_missing else np.int64(0)
+    g, h = np.float64(total), np.float64(node.hessian)
+    if criterion == VARIANCE:
+        for j in range(positions[0], positions[1]):
+            gl, hl = np.float64(sums[row, j] + gradient), np.float64(sums[HESSIAN, j] + hessian)
+            terms[0, j] += variance_term(gl, g, hl, h)
+    elif criterion == NEWTON:
+        add_newton(problem, node, (row, g), positions, (gradient, hessian))
+    else:
+        add_channel(criterion, scratch, (row, g, h, is_only), positions, (gradient, hessian))

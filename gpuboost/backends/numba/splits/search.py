@@ -1,4 +1,4 @@
-"""The best split of one node, one channel: which features are looked at, and how."""
+"""The best split of one node: which features are looked at, and how."""
 
 # mypy: check-untyped-defs=False
 # Numba gives compiled functions their types.
@@ -17,12 +17,8 @@ from gpuboost.backends.numba.common.feature_sampling import (
 from gpuboost.backends.numba.common.packed_words import fits_word
 from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.compiler import inlined
-from gpuboost.backends.numba.splits.categorical import evaluate_category
-from gpuboost.backends.numba.splits.packed_classes import (
-    evaluate_fields,
-    evaluate_random_fields,
-    is_plain,
-)
+from gpuboost.backends.numba.splits.categorical import evaluate_categories
+from gpuboost.backends.numba.splits.histograms import prefix_sums, word_prefix
 from gpuboost.backends.numba.splits.random_thresholds import (
     evaluate_random,
     evaluate_random_to_few,
@@ -31,8 +27,8 @@ from gpuboost.backends.numba.splits.random_thresholds import (
     find_pair_split,
     is_few,
 )
-from gpuboost.backends.numba.splits.scan import evaluate_numeric
-from gpuboost.backends.numba.splits.scan_channels import evaluate_channels
+from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
+from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF
 
 # Up to this hessian a split into pure sides has the integer gain g (h - g), computed exactly, and
@@ -90,33 +86,34 @@ def order_features(problem, node):
 
 
 @inlined
-def evaluate_feature(problem, members, feature, rank):
-    """Look at one feature; whether it could split the node."""
-    matrix = problem.matrix
-    has_missing, n_bins = matrix.has_missing[feature], matrix.n_bins[feature]
-    if (n_bins == 1) & (not has_missing):
-        return False
-    if matrix.is_categorical[feature]:
-        return evaluate_category(problem, members, feature, rank)
-    if problem.limits.random_thresholds:
-        if is_few(problem, members, feature):
-            return evaluate_random_to_few(problem, members, feature, rank)
-        return evaluate_random(problem, members, feature, rank)
-    if (n_bins == 2) & (not has_missing) & (not members.is_wide):
-        return evaluate_two_valued(problem, members, feature, rank)
-    return evaluate_numeric(problem, members, feature, rank)
+def _has_plain_words(problem, members, feature):
+    """Whether a number may be looked at by words alone: `scan.evaluate_words`."""
+    limits = problem.limits
+    is_plain = (limits.criterion == VARIANCE) & (limits.min_samples_leaf <= 1)
+    return is_plain & (not members.is_wide) & (not problem.matrix.has_missing[feature])
 
 
 @inlined
-def evaluate_feature_of_channels(problem, channels, members, feature, rank):
-    """The same at a node of several channels."""
-    if (problem.matrix.n_bins[feature] == 1) & (not problem.matrix.has_missing[feature]):
+def evaluate_feature(problem, channels, members, feature, rank):
+    """Look at one feature; whether it could split the node."""
+    matrix, node = problem.matrix, members.node
+    if (matrix.n_bins[feature] == 1) & (not matrix.has_missing[feature]):
         return False
-    if not is_plain(problem, channels, feature):
-        return evaluate_channels(problem, channels, members, feature, rank)
+    if matrix.is_categorical[feature]:
+        m = prefix_sums(problem, channels, members, feature)
+        return evaluate_categories(problem, channels, node, feature, rank, m)
     if problem.limits.random_thresholds:
-        return evaluate_random_fields(problem, channels, members, feature, rank)
-    return evaluate_fields(problem, channels, members, feature, rank)
+        if channels is None and is_few(problem, members, feature):
+            return evaluate_random_to_few(problem, members, feature, rank)
+        return evaluate_random(problem, channels, members, feature, rank)
+    if channels is None and _has_plain_words(problem, members, feature):
+        if matrix.n_bins[feature] == 2:
+            return evaluate_two_valued(problem, members, feature, rank)
+        m = word_prefix(problem, members, feature)
+        return evaluate_words(problem, node, feature, rank, m)
+    m = prefix_sums(problem, channels, members, feature)
+    m = keep_occupied(problem.scratch, channels, m)
+    return evaluate_number(problem, channels, node, feature, rank, m)
 
 
 @inlined
@@ -128,8 +125,9 @@ def find_split(problem, channels, node, rows, words):
     limits, scratch = problem.limits, problem.scratch
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
-    split.score, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
+    split.score, split.rank, split.feature, split.is_range = -1.0, SMALLEST_RANK, LEAF, 0
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
+        find_bin(problem.matrix.center, split)
         return
     n_features, ordered, n_likely = order_features(problem, node)
     perfect = np.inf
@@ -141,8 +139,5 @@ def find_split(problem, channels, node, rows, words):
             break
         last = next_rank(scratch, n_likely, n_features, last) if ordered else scratch.ranks[p]
         feature = last & np.int64(0xFFFFFFFF)
-        if channels is None:
-            could |= evaluate_feature(problem, members, feature, last)
-        else:
-            could |= evaluate_feature_of_channels(problem, channels, members, feature, last)
+        could |= evaluate_feature(problem, channels, members, feature, last)
     find_bin(problem.matrix.center, split)
