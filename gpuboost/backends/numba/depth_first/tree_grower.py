@@ -22,8 +22,8 @@ from gpuboost.backends.numba.common.records import (
     Matrix,
     Problem,
     Rows,
+    RowTargets,
     Scratch,
-    Statistics,
 )
 from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
@@ -132,7 +132,7 @@ def constraints_of(options: TreeOptions, n_features: int) -> Constraints:
     return Constraints(np.array(monotonic, dtype=np.int64), groups)
 
 
-def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
+def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     """Targets and weights of one tree for compiled code."""
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
@@ -142,7 +142,7 @@ def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
         values, ranks, median_weight = None, target.values, target.median_weight
         if median_weight is None and target.n_outputs > 1:
             median_weight = rows.weight
-    return Statistics(
+    return RowTargets(
         weight=contiguous(rows.weight, np.int32),
         inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
         classes=contiguous(none if target.classes is None else target.classes, np.int32),
@@ -250,18 +250,18 @@ class TreeGrower:
         """Grow one tree."""
         task = self.task
         tree_rows = task.rows_of(tree)
-        statistics = statistics_of(task, tree_rows)
+        targets = targets_of(task, tree_rows)
         weights = Weights.of(tree_rows)
         limits = limits_of(task.options, task.target, weights)
         packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
         rows, scratch, channels = self._space()
         if channels is not None and limits.has_gradients:
-            channels = channels._replace(values=statistics.gradient)
+            channels = channels._replace(values=targets.gradient)
         features = contiguous(np.unique(task.tree_features(tree)), np.int32)
         rare = min_category(task.options, weights.root_hessian)
         problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch, rare)
         key = np.uint64(root_key(task.seed, tree))
-        columns, sums = grow(problem, channels, statistics, rows, key)
+        columns, sums = grow(problem, channels, targets, rows, key)
         return GrownTree(*(*columns, sums))
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:
