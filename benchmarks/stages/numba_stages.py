@@ -9,7 +9,8 @@ from numba import njit
 
 from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
 from gpuboost.backends.numba.common.records import NODE, Members, Problem, Rows
-from gpuboost.backends.numba.depth_first.partition import load_rows, numeric_partition
+from gpuboost.backends.numba.depth_first.partition import load_rows
+from gpuboost.backends.numba.depth_first.partition import partition as part_rows
 from gpuboost.backends.numba.depth_first.tree_grower import (
     Weights,
     constraints_of,
@@ -17,7 +18,7 @@ from gpuboost.backends.numba.depth_first.tree_grower import (
     make_rows,
     make_scratch,
     matrix_of,
-    statistics_of,
+    targets_of,
 )
 from gpuboost.backends.numba.splits.histograms import wide_prefix, word_prefix
 from gpuboost.backends.numba.splits.search import find_split
@@ -40,7 +41,7 @@ def root_of(task: GrowTask, tree: int) -> Root:
     limits = limits_of(task.options, task.target, Weights.of(tree_rows))
     packing = choose_packing(1, int(tree_rows.weight.max()), limits.min_samples_leaf > 1)
     rows = make_rows(n)
-    count, gradient, hessian = load_rows(statistics_of(task, tree_rows), packing, 1, rows)
+    count, gradient, hessian = load_rows(targets_of(task, tree_rows), packing, 1, rows)
     node = np.zeros(1, NODE)[0]
     node["count"], node["gradient"], node["hessian"] = count, gradient, hessian
     node["key"] = np.uint64(root_key(task.seed, tree))
@@ -49,24 +50,24 @@ def root_of(task: GrowTask, tree: int) -> Root:
     features = np.arange(n_features, dtype=np.int32)
     scratch = make_scratch(n, n_features)
     matrix, constraints = matrix_of(task.matrix), constraints_of(task.options, n_features)
-    problem = Problem(matrix, features, limits, constraints, packing, scratch)
+    problem = Problem(matrix, features, limits, constraints, packing, scratch, 0)
     return Root(problem, rows, members)
 
 
 @njit(nogil=True)
-def _histograms(problem: Any, members: Any, width: int) -> int:
+def _histograms(problem: Any, members: Any) -> int:
     bins = 0
     for feature in range(problem.matrix.codes.shape[0]):
         if members.is_wide:
-            bins += wide_prefix(problem, members, feature, width)
+            bins += wide_prefix(problem, members, feature)
         else:
-            bins += word_prefix(problem, members, feature, width)
+            bins += word_prefix(problem, members.row, members.word, feature)
     return bins
 
 
 def histograms(root: Root) -> int:
     """Sums up to each bin, of every feature in turn; the number of bins."""
-    return _histograms(root.problem, root.members, int(root.problem.matrix.missing_code))
+    return _histograms(root.problem, root.members)
 
 
 def split(root: Root) -> np.void:
@@ -76,8 +77,13 @@ def split(root: Root) -> np.void:
     return root.problem.scratch.split[0]
 
 
+@njit(nogil=True)
+def _partition(codes: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
+    return part_rows(codes, (feature, last_left, -1), None, rows, 0, count)
+
+
 def partition(root: Root, feature: int, last_left: int) -> int:
     """Move the rows to their sides; the number on the left."""
     count = int(root.members.node["count"])
     codes = root.problem.matrix.codes
-    return numeric_partition(codes, feature, last_left, -1, root.rows, 0, count)
+    return _partition(codes, feature, last_left, root.rows, count)

@@ -56,7 +56,7 @@ def test_histograms_of_features_come_from_those_of_columns(features: list[Any]) 
             if values == 0:
                 found[:] = cells
             else:
-                feature_bundles.take_out(cells, 1, columns.stride[feature], values, found)
+                feature_bundles.take_out(cells[0], columns.stride[feature], values, found[0])
                 if matrix.has_missing[feature]:
                     code = matrix.missing_code
                     expected[n_bins], expected[code] = expected[code], expected[n_bins]

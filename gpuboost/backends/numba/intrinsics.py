@@ -1,4 +1,4 @@
-"""What Python has no word for: memory fetched ahead, words of threads, eight additions in one.
+"""What Python has no word for: memory fetched ahead, and words of threads.
 
 What a thread wrote before `store_release` of a word is there for those who `load_acquire` it.
 """
@@ -89,22 +89,3 @@ def store_release(typing_context, words, i, number):
         return context.get_dummy_value()
 
     return types.void(words, types.int64, types.int64), generate
-
-
-@_instruction
-def add_eight(typing_context, sums, at, words, row, column):
-    """Add eight words, from ``words[row, column]`` on, to those from ``sums[at]`` on; all int64."""
-
-    def generate(context, builder, signature, arguments):
-        kinds, vector = signature.args, ir.VectorType(ir.IntType(64), 8).as_pointer()
-        own, other = (context.make_array(kinds[k])(context, builder, arguments[k]) for k in (0, 2))
-        places = (
-            cgutils.get_item_pointer(context, builder, kinds[0], own, arguments[1:2], False),
-            cgutils.get_item_pointer(context, builder, kinds[2], other, arguments[3:], False),
-        )
-        to, given = (builder.bitcast(place, vector) for place in places)
-        added = builder.add(builder.load(to, align=8), builder.load(given, align=8))
-        builder.store(added, to, align=8)
-        return context.get_dummy_value()
-
-    return types.void(sums, types.int64, words, types.int64, types.int64), generate

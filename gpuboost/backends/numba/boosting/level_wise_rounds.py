@@ -233,8 +233,7 @@ class LevelRounds:
         codes = self._matrix.codes
         space = self._space
         of_columns = self.by_row.view(np.uint64), space.shape.n_columns, self._columns
-        sums = space.shape.tile, space.across, space.steps
-        return Samples(codes, *of_columns, word, bits, largest[0], largest[1], *sums)
+        return Samples(codes, *of_columns, word, bits, *largest, space.shape.tile)
 
     def _load(self, samples: Samples, rows: np.ndarray) -> np.ndarray:
         """Put rows in their first places; roots: int64 (T, 4) for `LevelGrower.grow`."""

@@ -111,6 +111,18 @@ def set_chosen(scratch, n):
     return n_kept
 
 
+@inlined
+def order_features(problem, key):
+    """Fill `Scratch.ranks` with the features that a node may look at; their number.
+
+    Where these are not all, `choose_features` has told which.
+    """
+    rank_features(problem.limits, key, problem.features, problem.scratch.ranks)
+    if is_choosy(problem):
+        return set_chosen(problem.scratch, problem.features.size)
+    return problem.features.size
+
+
 @allocating
 def first_groups(problem, n_nodes):
     """Bits of groups for so many nodes; all are open at the root."""

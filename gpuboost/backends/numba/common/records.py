@@ -188,7 +188,7 @@ class Members(NamedTuple):
     is_wide: bool
 
 
-class Statistics(NamedTuple):
+class RowTargets(NamedTuple):
     """Targets and weights of the rows of one tree.
 
     Attributes

@@ -38,6 +38,17 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
     return SplitThresholds(*_find(*columns, *bins))
 
 
+@inlined
+def last_bin_below(center, low, high, threshold):
+    """The last bin in [low, high - 1] whose centre is at most a threshold; else ``low``."""
+    first, last = low, high - 1
+    while first < last:
+        middle = (first + last + 1) >> 1
+        reached = center[middle] <= threshold
+        first, last = (middle if reached else first), (last if reached else middle - 1)
+    return first
+
+
 @entry
 def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low, high, center):
     n_nodes, all_values = left.size, np.int16(center.shape[1] - 1)
@@ -65,17 +76,11 @@ def _find(left, feature, last_bin, next_bin, draw, missing, category, count, low
 @inlined
 def _between(low, high, center, ends, draw):
     """Threshold of a split between two occupied bins, and the last bin whose centre it reaches."""
-    first, last = ends[0], ends[1] - 1
     at = draw
     if draw != draw:
-        a, b = high[first], low[last + 1]
+        a, b = high[ends[0]], low[ends[1]]
         at = numerics.midway(a + b, a, b)
-    while first < last:
-        middle = (first + last + 1) // 2
-        if center[middle] <= at:
-            first = middle
-        else:
-            last = middle - 1
+    first = last_bin_below(center, ends[0], ends[1], at)
     below, above = high[first], low[first + 1]
     at = max(at, below)
     if at >= above:

@@ -63,15 +63,18 @@ def is_pure(limits, words, node, packing):
 
 
 @inlined
-def evaluate(problem, channels, rows, nodes, k, open_groups):
-    """Find the split of new node ``k`` and keep it in the node; False if it is a leaf."""
+def evaluate(problem, channels, rows, nodes, k, open_groups, base):
+    """Find the split of new node ``k`` and keep it in the node; False if it is a leaf.
+
+    ``base``: where the rows of the first node of ``rows`` start.
+    """
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
         return False
     if is_choosy(problem):
         choose_features(problem, nodes, k, open_groups)
-    row = rows.row[node.start : node.start + node.count]
-    word = rows.word[node.start : node.start + node.count]
+    start, stop = node.start - base, node.start - base + node.count
+    row, word = rows.row[start:stop], rows.word[start:stop]
     if channels is None:
         if (not limits.has_gradients) and is_pure(limits, word, node, problem.packing):
             return False
@@ -155,27 +158,26 @@ def enlarge(nodes, waiting, open_groups, medians):
     return larger, more_waiting, more_groups, more_medians
 
 
-@entry
-def grow(problem, channels, statistics, rows, root_key):
-    """Grow one tree; the columns of `spec.GrownTree`. ``channels``: None for one channel."""
-    matrix, limits, scratch = problem.matrix, problem.limits, problem.scratch
-    packing = problem.packing if channels is None else CHANNEL_PACKING
-    n_rows, gradient, hessian = load_rows(statistics, packing, channels is None, rows)
+@allocating
+def grow_nodes(problem, channels, targets, rows, root):
+    """Split nodes until none waits; nodes, their number, masks, and medians of the nodes.
+
+    ``root``: number of rows, gradient, hessian, key.
+    """
+    limits, scratch, (n_rows, gradient, hessian, key) = problem.limits, problem.scratch, root
     nodes, waiting = np.empty(FIRST_NODES, NODE), np.empty(FIRST_NODES, np.int32)
     masks, n_masks = np.empty((0, 16), np.uint32), 0
-    set_node(nodes[0], 0, n_rows, gradient, hessian, np.uint64(root_key), 0)
+    set_node(nodes[0], 0, n_rows, gradient, hessian, key, 0)
     hold_root(limits, nodes[0])
     open_groups = first_groups(problem, nodes.size)
-    medians = np.empty((nodes.size, 2 * statistics.ranks.shape[1]), np.int32)
-    forget_levels(scratch)
-    n_nodes, n_waiting, n_leaves = 1, 0, 1
+    medians = np.empty((nodes.size, 2 * targets.ranks.shape[1]), np.int32)
+    n_nodes, n_waiting, first_new = 1, 0, 0
     best_first = limits.max_leaf_nodes != NO_LIMIT
-    first_new = 0
     while True:
         for k in range(first_new, n_nodes):
             if limits.by_median:
-                set_median_gradients(problem, channels, statistics, rows, nodes[k], medians[k])
-            if not evaluate(problem, channels, rows, nodes, k, open_groups):
+                set_median_gradients(problem, channels, targets, rows, nodes[k], medians[k])
+            if not evaluate(problem, channels, rows, nodes, k, open_groups, 0):
                 continue
             if scratch.split[0].categorical:
                 masks = add_mask(masks, n_masks, scratch.mask)
@@ -186,20 +188,27 @@ def grow(problem, channels, statistics, rows, root_key):
             else:
                 waiting[n_waiting] = k
             n_waiting += 1
-        if n_waiting == 0 or n_leaves >= limits.max_leaf_nodes:
-            break
+        if n_waiting == 0 or n_nodes // 2 + 1 >= limits.max_leaf_nodes:
+            return nodes, n_nodes, masks, medians
         if n_nodes + 2 > nodes.size:
             nodes, waiting, open_groups, medians = enlarge(nodes, waiting, open_groups, medians)
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
-        n_left = split_rows(matrix, rows, nodes[k], masks, 0)
+        n_left = split_rows(problem.matrix, rows, nodes[k], masks, 0)
         make_children(problem, nodes, k, n_nodes, n_left)
         pass_on_groups(problem.constraints, nodes, k, open_groups)
-        first_new = n_nodes
-        n_nodes += 2
-        n_leaves += 1
+        first_new, n_nodes = n_nodes, n_nodes + 2
+
+
+@entry
+def grow(problem, channels, targets, rows, root_key):
+    """Grow one tree; the columns of `spec.GrownTree`. ``channels``: None for one channel."""
+    one_channel = channels is None
+    packing = problem.packing if channels is None else CHANNEL_PACKING
+    root = (*load_rows(targets, packing, one_channel, rows), np.uint64(root_key))
+    forget_levels(problem.scratch)
+    nodes, n_nodes, masks, medians = grow_nodes(problem, channels, targets, rows, root)
     columns, order = number_nodes(nodes, n_nodes, masks)
-    if limits.by_median:
-        return columns, median_sums(nodes, order, medians, statistics, rows, packing)
-    sums = leaf_sums(nodes, order, columns[5], statistics, rows, packing, channels is None)
-    return columns, sums
+    if problem.limits.by_median:
+        return columns, median_sums(nodes, order, medians, targets, rows, packing)
+    return columns, leaf_sums(nodes, order, columns[5], targets, rows, packing, one_channel)

@@ -31,17 +31,17 @@ def _sign(rank, lower, upper):
 
 
 @helper
-def set_median_gradients(problem, channels, statistics, rows, node, medians):
+def set_median_gradients(problem, channels, targets, rows, node, medians):
     """Find the medians of a node, and put the signs of its rows into their words or channels."""
     row = rows.row[node.start : node.start + node.count]
     if channels is None:
         word = rows.word[node.start : node.start + node.count]
-        below, above = _sorted_bounds(problem, statistics, node, row, word, medians)
+        below, above = _sorted_bounds(problem, targets, node, row, word, medians)
         node.gradient = _aim_words(problem.packing, word, below, above)
         return
-    own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, statistics.ranks
+    own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, targets.ranks
     for k in range(ranks.shape[1]):
-        of_output, weight = ranks[:, k], statistics.median_weight
+        of_output, weight = ranks[:, k], targets.median_weight
         lower, upper = group_bounds(of_output, weight, row, 0.5, own, own_weights)
         medians[2 * k], medians[2 * k + 1] = np.int32(lower), np.int32(upper)
         for i in range(row.size):
@@ -50,15 +50,15 @@ def set_median_gradients(problem, channels, statistics, rows, node, medians):
 
 
 @inlined
-def _weight(statistics, packing, row, word, i):
+def _weight(targets, packing, row, word, i):
     """What the median weighs a row of a node with."""
-    if statistics.median_weight.size:
-        return statistics.median_weight[row[i]]
+    if targets.median_weight.size:
+        return targets.median_weight[row[i]]
     return hessian_of(word[i], packing)
 
 
 @inlined
-def _sorted_bounds(problem, statistics, node, row, word, medians):
+def _sorted_bounds(problem, targets, node, row, word, medians):
     """The medians of a node whose rows ascend by rank; how many are below, and where others begin.
 
     ::
@@ -68,18 +68,18 @@ def _sorted_bounds(problem, statistics, node, row, word, medians):
 
     Rows between have no weight.
     """
-    ranks, packing, total = statistics.ranks, problem.packing, node.hessian
-    if statistics.median_weight.size:
+    ranks, packing, total = targets.ranks, problem.packing, node.hessian
+    if targets.median_weight.size:
         total = np.int64(0)
         for i in range(row.size):
-            total += statistics.median_weight[row[i]]
-    first, reached = 0, _weight(statistics, packing, row, word, 0)
+            total += targets.median_weight[row[i]]
+    first, reached = 0, _weight(targets, packing, row, word, 0)
     while 2 * reached < total:
         first += 1
-        reached += _weight(statistics, packing, row, word, first)
+        reached += _weight(targets, packing, row, word, first)
     lower, after = ranks[row[first], 0], first + 1
     while after < row.size and ranks[row[after], 0] == lower:
-        reached += _weight(statistics, packing, row, word, after)
+        reached += _weight(targets, packing, row, word, after)
         after += 1
     medians[0], medians[1] = lower, lower
     if 2 * reached > total:
@@ -87,7 +87,7 @@ def _sorted_bounds(problem, statistics, node, row, word, medians):
             first -= 1
         return first, after
     following = after
-    while _weight(statistics, packing, row, word, following) == 0:
+    while _weight(targets, packing, row, word, following) == 0:
         following += 1
     medians[1] = ranks[row[following], 0]
     while ranks[row[following - 1], 0] == medians[1]:
@@ -108,26 +108,26 @@ def _aim_words(packing, word, below, above):
 
 
 @allocating
-def median_sums(nodes, order, medians, statistics, rows, packing):
+def median_sums(nodes, order, medians, targets, rows, packing):
     """Column ``sums`` of `spec.GrownTree`, of all nodes from their rows: see backends/protocol.py.
 
     The rows of an inner node lie where they did, in another order.
     """
-    n_outputs = statistics.ranks.shape[1]
+    n_outputs = targets.ranks.shape[1]
     sums = np.zeros((order.size, 6 * n_outputs + 2), np.int64)
     for i in range(order.size):
         node = nodes[order[i]]
         sums[i, : 2 * n_outputs] = medians[order[i]]
         for j in range(node.start, node.start + node.count):
-            weight = hessian_of(rows.word[j], packing) if statistics.draws else np.int64(1)
-            _add_row(statistics, rows.row[j], weight, sums[i])
+            weight = hessian_of(rows.word[j], packing) if targets.draws else np.int64(1)
+            _add_row(targets, rows.row[j], weight, sums[i])
     return sums
 
 
 @inlined
-def _add_row(statistics, row, weight, sums):
+def _add_row(targets, row, weight, sums):
     """Add a row to the sums of a node whose medians stand there."""
-    ranks, wide = statistics.ranks, statistics.wide
+    ranks, wide = targets.ranks, targets.wide
     n_outputs = ranks.shape[1]
     for k in range(n_outputs):
         sign = _sign(ranks[row, k], sums[2 * k], sums[2 * k + 1]) * weight

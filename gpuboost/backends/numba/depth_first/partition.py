@@ -13,25 +13,25 @@ from gpuboost.engine.task import MISSING_LEFT
 
 
 @helper
-def load_rows(statistics, packing, one_channel, rows):
+def load_rows(targets, packing, one_channel, rows):
     """Fill ``rows`` with the rows of the tree; returns their number, gradient and hessian.
 
     With several channels the gradient field of a word holds the class, 0 for outputs.
     """
     n, gradient, hessian = 0, np.int64(0), np.int64(0)
-    for i in range(statistics.weight.size):
-        weight = np.int64(statistics.weight[i])
-        if weight == 0 and (statistics.inside.size == 0 or not statistics.inside[i]):
+    for i in range(targets.weight.size):
+        weight = np.int64(targets.weight[i])
+        if weight == 0 and (targets.inside.size == 0 or not targets.inside[i]):
             continue
         field = np.int64(0)
-        if statistics.classes.size:
-            field = np.int64(statistics.classes[i])
-        elif one_channel and statistics.values.size:
-            field = np.int64(statistics.values[i, 0])
+        if targets.classes.size:
+            field = np.int64(targets.classes[i])
+        elif one_channel and targets.values.size:
+            field = np.int64(targets.values[i, 0])
         if one_channel:
             field *= weight
-            if statistics.gradient.size:
-                field = np.int64(statistics.gradient[i, 0])
+            if targets.gradient.size:
+                field = np.int64(targets.gradient[i, 0])
         rows.row[n], rows.word[n] = i, pack(field, weight, packing)
         gradient += field
         hessian += weight

@@ -22,8 +22,8 @@ from gpuboost.backends.numba.common.records import (
     Matrix,
     Problem,
     Rows,
+    RowTargets,
     Scratch,
-    Statistics,
 )
 from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
@@ -122,7 +122,7 @@ def min_category(options: TreeOptions, root_hessian: int) -> int:
     return int(np.ceil(np.float64(options.min_category_fraction) * np.float64(root_hessian)))
 
 
-def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
+def targets_of(task: GrowTask, rows: TreeRows) -> RowTargets:
     """Targets and weights of one tree for compiled code."""
     target = task.target
     empty, none = np.zeros((0, 0)), np.zeros(0)
@@ -130,7 +130,7 @@ def statistics_of(task: GrowTask, rows: TreeRows) -> Statistics:
     median_weight = getattr(target, "median_weight", none)
     if median_weight is None:  # with one output, words of rows say it
         median_weight = rows.weight if target.n_channels > 1 else none
-    return Statistics(
+    return RowTargets(
         weight=contiguous(rows.weight, np.int32),
         inside=contiguous(none if rows.inside is None else rows.inside, np.bool_),
         classes=contiguous(getattr(target, "classes", none), np.int32),
@@ -237,18 +237,18 @@ class TreeGrower:
         """Grow one tree."""
         task = self.task
         tree_rows = task.rows_of(tree)
-        statistics = statistics_of(task, tree_rows)
+        targets = targets_of(task, tree_rows)
         weights = Weights.of(tree_rows)
         limits = limits_of(task.options, task.target, weights)
         packing = self._packing(tree_rows, limits.min_samples_leaf > 1)
         rows, scratch, channels = self._space()
         if channels is not None and limits.has_gradients:
-            channels = channels._replace(values=statistics.gradient)
+            channels = channels._replace(values=targets.gradient)
         features = contiguous(np.unique(task.tree_features(tree)), np.int32)
         rare = min_category(task.options, weights.root_hessian)
         problem = Problem(self.matrix, features, limits, self.constraints, packing, scratch, rare)
         key = np.uint64(root_key(task.seed, tree))
-        columns, sums = grow(problem, channels, statistics, rows, key)
+        columns, sums = grow(problem, channels, targets, rows, key)
         return GrownTree(*(*columns, sums))
 
     def _packing(self, rows: TreeRows, with_counts: bool) -> Packing:

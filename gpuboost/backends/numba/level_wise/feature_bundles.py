@@ -8,7 +8,8 @@ that of a feature comes from it by sums over the other features, once a node:
     histogram         [f1][f0]  0 1 2 | 3 4 5     f1: 0+1+2, 3+4+5     f0: 0+3, 1+4, 2+5
 
 All sums are integers, so splits are those of features of their own. What is missing counts as one
-more value. Of half of 54 columns two-valued, 31 are left.
+more value. Of half of 54 columns two-valued, 31 are left. Without bundles, boosting of 100k x 54
+with 44 columns of two values takes 54% longer.
 """
 
 # mypy: check-untyped-defs=False

@@ -26,9 +26,8 @@ from gpuboost.backends.numba.common.feature_sampling import (
     choose_features,
     is_choosy,
     kth_smallest,
-    rank_features,
+    order_features,
     rank_of,
-    set_chosen,
 )
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.compiler import helper, inlined
@@ -64,17 +63,9 @@ def choose(problem, state, looks, at, capacity):
     own = of_tree(problem, state, tree)
     looks[:] = NEVER
     first, limits, ranks = tree * capacity, problem.limits, problem.scratch.ranks
-    n_features = own.features.size
     if is_choosy(own):
-        nodes, groups = (
-            state.nodes[first : first + capacity],
-            state.groups[first : first + capacity],
-        )
-        choose_features(own, nodes, at - first, groups)
-    rank_features(limits, state.nodes[at].key, own.features, ranks)
-    if is_choosy(own):
-        n_features = set_chosen(problem.scratch, n_features)
-    last = LAST_RANK
+        choose_features(own, state.nodes[first:], at - first, state.groups[first:])
+    n_features, last = order_features(own, state.nodes[at].key), LAST_RANK
     if limits.max_features < n_features:
         last = kth_smallest(ranks, n_features, limits.max_features)
     for p in range(n_features):

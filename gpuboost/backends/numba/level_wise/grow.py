@@ -30,7 +30,6 @@ from gpuboost.backends.numba.level_wise.policy import (
     make_roots,
     plan,
 )
-from gpuboost.backends.numba.level_wise.root_histograms import lay_across, sum_roots
 from gpuboost.backends.numba.level_wise.search import search_tasks
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
 
@@ -39,13 +38,10 @@ OPEN, FAMILIES, CHUNKS = range(3)
 
 
 @spliced
-def find_splits(problem, samples, state, work, partial, level, is_first, barrier):
+def find_splits(problem, samples, state, work, partial, level, barrier):
     """Histograms and best splits of a level."""
     n_tiles = work.found.shape[1]
-    if is_first and samples.across.size > 0:
-        sum_roots(samples, state, work, level[FAMILIES], partial, barrier)
-    else:
-        sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
+    sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
     barrier_wait(barrier)
     search_tasks(problem, samples, state, work, level[FAMILIES] * n_tiles, barrier)
 
@@ -67,9 +63,8 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
 
     Best-first growth splits one node of each tree at a time.
     """
-    is_first = True
     while True:
-        find_splits(problem, samples, state, work, partial, level, is_first, barrier)
+        find_splits(problem, samples, state, work, partial, level, barrier)
         if last_arrives(barrier):
             level[CHUNKS] = accept_splits(problem, state, work, level[OPEN], capacities)
             release(barrier)
@@ -79,7 +74,6 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
         if last_arrives(barrier):
             level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
             release(barrier)
-        is_first = False
 
 
 @entry_without_counts
@@ -98,9 +92,6 @@ def grow_together(problem, shared, partial, barrier):
         level[OPEN] = make_roots(problem, state, roots, keys, capacities[CAPACITY])
         level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
-    if samples.across.size > 0:
-        lay_across(samples, state, barrier)
-        barrier_wait(barrier)
     grow_levels(problem, samples, state, work, partial, level, capacities, barrier)
     if state.n_small[0] > 0:
         return

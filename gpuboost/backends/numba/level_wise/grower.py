@@ -13,10 +13,9 @@ import numpy as np
 from gpuboost.backends.numba.common.records import NODE, SPLIT
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
-from gpuboost.backends.numba.level_wise.histograms import STEP, TILE
+from gpuboost.backends.numba.level_wise.histograms import TILE
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import CHUNK, SIBLING_PAIR, GrowState, Growth, Work
-from gpuboost.backends.numba.level_wise.root_histograms import LANES, MIN_TREES
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
@@ -84,13 +83,6 @@ class Shape:
         return -(-self.n_columns // (8 * self.n_tiles)) * 8
 
     @property
-    def lanes(self) -> int:
-        """Words that the trees of a row take side by side; 0 if they are not laid so."""
-        lanes = -(-self.n_trees // LANES) * LANES
-        fits = self.n_samples * lanes * 8 <= self.memory_budget // 4
-        return lanes if self.n_trees >= MIN_TREES and fits else 0
-
-    @property
     def best_first(self) -> bool:
         """Whether trees grow a node at a time, each."""
         return self.max_leaf_nodes != NO_LIMIT
@@ -132,18 +124,9 @@ class Shape:
         return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
 
     @property
-    def root_pieces(self) -> int:
-        """Chunks of each root, where several are summed side by side: two tasks for a thread."""
-        if not self.lanes:
-            return 0
-        wanted = -(-2 * self.n_threads // (self.lanes // LANES * self.n_tiles))
-        return max(min(wanted, self._max_parts // self.n_trees), 1)
-
-    @property
     def n_parts(self) -> int:
         """Histograms of chunks, of nodes that have several."""
-        of_roots = self.n_trees * self.root_pieces if self.root_pieces > 1 else 0
-        return max(2 * self.pieces if self.pieces > 1 else 0, of_roots)
+        return 2 * self.pieces if self.pieces > 1 else 0
 
     @property
     def _max_parts(self) -> int:
@@ -177,56 +160,61 @@ def on_cache_lines(n: int, width: int) -> np.ndarray:
     return words[first : first + n * width].reshape(n, width)
 
 
+def _make_state(shape: Shape) -> GrowState:
+    """Nodes of all trees, and places for their rows."""
+    n, t, f = shape.n_samples, shape.n_trees, shape.n_features
+    nodes, slots = t * shape.capacity, shape.widest
+    return GrowState(
+        nodes=np.zeros(nodes, NODE),
+        n_nodes=np.zeros(t, np.int64),
+        slot=np.zeros(nodes, np.int32),
+        histogram_slot=np.zeros(nodes, np.int32),
+        spare=np.zeros(shape.n_histograms, np.int64),
+        n_spare=np.zeros(1, np.int64),
+        waiting=np.zeros((t, shape.capacity), np.int32),
+        number=np.zeros(nodes, np.int32),
+        n_waiting=np.zeros(t, np.int64),
+        n_leaves=np.zeros(t, np.int64),
+        masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
+        open=np.zeros(max(slots, t) + 2, np.int64),
+        row=np.empty((2, t * n), np.uint32),
+        goes_left=np.empty(t * n, np.uint8),
+        features=np.zeros((t, f), np.int32),
+        n_features=np.zeros(t, np.int64),
+        groups=np.zeros((nodes, shape.groups), np.uint64),
+        small=np.zeros(nodes if shape.small else 1, np.int64),
+        n_small=np.zeros(1, np.int64),
+        n_splits=np.zeros(t, np.int64),
+        min_category=np.zeros(t, np.int64),
+    )
+
+
+def _make_work(shape: Shape, n_chunks: int) -> Work:
+    """Work lists of a level, and histograms."""
+    slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
+    cells = (shape.fields, shape.n_columns * BINS)
+    return Work(
+        pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
+        chunks=np.zeros(n_chunks, CHUNK),
+        histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
+        first_part=kept,
+        looks=np.zeros((slots if shape.drawn else shape.n_trees, shape.n_features), np.uint8),
+        drawn=True if shape.drawn else None,
+        found=np.zeros((slots, tiles), SPLIT),
+        found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
+    )
+
+
 class Space:
     """Arrays of a grower, kept from round to round."""
 
     def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        n, t, f = shape.n_samples, shape.n_trees, shape.n_features
-        nodes, slots, cells = t * shape.capacity, shape.widest, shape.n_columns * BINS
-        tiles = shape.n_tiles
-        self.state = GrowState(
-            nodes=np.zeros(nodes, NODE),
-            n_nodes=np.zeros(t, np.int64),
-            slot=np.zeros(nodes, np.int32),
-            histogram_slot=np.zeros(nodes, np.int32),
-            spare=np.zeros(shape.n_histograms, np.int64),
-            n_spare=np.zeros(1, np.int64),
-            waiting=np.zeros((t, shape.capacity), np.int32),
-            number=np.zeros(nodes, np.int32),
-            n_waiting=np.zeros(t, np.int64),
-            n_leaves=np.zeros(t, np.int64),
-            masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
-            open=np.zeros(max(slots, t) + 2, np.int64),
-            row=np.empty((2, t * n), np.uint32),
-            goes_left=np.empty(t * n, np.uint8),
-            features=np.zeros((t, f), np.int32),
-            n_features=np.zeros(t, np.int64),
-            groups=np.zeros((nodes, shape.groups), np.uint64),
-            small=np.zeros(nodes if shape.small else 1, np.int64),
-            n_small=np.zeros(1, np.int64),
-            n_splits=np.zeros(t, np.int64),
-            min_category=np.zeros(t, np.int64),
-        )
-        self.n_chunks = nodes + shape.n_parts + 1
-        self.work = Work(
-            pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
-            chunks=np.zeros(self.n_chunks, CHUNK),
-            histograms=np.empty(
-                (shape.n_histograms + shape.n_parts, shape.fields, cells), np.int64
-            ),
-            first_part=shape.n_histograms,
-            looks=np.zeros((slots if shape.drawn else t, f), np.uint8),
-            drawn=True if shape.drawn else None,
-            found=np.zeros((slots, tiles), SPLIT),
-            found_mask=np.zeros((slots if shape.categorical else 0, tiles, 16), np.uint32),
-        )
-        partial = shape.tile * BINS * (LANES if shape.lanes else 1)
-        self.partial = on_cache_lines(shape.n_threads, partial)
-        self.across = on_cache_lines(n if shape.lanes else 0, max(shape.lanes, LANES))
-        self.steps = np.empty((t, -(-n // STEP), 2), np.int64)
-        threads = range(shape.n_threads if shape.small else 0)
-        self.local = [make_local(min(shape.small, n), f) for _ in threads]
+        self.shape, self.state = shape, _make_state(shape)
+        self.n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
+        self.work = _make_work(shape, self.n_chunks)
+        self.partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
+        n_rows, threads = min(shape.small, shape.n_samples), range(shape.n_threads)
+        self.local = [make_local(n_rows, shape.n_features) for _ in threads if shape.small]
 
 
 class LevelGrower:
@@ -242,12 +230,8 @@ class LevelGrower:
         space, problems, level = self.space, self.problems, np.zeros(3, np.int64)
         shape, n_cells = space.shape, int(roots[:, 1].sum()) * samples.n_columns
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
-        pieces = (1, min(shape.root_pieces, 1))
-        if n_threads > 1:
-            pieces = shape.pieces, shape.root_pieces
-        capacities = np.array(
-            [shape.capacity, pieces[0], MIN_ROWS, pieces[1], shape.small], np.int64
-        )
+        pieces = shape.pieces if n_threads > 1 else 1
+        capacities = np.array([shape.capacity, pieces, MIN_ROWS, shape.small], np.int64)
         shared = Growth(samples, space.state, space.work, leaves, roots, keys, level, capacities)
 
         def grow(thread: int, barrier: np.ndarray) -> None:

@@ -69,21 +69,14 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 
 
 @inlined
-def _empty_words(partial, size, bits, gradient, hessian, is_first):
-    """Move partial sums of words to the totals."""
-    mask = (np.int64(1) << bits) - np.int64(1)
-    if is_first:
-        for j in range(size):
-            word = partial[j]
-            partial[j] = 0
-            gradient[j] = word >> bits
-            hessian[j] = word & mask
-        return
-    for j in range(size):
+def _empty_words(partial, bits, totals, is_first):
+    """Add partial sums of words to the totals, or set these, and leave zeros."""
+    mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
+    for j in range(gradient.size):
         word = partial[j]
         partial[j] = 0
-        gradient[j] += word >> bits
-        hessian[j] += word & mask
+        gradient[j] = (np.int64(0) if is_first else gradient[j]) + (word >> bits)
+        hessian[j] = (np.int64(0) if is_first else hessian[j]) + (word & mask)
 
 
 @inlined
@@ -113,7 +106,7 @@ def sum_words(samples, tree, rows, tile, partial, totals):
         added = _field_sums(samples, tree, rows[start:stop])
         gradient, hessian = gradient + added[0], hessian + added[1]
         if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
-            _empty_words(partial, totals.shape[1], bits, totals[0], totals[1], is_first)
+            _empty_words(partial, bits, totals, is_first)
             gradient, hessian, is_first = np.int64(0), np.int64(0), False
         start = stop
 

@@ -19,17 +19,16 @@ import numpy as np
 
 from gpuboost.backends.numba.common.constraints import hold_root
 from gpuboost.backends.numba.common.feature_sampling import ALL_OPEN, forget_levels, pass_on_groups
-from gpuboost.backends.numba.common.numbering import number_nodes
+from gpuboost.backends.numba.common.numbering import breadth_first, number_nodes
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
-from gpuboost.backends.numba.compiler import allocating, entry, helper, inlined, spliced
+from gpuboost.backends.numba.compiler import entry, helper, inlined, spliced
 from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_children, set_node
 from gpuboost.backends.numba.level_wise.feature_sampling import choose, goes_before
 from gpuboost.engine.task import NO_LIMIT
 
 # Words of ``capacities``: nodes of a tree, pieces that all rows are cut into, rows of a piece at
-# least, pieces of each root where these are summed side by side, else 0, rows below which a node is
-# small.
-CAPACITY, PIECES, MIN_PIECE_ROWS, ROOT_PIECES, SMALL = range(5)
+# least, rows below which a node is small.
+CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 
 
 @inlined
@@ -111,11 +110,8 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
         state.histogram_slot[first] = -1
         return n_pairs
     pair = work.pairs[n_pairs]
-    pair.is_open, pair.summed, pair.other = (
-        is_open,
-        first,
-        second if other_open else -1,
-    )
+    pair.is_open, pair.summed = is_open, first
+    pair.other = second if other_open else -1
     pair.other_histogram = state.histogram_slot[second]
     state.n_spare[0] -= 1
     pair.summed_histogram = state.histogram_slot[first] = state.spare[state.n_spare[0]]
@@ -145,12 +141,6 @@ def plan(problem, state, work, n_open, capacities):
     for f in range(n_pairs):
         n_rows += state.nodes[work.pairs[f].summed].count
     per_chunk, part = _per_chunk(n_rows, capacities), work.first_part
-    if n_pairs > 0 and capacities[ROOT_PIECES] > 0:
-        node = state.nodes[work.pairs[0].summed]
-        if node.depth == 0:
-            per_chunk = max(
-                (node.count + capacities[ROOT_PIECES] - 1) // capacities[ROOT_PIECES], 1
-            )
     for f in range(n_pairs):
         pair = work.pairs[f]
         pair.tree, pair.first_chunk = pair.summed // capacities[CAPACITY], n_chunks
@@ -183,10 +173,17 @@ def _take_split(problem, state, work, at):
     if not accept(problem.limits, problem.scratch, state.nodes[at]):
         return False
     if problem.scratch.split[0].categorical:
+        keep_mask(state, at, True, work.found_mask[slot, best])
+    return True
+
+
+@inlined
+def keep_mask(state, at, is_categorical, mask):
+    """Keep the categories of a split, if it has some."""
+    if is_categorical:
         state.nodes[at].category = at
         for word in range(16):
-            state.masks[at, word] = work.found_mask[slot, best, word]
-    return True
+            state.masks[at, word] = mask[word]
 
 
 @inlined
@@ -198,7 +195,7 @@ def _go_down(problem, state, at, n_going, capacity):
         return n_going + 1
     nodes, child = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
     make_children(problem, nodes, at - tree * capacity, child, np.int64(0))
-    nodes[child + 1].count = 0  # `collect_tree` counts
+    nodes[child + 1].count = 0  # `collect` counts
     state.n_nodes[tree] += 2
     return n_going
 
@@ -222,12 +219,8 @@ def _best_waiting(problem, state, tree, n_going, capacity):
 @helper
 def accept_splits(problem, state, work, n_open, capacities):
     """Accept splits; list the chunks of the partition of nodes that are split now."""
-    n_going, n_chunks, n_rows, capacity = (
-        np.int64(0),
-        np.int64(0),
-        np.int64(0),
-        capacities[CAPACITY],
-    )
+    n_going, n_chunks, n_rows = np.int64(0), np.int64(0), np.int64(0)
+    capacity = capacities[CAPACITY]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
     for i in range(n_open):
         at = state.open[i]
@@ -284,14 +277,10 @@ def assign_children(problem, state, work, n_chunks, capacity):
 @inlined
 def _number_nodes(state, tree, capacity):
     """Fill `GrowState.number` of a tree that is grown."""
-    order, reached = state.waiting[tree], 1
-    order[0] = 0
-    for i in range(state.n_nodes[tree]):
+    order, n_nodes = state.waiting[tree], state.n_nodes[tree]
+    breadth_first(state.nodes[tree * capacity : (tree + 1) * capacity], n_nodes, order)
+    for i in range(n_nodes):
         state.number[tree * capacity + order[i]] = i
-        left = state.nodes[tree * capacity + order[i]].left
-        if left > 0:
-            order[reached], order[reached + 1] = left, left + 1
-            reached += 2
 
 
 @helper
@@ -314,8 +303,8 @@ def list_ends(problem, state, work, capacities):
     return n_chunks
 
 
-@allocating
-def collect_tree(state, work, leaves, tree, capacity, n_chunks):
+@entry
+def collect(state, work, leaves, tree, capacity, n_chunks):
     """Columns of `spec.GrownTree` from ``feature`` to ``hessian``, and its sums."""
     nodes, n_nodes = state.nodes[tree * capacity : (tree + 1) * capacity], state.n_nodes[tree]
     n_sums = leaves.sums.shape[2] - 1
@@ -338,9 +327,3 @@ def collect_tree(state, work, leaves, tree, capacity, n_chunks):
                 sums[own, column] = sums[left, column] + sums[left + 1, column]
     columns, order = number_nodes(nodes, n_nodes, state.masks)
     return columns, sums[order]
-
-
-@entry
-def collect(state, work, leaves, tree, capacity, n_chunks):
-    """`collect_tree` for Python."""
-    return collect_tree(state, work, leaves, tree, capacity, n_chunks)

@@ -61,10 +61,6 @@ class Samples(NamedTuple):
         Bounds of a row's.
     tile : int
         Columns whose histograms are summed together.
-    across : int64 (n, 8 * groups)
-        Words of all trees side by side, for their roots; (0, 8) where they are summed one by one.
-    steps : int64 (T, s, 2)
-        What the rows of a step add to the fields of words, sizes of gradients.
     """
 
     codes: np.ndarray
@@ -76,8 +72,6 @@ class Samples(NamedTuple):
     max_gradient: int
     max_hessian: int
     tile: int
-    across: np.ndarray
-    steps: np.ndarray
 
 
 class GrowState(NamedTuple):
@@ -189,7 +183,7 @@ class Growth(NamedTuple):
         Of the roots.
     level : int64 (3,)
         Words of the level, see `level_team`.
-    capacities : int64 (5,)
+    capacities : int64 (4,)
         Sizes, see `level_policy`.
     """
 

@@ -1,7 +1,8 @@
 """What is below the small nodes of deep trees: each a task of one thread, depth first.
 
 A thread copies the codes of a node's rows to a matrix of its own, which fits its caches, grows all
-that is below as `depth_first` grows a tree, and puts the rows of leaves where those of leaves found level by level are:
+that is below as `depth_first` does, and puts the rows of leaves where those of leaves found level
+by level are:
 
     rows of a small node      17 19 42 57         numbers    0 1 2 3
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
@@ -18,16 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.feature_sampling import (
-    choose_features,
-    forget_levels,
-    is_choosy,
-    pass_on_groups,
-)
+from gpuboost.backends.numba.common.feature_sampling import forget_levels, pass_on_groups
 from gpuboost.backends.numba.common.packed_words import pack
 from gpuboost.backends.numba.common.records import Matrix, Problem, Rows
 from gpuboost.backends.numba.compiler import entry_without_counts, helper, inlined, spliced
-from gpuboost.backends.numba.depth_first.grow import accept, is_leaf, make_children
+from gpuboost.backends.numba.depth_first.grow import evaluate, make_children
 from gpuboost.backends.numba.depth_first.partition import split_rows
 from gpuboost.backends.numba.depth_first.tree_grower import make_rows
 from gpuboost.backends.numba.intrinsics import raise_by_one
@@ -35,8 +31,7 @@ from gpuboost.backends.numba.level_wise.feature_sampling import of_tree
 from gpuboost.backends.numba.level_wise.grow import CHUNKS
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
 from gpuboost.backends.numba.level_wise.partition import sum_ends
-from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_ends
-from gpuboost.backends.numba.splits.search import find_split
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, keep_mask, list_ends
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 
 
@@ -126,28 +121,6 @@ def _put_back(state, local, node, base):
 
 
 @spliced
-def _find(problem, state, local, at, first, base):
-    """Find the split of node ``at`` and keep it in the node; False if it is a leaf.
-
-    ``first``: root of its tree. ``base``: first position of the rows of the small node.
-    """
-    node, rows = state.nodes[at], local.rows
-    if is_leaf(problem.limits, node):
-        return False
-    if is_choosy(problem):
-        choose_features(problem, state.nodes[first:], at - first, state.groups[first:])
-    start, stop = node.start - base, node.start - base + node.count
-    find_split(problem, None, node, rows.row[start:stop], rows.word[start:stop])
-    if not accept(problem.limits, problem.scratch, node):
-        return False
-    if problem.scratch.split[0].categorical:
-        node.category = at
-        for word in range(16):
-            state.masks[at, word] = problem.scratch.mask[word]
-    return True
-
-
-@spliced
 def _grow_below(problem, samples, state, local, at, capacity):
     """Grow all that is below a small node."""
     tree, base = at // capacity, state.nodes[at].start
@@ -160,14 +133,15 @@ def _grow_below(problem, samples, state, local, at, capacity):
     while n_waiting > 0:
         n_waiting -= 1
         k = waiting[n_waiting]
-        if not _find(own, state, local, first + k, first, base):
+        if not evaluate(own, None, local.rows, nodes, k, groups, base):
             _put_back(state, local, nodes[k], base)
             continue
+        keep_mask(state, first + k, problem.scratch.split[0].categorical, problem.scratch.mask)
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, nodes[k], base)
             make_children(problem, nodes, k, child, np.int64(0))
-            nodes[child + 1].count = 0  # `collect_tree` counts
+            nodes[child + 1].count = 0  # `collect` counts
             continue
         n_left = split_rows(own.matrix, local.rows, nodes[k], state.masks, base)
         make_children(problem, nodes, k, child, n_left)
@@ -198,12 +172,5 @@ def finish_together(problem, shared, local, barrier):
             state.n_nodes[tree] = 2 * state.n_splits[tree] + 1
         level[CHUNKS] = list_ends(problem, state, work, capacities)
         release(barrier)
-    sum_ends(
-        samples,
-        state,
-        work,
-        leaves,
-        (problem.matrix.missing_code, capacities[CAPACITY]),
-        level[CHUNKS],
-        barrier,
-    )
+    places = (problem.matrix.missing_code, capacities[CAPACITY])
+    sum_ends(samples, state, work, leaves, places, level[CHUNKS], barrier)

@@ -69,43 +69,28 @@ class Channels(NamedTuple):
 @inlined
 def is_pure_node(limits, channels, rows, words):
     """Whether a node is pure; fills ``sums`` and ``present``."""
-    if limits.has_gradients:
-        return _add_gradients(channels, rows)
     if channels.values.size:
-        return _add_outputs(channels, rows, words)
+        return _add_outputs(limits, channels, rows, words) and not limits.has_gradients
     return _add_classes(channels, words)
 
 
 @inlined
-def _add_gradients(channels, rows):
-    """Sums of every gradient; whatever they are, the node is not pure."""
-    values, sums = channels.values, channels.sums
-    n_outputs = values.shape[1]
-    channels.state[0] = n_outputs
-    for k in range(n_outputs):
-        channels.present[k], sums[k] = k, 0
-    for i in range(rows.size):
-        for k in range(n_outputs):
-            sums[k] += values[rows[i], k]
-    return False
+def _add_outputs(limits, channels, rows, words):
+    """Sums of every output; pure where the rows with weight agree in each.
 
-
-@inlined
-def _add_outputs(channels, rows, words):
-    """Sums of every output; pure where the rows with weight agree in each."""
-    values, sums = channels.values, channels.sums
-    n_outputs = values.shape[1]
+    Gradients have their weights in them, and whatever they are, the node is not pure.
+    """
+    values, sums, n_outputs = channels.values, channels.sums, channels.values.shape[1]
     channels.state[0] = n_outputs
-    first = 0
+    first, is_pure = 0, True
     while first < words.size - 1 and hessian_of(words[first], CHANNEL_PACKING) == 0:
         first += 1
-    is_pure = True
     for k in range(n_outputs):
         channels.present[k] = k
         total, expected = np.int64(0), values[rows[first], k]
         for i in range(words.size):
             weight, value = hessian_of(words[i], CHANNEL_PACKING), values[rows[i], k]
-            total += weight * value
+            total += (np.int64(1) if limits.has_gradients else weight) * value
             is_pure &= (weight == 0) | (value == expected)
         sums[k] = total
     return is_pure

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
-from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
+from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, add_row, field_of
 
@@ -64,26 +64,29 @@ def _list_all(problem, feature):
 
 
 @inlined
-def word_prefix(problem, members, feature):
+def word_prefix(problem, rows, words, feature):
     """Sums up to each bin, as words; returns the number of bins."""
-    codes, scratch, rows, words = problem.matrix.codes, problem.scratch, members.row, members.word
-    totals, occupied, prefix = scratch.totals, scratch.occupied, scratch.prefix
+    codes, scratch = problem.matrix.codes, problem.scratch
+    totals, running = scratch.totals, np.int64(0)
     if rows.size <= SMALL_NODE:
         for i in range(rows.size):
             code = codes[feature, rows[i]]
             totals[code] += words[i]
-            _mark(occupied, code)
+            _mark(scratch.occupied, code)
         m = _list_occupied(scratch)
-    else:
-        for i in range(rows.size):
-            totals[codes[feature, rows[i]]] += words[i]
-        m = _list_all(problem, feature)
-    running = np.int64(0)
-    for j in range(np.uint64(m)):
-        code = np.uint64(scratch.bins[j])
+        for j in range(np.uint64(m)):
+            code = np.uint64(scratch.bins[j])
+            running += totals[code]
+            totals[code] = 0
+            scratch.prefix[j] = running
+        return m
+    for i in range(rows.size):
+        totals[codes[feature, rows[i]]] += words[i]
+    m = _list_all(problem, feature)
+    for code in range(m):
         running += totals[code]
         totals[code] = 0
-        prefix[j] = running
+        scratch.prefix[code] = running
     return m
 
 
@@ -100,14 +103,14 @@ def unpack_prefix(problem, channels, m):
     for p in range(channels.state[0]):
         for j in range(m):
             sums[GRADIENT + p, j] = field_of(channels, prefix[j], p)
-    _add_hessians(channels, sums, m)
+    add_hessians(channels, sums, m)
     if problem.limits.min_samples_leaf > 1:
         for j in range(m):
             sums[COUNT, j] = field_of(channels, prefix[j], channels.state[0])
 
 
 @inlined
-def _add_hessians(channels, sums, m):
+def add_hessians(channels, sums, m):
     """Hessians of classes: the sums of their weights."""
     sums[HESSIAN, :m] = 0
     for p in range(channels.state[0]):
@@ -138,7 +141,7 @@ def wide_prefix(problem, members, feature):
 
 
 @inlined
-def _add_word(problem, to, at, word):
+def add_word(problem, to, at, word):
     """Add the fields of a word of one channel to those in column ``at``."""
     to[GRADIENT, at] += gradient_of(word, problem.packing)
     to[HESSIAN, at] += hessian_of(word, problem.packing)
@@ -152,13 +155,13 @@ def _wide_totals(problem, members, feature):
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:
         for i in range(rows.size):
-            _add_word(problem, scratch.wide, codes[feature, rows[i]], words[i])
+            add_word(problem, scratch.wide, codes[feature, rows[i]], words[i])
         return
     for start in range(0, rows.size, block):
         for i in range(start, min(start + block, rows.size)):
             totals[codes[feature, rows[i]]] += words[i]
         for code in range(256):
-            _add_word(problem, scratch.wide, code, totals[code])
+            add_word(problem, scratch.wide, code, totals[code])
             totals[code] = 0
 
 
@@ -176,22 +179,25 @@ def channel_prefix(problem, channels, members, feature):
         m = _list_all(problem, feature)
     _wide_prefix(scratch, n_fields(channels), m)
     if channels.values.size == 0:
-        _add_hessians(channels, scratch.sums, m)
+        add_hessians(channels, scratch.sums, m)
     return m
+
+
+@inlined
+def fits_words(channels, members):
+    """Whether the sums of a node fit a word."""
+    return (not members.is_wide) if channels is None else channels.state[1] == FIELDS
 
 
 @inlined
 def prefix_sums(problem, channels, members, feature):
     """Sums up to each value bin of any node, and `Scratch.missing`; the number of the bins."""
-    if channels is None and members.is_wide:
-        m = wide_prefix(problem, members, feature)
+    if fits_words(channels, members):
+        words = members.word if channels is None else channels.word
+        m = word_prefix(problem, members.row, words, feature)
+        unpack_prefix(problem, channels, m)
     elif channels is None:
-        m = word_prefix(problem, members, feature)
-        unpack_prefix(problem, channels, m)
-    elif channels.state[1] == FIELDS:
-        words = channels.word[: members.row.size]
-        m = word_prefix(problem, Members(members.node, members.row, words, False), feature)
-        unpack_prefix(problem, channels, m)
+        m = wide_prefix(problem, members, feature)
     else:
         m = channel_prefix(problem, channels, members, feature)
     return take_missing(problem, channels, feature, m)

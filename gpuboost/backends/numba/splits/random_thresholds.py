@@ -10,9 +10,16 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import LAST_RANK, is_choosy, signed_rank
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
+from gpuboost.backends.numba.common.split_thresholds import last_bin_below
 from gpuboost.backends.numba.compiler import NAN, criteria, helper, inlined, randomness
-from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, FIELDS, add_row
-from gpuboost.backends.numba.splits.histograms import n_fields, unpack_prefix
+from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, add_row
+from gpuboost.backends.numba.splits.histograms import (
+    add_hessians,
+    add_word,
+    fits_words,
+    n_fields,
+    unpack_prefix,
+)
 from gpuboost.backends.numba.splits.scan import (
     best_candidate,
     is_allowed,
@@ -35,17 +42,6 @@ def draw_threshold(center, key, feature, low, high):
     """Uniform between the centres of two bins."""
     u = threshold_draw(key, np.uint64(feature))
     return center[feature, low] * (1.0 - u) + center[feature, high] * u
-
-
-@inlined
-def last_bin_below(center, feature, low, high, draw):
-    """The last bin in [low, high - 1] whose centre is at most the draw."""
-    first, last = low, high - 1
-    while first < last:
-        middle = (first + last + 1) >> 1
-        reached = center[feature, middle] <= draw
-        first, last = (middle if reached else first), (last if reached else middle - 1)
-    return first
 
 
 @inlined
@@ -78,41 +74,58 @@ def weighted_code_range(gathered, words, missing_code, packing):
 
 
 @inlined
-def _sum_words(problem, channels, n, words, codes, block):
-    """Sums of the words of rows with codes in a range, `Scratch.sums` of one candidate."""
-    scratch, sums = problem.scratch, problem.scratch.sums
+def _sum_words(problem, channels, n, words, codes):
+    """Sums of the words of rows with codes in a range: the first column of `Scratch.sums`."""
+    scratch, total = problem.scratch, np.int64(0)
     first, last = np.uint8(codes[0]), np.uint8(codes[1])
-    for start in range(0, n, block):
-        total = np.int64(0)
-        for i in range(np.uint64(start), np.uint64(min(start + block, n))):
-            code = scratch.codes[i]
-            total += words[i] & -np.int64((code >= first) & (code <= last))
-        scratch.prefix[0] = total
-        if start == 0:
-            unpack_prefix(problem, channels, 1)
-        else:
-            sums[GRADIENT, 0] += gradient_of(total, problem.packing)
-            sums[HESSIAN, 0] += hessian_of(total, problem.packing)
-            sums[COUNT, 0] += count_of(total, problem.packing)
+    for i in range(n):
+        code = scratch.codes[i]
+        total += words[i] & -np.int64((code >= first) & (code <= last))
+    scratch.prefix[0] = total
+    unpack_prefix(problem, channels, 1)
+
+
+@inlined
+def _sum_rows(problem, channels, members, codes):
+    """The same where sums do not fit a word."""
+    sums, n = problem.scratch.sums, n_fields(channels)
+    sums[:n, 0] = 0
+    for i in range(members.row.size):
+        if (problem.scratch.codes[i] >= codes[0]) & (problem.scratch.codes[i] <= codes[1]):
+            if channels is None:
+                add_word(problem, sums, 0, members.word[i])
+            else:
+                add_row(problem, channels, members.row[i], i, sums, 0)
+    if channels is not None and channels.values.size == 0:
+        add_hessians(channels, sums, 1)
 
 
 @helper
 def _sum_codes(problem, channels, members, low, high):
-    """Sums over the rows with codes from ``low`` to ``high``: `Scratch.sums` of one candidate."""
-    sums, codes, n = problem.scratch.sums, problem.scratch.codes, members.row.size
-    if channels is None:
-        block = problem.packing.block if members.is_wide else n
-        _sum_words(problem, channels, n, members.word, (low, high), block)
-    elif channels.state[1] == FIELDS:
-        _sum_words(problem, channels, n, channels.word, (low, high), n)
+    """Sums over the rows with codes from ``low`` to ``high``."""
+    if fits_words(channels, members):
+        words = members.word if channels is None else channels.word
+        _sum_words(problem, channels, members.row.size, words, (low, high))
     else:
-        sums[: n_fields(channels), 0] = 0
-        for i in range(n):
-            if (codes[i] >= low) & (codes[i] <= high):
-                add_row(problem, channels, members.row[i], i, sums, 0)
-        if channels.values.size == 0:
-            for p in range(channels.state[0]):
-                sums[HESSIAN, 0] += sums[GRADIENT + p, 0]
+        _sum_rows(problem, channels, members, (low, high))
+
+
+@inlined
+def _plain_candidate(problem, channels, node):
+    """`best_candidate` of one candidate by VARIANCE, with nothing missing.
+
+    Without it extra-trees of 100k x 28 take 12% longer.
+    """
+    sums, terms = problem.scratch.sums, 0.0
+    hl, h = np.float64(sums[HESSIAN, 0]), np.float64(node.hessian)
+    if channels is None:
+        terms = variance_term(np.float64(sums[GRADIENT, 0]), np.float64(node.gradient), hl, h)
+    else:
+        for p in range(channels.state[0]):
+            gl, g = np.float64(sums[GRADIENT + p, 0]), np.float64(channels.sums[p])
+            terms += variance_term(gl, g, hl, h)
+    allowed = is_allowed(problem.limits, node, sums[HESSIAN, 0], sums[COUNT, 0])
+    return np.int64(allowed) - 1, variance_gain(terms, hl, h - hl), MISSING_RIGHT
 
 
 @helper
@@ -132,7 +145,7 @@ def evaluate_random(problem, channels, members, feature, rank):
     draw, code, following = NAN, low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
         draw = draw_threshold(matrix.center, node.key, feature, low, high)
-        code = last_bin_below(matrix.center, feature, low, high, draw)
+        code = last_bin_below(matrix.center[feature], low, high, draw)
         following = code + 1
     scratch.missing[:] = 0
     if is_seen:
@@ -140,7 +153,10 @@ def evaluate_random(problem, channels, members, feature, rank):
         for field in range(n_fields(channels)):
             scratch.missing[field] = scratch.sums[field, 0]
     _sum_codes(problem, channels, members, 0, code)
-    best = best_candidate(problem, channels, node, feature, (0, 1))
+    if is_seen | (problem.limits.criterion != VARIANCE):
+        best = best_candidate(problem, channels, node, feature, (0, 1))
+    else:
+        best = _plain_candidate(problem, channels, node)
     if take_candidate(problem, node, feature, rank, best):
         split = scratch.split[0]
         split.draw, split.bin, split.next_bin = draw, code, following
@@ -211,7 +227,7 @@ def evaluate_random_to_few(problem, members, feature, rank):
 def find_bin(center, split):
     """Find the bin of the winner, where only its draw is known."""
     if split.is_range:
-        split.bin = last_bin_below(center, split.feature, split.bin, split.next_bin, split.draw)
+        split.bin = last_bin_below(center[split.feature], split.bin, split.next_bin, split.draw)
         split.next_bin = split.bin + 1
 
 

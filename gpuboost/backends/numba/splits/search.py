@@ -10,15 +10,19 @@ import numpy as np
 from gpuboost.backends.numba.common.feature_sampling import (
     LAST_RANK,
     SMALLEST_RANK,
-    is_choosy,
-    rank_features,
-    set_chosen,
+    order_features,
 )
 from gpuboost.backends.numba.common.packed_words import fits_word
 from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.compiler import inlined
 from gpuboost.backends.numba.splits.categorical import evaluate_categories
-from gpuboost.backends.numba.splits.histograms import prefix_sums, word_prefix
+from gpuboost.backends.numba.splits.histograms import (
+    fits_words,
+    prefix_sums,
+    take_missing,
+    unpack_prefix,
+    word_prefix,
+)
 from gpuboost.backends.numba.splits.random_thresholds import (
     evaluate_random,
     evaluate_random_to_few,
@@ -70,50 +74,43 @@ def next_rank(scratch, n_likely, n, last):
 
 
 @inlined
-def order_features(problem, node):
-    """Fill `Scratch.ranks` with the features that a node may look at, those of `choose_features`.
-
-    Returns their number, whether `next_rank` tells which is next, not their place, and what that
-    has to know.
-    """
-    limits, scratch, n_features = problem.limits, problem.scratch, problem.features.size
-    rank_features(limits, node.key, problem.features, scratch.ranks)
-    if is_choosy(problem):
-        n_features = set_chosen(scratch, n_features)
-    ordered = limits.hashed_order and limits.max_features < n_features
-    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
-    return n_features, ordered, n_likely
-
-
-@inlined
-def _has_plain_words(problem, members, feature):
-    """Whether a number may be looked at by words alone: `scan.evaluate_words`."""
-    limits = problem.limits
+def _evaluate_number(problem, channels, members, feature, rank):
+    """Look at a number; whether it could split the node."""
+    matrix, scratch, limits, node = problem.matrix, problem.scratch, problem.limits, members.node
+    has_missing, prefix = matrix.has_missing[feature], problem.scratch.prefix
     is_plain = (limits.criterion == VARIANCE) & (limits.min_samples_leaf <= 1)
-    return is_plain & (not members.is_wide) & (not problem.matrix.has_missing[feature])
+    if is_plain & fits_words(channels, members):
+        if channels is None and (matrix.n_bins[feature] == 2) & (not has_missing):
+            return evaluate_two_valued(problem, members, feature, rank)
+        words = members.word if channels is None else channels.word
+        m, is_seen = word_prefix(problem, members.row, words, feature), False
+        if has_missing:
+            before = prefix[m - 2] if m > 1 else np.int64(0)
+            is_seen = (scratch.bins[m - 1] == matrix.missing_code) & (prefix[m - 1] != before)
+        if not is_seen:
+            return evaluate_words(problem, channels, node, feature, rank, m)
+        unpack_prefix(problem, channels, m)
+        m = take_missing(problem, channels, feature, m)
+    else:
+        m = prefix_sums(problem, channels, members, feature)
+    m = keep_occupied(scratch, channels, m)
+    return evaluate_number(problem, channels, node, feature, rank, m)
 
 
 @inlined
 def evaluate_feature(problem, channels, members, feature, rank):
     """Look at one feature; whether it could split the node."""
-    matrix, node = problem.matrix, members.node
+    matrix = problem.matrix
     if (matrix.n_bins[feature] == 1) & (not matrix.has_missing[feature]):
         return False
     if matrix.is_categorical[feature]:
         m = prefix_sums(problem, channels, members, feature)
-        return evaluate_categories(problem, channels, node, feature, rank, m)
+        return evaluate_categories(problem, channels, members.node, feature, rank, m)
     if problem.limits.random_thresholds:
         if channels is None and is_few(problem, members, feature):
             return evaluate_random_to_few(problem, members, feature, rank)
         return evaluate_random(problem, channels, members, feature, rank)
-    if channels is None and _has_plain_words(problem, members, feature):
-        if matrix.n_bins[feature] == 2:
-            return evaluate_two_valued(problem, members, feature, rank)
-        m = word_prefix(problem, members, feature)
-        return evaluate_words(problem, node, feature, rank, m)
-    m = prefix_sums(problem, channels, members, feature)
-    m = keep_occupied(problem.scratch, channels, m)
-    return evaluate_number(problem, channels, node, feature, rank, m)
+    return _evaluate_number(problem, channels, members, feature, rank)
 
 
 @inlined
@@ -129,7 +126,9 @@ def find_split(problem, channels, node, rows, words):
     if channels is None and rows.size == 2 and find_pair_split(problem, members):
         find_bin(problem.matrix.center, split)
         return
-    n_features, ordered, n_likely = order_features(problem, node)
+    n_features = order_features(problem, node.key)
+    ordered = limits.hashed_order and limits.max_features < n_features
+    n_likely = take_likely(scratch, n_features, limits.max_features) if ordered else 0
     perfect = np.inf
     if channels is None and ordered and node.hessian <= PERFECT_UP_TO and limits.stops_at_pure:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
