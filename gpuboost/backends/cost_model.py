@@ -14,15 +14,11 @@ import math
 import warnings
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpuboost.backends.cache import GROW_MANY, GROW_ONE, PREDICT, cache_folder, replace_file
+from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
 # it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a

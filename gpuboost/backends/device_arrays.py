@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuboost.backends.devices import device_number, why_no_cuda
 from gpuboost.backends.select import backend_of, check_device
@@ -13,9 +13,7 @@ from gpuboost.data.arrays import (
     is_on_device,
 )
 from gpuboost.engine.losses import links
-
-if TYPE_CHECKING:
-    from gpuboost.engine.losses.links import Link
+from gpuboost.engine.losses.links import Link
 
 _ADVICE = "copy it to the host, as cupy.asnumpy(X) does,"
 

@@ -91,20 +91,18 @@ left before right.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+import numpy as np
 
-    import numpy as np
-
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
-    from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
+from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import ThresholdFinder, Tree
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class Backend(Protocol):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from gpuboost.backends.cache import cache_folder, compiled_programs
 from gpuboost.backends.cost_model import CUDA_START_SECONDS, Work
 from gpuboost.backends.devices import device_number, why_no_cuda
+from gpuboost.backends.protocol import Backend
 
 if TYPE_CHECKING:
     from gpuboost.backends.cuda.backend import CudaBackend
-    from gpuboost.backends.protocol import Backend
 
 DEVICES = '"auto", "cpu", "cuda", "cuda:N", "numpy" or "numba"'
 LOAD_SECONDS = 1.5  # import Numba and read compiled functions from disk

@@ -6,10 +6,11 @@ Everything is timed through estimators, as users meet it.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from gpuboost.backends.cost_model import Amount, Growth, Speed, growth_amount, p
 from gpuboost.data.dataset import Dataset
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.forest.forest import RandomForestClassifier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 N_FEATURES, LOOKED_AT = 16, 4
 FEW_TREES, MORE_TREES = 1, 9

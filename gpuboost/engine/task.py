@@ -5,20 +5,16 @@ The contract of `grow` is in `gpuboost.backends.protocol`; these are its words.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.criteria import CRITERIA, NEWTON, VARIANCE
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.targets import Target
 from gpuboost.engine.tree_rows import TreeRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import Target
 
 NO_LIMIT = 2**31 - 1
 LEAF = -1

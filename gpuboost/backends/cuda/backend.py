@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy as np
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.protocol import Booster, Reweighter
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
-    from gpuboost.engine.losses.links import Link
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.protocol import Booster, Reweighter
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import ThresholdFinder, Tree
+from gpuboost.engine.losses.links import Link
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class CudaBackend:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.memory_plan import nodes_at
-from gpuboost.backends.cuda.runtime.shape_arrays import ShapeRuntime
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+from gpuboost.engine.ensembles.boosting_task import BoostTask
 
 
 def boosting_peak(task: BoostTask, shape: DeviceShape) -> int:

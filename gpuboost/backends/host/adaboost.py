@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import (
     REWEIGHTING,
@@ -17,11 +16,8 @@ from gpuboost.engine.ensembles.adaboost_task import (
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import cut_back, pruned
 from gpuboost.engine.growth.tree import Tree, finish_tree
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.task import GrownTree
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.task import GrownTree
+from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostReweighter:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,17 +13,13 @@ from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.host.finish import finish_grown
 from gpuboost.backends.protocol import Backend, Booster, Reweighter
 from gpuboost.data.binning import fit_bin_mapper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gpuboost.engine.bins import BinnedMatrix, BinRule
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.bins import BinnedMatrix, BinRule
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import ThresholdFinder, Tree
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.task import GrowTask
 
 
 class HostBackend(Backend):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from gpuboost.engine.array_modules import array_module, working_on
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.bins import BinnedMatrix
 
 ROWS_PER_BLOCK = 2**15  # turned into floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20

@@ -7,11 +7,13 @@ The steps are methods, so that a backend can put a faster one in place of each.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.engine import order_statistics, randomness
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import (
     Gradients,
     LeafRule,
@@ -23,18 +25,12 @@ from gpuboost.engine.ensembles.boosting import (
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound, RoundLosses, RowSet
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
+from gpuboost.engine.order_statistics import OrderStatistics
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, whole_weights
 from gpuboost.engine.task import GrownTree, GrowTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.order_statistics import OrderStatistics
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostBooster:

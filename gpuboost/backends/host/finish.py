@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuboost.engine.growth.tree import finish_tree
+from gpuboost.engine.growth.tree import ThresholdFinder, Tree, finish_tree
+from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.targets import GradientTarget
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gpuboost.engine.growth.tree import ThresholdFinder, Tree
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 def finish_grown(

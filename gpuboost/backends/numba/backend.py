@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
@@ -10,17 +12,11 @@ from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
 from gpuboost.backends.numba.predict import predict as prediction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-
-    from gpuboost.backends.protocol import Booster
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.backends.protocol import Booster
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumbaBackend(HostBackend):

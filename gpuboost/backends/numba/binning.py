@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chunks
-from gpuboost.engine.bins import BinnedMatrix
-
-if TYPE_CHECKING:
-    from gpuboost.engine.bins import BinMapper
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 ROWS_PER_CHUNK = 1 << 14
 ROWS_PER_BLOCK = 256  # rows whose values stay in the first cache while features are walked

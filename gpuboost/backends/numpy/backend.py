@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numpy import predict as prediction
 from gpuboost.backends.numpy.batches import in_batches
 from gpuboost.backends.numpy.boosting import NumpyBooster
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.backends.protocol import Booster
 from gpuboost.data.binning import bin_columns
+from gpuboost.engine.bins import BinMapper, BinnedMatrix
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.level_loop import grow_levels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy as np
-
-    from gpuboost.backends.protocol import Booster
-    from gpuboost.engine.bins import BinMapper, BinnedMatrix
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumpyBackend(HostBackend):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask
 
 ROWS_PER_BATCH = 1 << 17  # trees share a frontier up to so many rows: fits the caches
 _LARGEST_KEPT = (32 << 20) - (1 << 16)  # bytes; no larger piece moves the threshold of glibc

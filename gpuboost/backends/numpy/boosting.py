@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,17 +10,13 @@ from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numpy.batches import in_batches
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.numpy.rows import RowBlock, ranges
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.boosting import Gradients, Scale
+from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.growth.level_history import tree_nodes
 from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.boosting import Gradients, Scale
-    from gpuboost.engine.growth.frontier import Frontier
-    from gpuboost.engine.growth.tree import Tree
 
 
 class NumpyBooster(HostBooster):

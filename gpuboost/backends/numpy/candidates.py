@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.numpy.groups import Groups
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numpy.groups import Groups
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gpuboost.backends.numpy.scores import NodeLimits, Scorer, Sums
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.task import MISSING_LEFT, MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
-
-if TYPE_CHECKING:
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    MISSING_UNSEEN,
+    ONLY_MISSING_RIGHT,
+    GrowTask,
+)
 
 CELLS_PER_BLOCK = 1 << 15  # of histograms scanned together (of 2**13 to 2**16 the quickest)
 UNUSED = np.uint64(2**64 - 1)  # rank of a feature that a node may not look at

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.engine.growth.frontier import Frontier
+from gpuboost.engine.growth.frontier import Frontier
 
 
 class SiblingHistograms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,11 +13,7 @@ from gpuboost.backends.numpy.histograms import SiblingHistograms
 from gpuboost.backends.numpy.rows import RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask
 
 # Temporaries of one pass at their peak: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24

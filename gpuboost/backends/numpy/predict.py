@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.ensembles.ensemble import Ensemble
 
 ROWS_PER_CHUNK = 1 << 15
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gpuboost.engine.growth.best_first_frontier import BestFirstFrontier
 from gpuboost.engine.growth.constraints import by_turns
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import COLUMNS
+from gpuboost.engine.growth.operations import Level
 from gpuboost.engine.growth.policy import (
     gains,
     good_enough,
@@ -21,16 +22,9 @@ from gpuboost.engine.growth.policy import (
 )
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget, median_signs
-from gpuboost.engine.task import MISSING_LEFT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.engine.growth.operations import Level
-    from gpuboost.engine.targets import Target
-    from gpuboost.engine.task import GrowTask
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget, median_signs
+from gpuboost.engine.task import MISSING_LEFT, GrowTask
+from gpuboost.engine.tree_rows import TreeRows
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.numpy.constraints import Constraints
 from gpuboost.engine import criteria
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.constraints import NodeBounds
-    from gpuboost.engine.growth.frontier import Frontier
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.constraints import NodeBounds
+from gpuboost.engine.growth.frontier import Frontier
+from gpuboost.engine.task import GrowTask
 
 _NO_SPLIT = 0.5  # left hessian of what is no valid split: between integers, so no side divides by 0
 

@@ -16,8 +16,9 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,6 @@ from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, scale_by_power, s
 from gpuboost.engine.numerics import exp, log
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.engine.tree_rows import TreeRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights add up to 1, and to a little more by rounding
 MIN_WEIGHT = 2.0**-200  # of a row: it stays in the trees, however often they were right about it

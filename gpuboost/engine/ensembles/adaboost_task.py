@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost import PERFECT_BOUND, PERFECT_VOTE, Outcome, WeightBits
 from gpuboost.engine.fixed_point import WeightFacts
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.quantise import class_target, regression_target
-from gpuboost.engine.task import GrowTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, RegressionTarget
-    from gpuboost.engine.task import TreeOptions
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.targets import ClassTarget, RegressionTarget
+from gpuboost.engine.task import GrowTask, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
 
 REWEIGHTING, RESAMPLING = "reweighting", "resampling"
 

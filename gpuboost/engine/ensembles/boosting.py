@@ -16,25 +16,21 @@ that a row always has weight where it has a gradient.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.engine import randomness
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.criteria import VARIANCE, bounded, newton_value
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, sum_bits
 from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.growth.pruning import pruned
-from gpuboost.engine.growth.tree import Tree, with_values
+from gpuboost.engine.growth.tree import ThresholdFinder, Tree, with_values
 from gpuboost.engine.numerics import in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
 from gpuboost.engine.targets import GradientTarget, NodeValues
 from gpuboost.engine.task import GrownTree, Regularisation, TreeOptions
 from gpuboost.engine.tree_rows import TreeRows
-
-if TYPE_CHECKING:
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.growth.tree import ThresholdFinder
 
 GRADIENT_BITS, HESSIAN_BITS = 24, 16
 _S32 = np.uint64(32)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
 
-    import numpy as np
-
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.losses import Loss
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import TreeOptions
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.losses import Loss
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.task import TreeOptions
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import TREE_TYPES, Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuboost.engine.bins import BinMapper
 
 # Columns are joined by threads, of which most of the time goes into memory that is new, if there
 # are so many nodes; by no more of them, as each holds a column twice.

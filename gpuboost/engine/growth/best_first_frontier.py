@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gpuboost.engine.growth.best_first import reached
+from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.growth.level_history import children_by_level, joined, localised, tree_nodes
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Frontier
 
 
 class BestFirstFrontier:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.criteria import bounded, bounds_of_children
-
-if TYPE_CHECKING:
-    from gpuboost.engine.task import GrownTree, Regularisation
+from gpuboost.engine.task import GrownTree, Regularisation
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.growth.best_first import reached
-from gpuboost.engine.growth.operations import Level
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.operations import Level, OpenOps
 from gpuboost.engine.growth.tree import sum_children
 from gpuboost.engine.task import LEAF, NO_LIMIT, GrownTree
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.growth.operations import OpenOps
 
 # What is kept of the nodes of a level: as in `Frontier` and `Splits`, but for ``gain``, which is
 # negative where a node was not split, and ``sums``, which counts only there.

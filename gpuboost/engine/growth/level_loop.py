@@ -15,15 +15,11 @@ takes back. So a device need not be waited for: it keeps the nodes of levels its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gpuboost.engine.growth.level_history import History
-from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps
-from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.operations import TreeBuilder
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.operations import DeviceResidentOps, LevelOps, OpenOps, TreeBuilder
+from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 
 def grow_levels(ops: LevelOps, task: GrowTask, n_trees: int) -> TreeBuilder:

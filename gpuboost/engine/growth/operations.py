@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrownTree
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from gpuboost.engine.growth.frontier import Array
 
 
 class LevelOps(Protocol):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.criteria import gain_of
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Array, Frontier, Splits
-    from gpuboost.engine.targets import Target
-    from gpuboost.engine.task import TreeOptions
+from gpuboost.engine.growth.frontier import Array, Frontier, Splits
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import TreeOptions
 
 EPSILON = 2.0**-52  # by which a decrease of impurity may miss min_impurity_decrease
 

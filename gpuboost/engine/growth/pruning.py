@@ -17,19 +17,14 @@ Breiman, Friedman, Olshen, Stone: Classification and regression trees (1984), se
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.engine.growth.policy import EPSILON
-from gpuboost.engine.growth.tree import levels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.growth.tree import Tree, levels
 
 
 def pruned(tree: Tree, ccp_alpha: float) -> Tree:

@@ -6,13 +6,15 @@ them here, once for all backends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.numerics import midpoint
+from gpuboost.engine.targets import LabelTarget, NodeValues
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
@@ -21,15 +23,9 @@ from gpuboost.engine.task import (
     GrownTree,
     TreeOptions,
 )
+from gpuboost.engine.tree_rows import TreeRows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.targets import LabelTarget, NodeValues
-    from gpuboost.engine.tree_rows import TreeRows
-
-    ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
+ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpuboost.engine import order_statistics
 from gpuboost.engine.averages import weighted_mean
 from gpuboost.engine.losses import formulas
-
-if TYPE_CHECKING:
-    from gpuboost.engine.losses.links import Link
-    from gpuboost.engine.order_statistics import OrderStatistics
+from gpuboost.engine.losses.links import Link
+from gpuboost.engine.order_statistics import OrderStatistics
 
 USER = -1  # the number of a loss that a user brings
 BLOCK = 4096  # rows; of 1024, 4096, 16384 and all the quickest for log loss of 2 and 7 classes

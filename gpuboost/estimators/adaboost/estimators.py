@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn.tree
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.parameters import integer_at_least, number_between, one_of
@@ -29,6 +31,7 @@ from gpuboost.estimators.adaboost.rounds import reweight_task, rounds_of
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.inputs.targets import ClassLabels
@@ -36,12 +39,6 @@ from gpuboost.estimators.model.fitted import Batch
 from gpuboost.estimators.trees.base_learners import checked_tree, from_sklearn
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeClassifier, DecisionTreeRegressor, SingleTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.backends.cost_model import Growth
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 OF_THE_ESTIMATOR = ("max_depth", "criterion")  # parameters that an estimator brings
 BOOSTING = (REWEIGHTING, RESAMPLING)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import as_host_array, is_cupy_array
 from gpuboost.data.validation import warn_of_column
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost_task import Round
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
 from gpuboost.estimators.model.fitted import Batch, FittedTrees, run_in_blocks
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.ensembles.adaboost_task import Round
-    from gpuboost.estimators.fitting.pipeline import Prepared
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from gpuboost.engine.ensembles.adaboost_task import ReweightTask, ValueObjective, goes_on
+import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round
-    from gpuboost.estimators.fitting.pipeline import Prepared
+from gpuboost.backends.protocol import Backend
+from gpuboost.engine.ensembles.adaboost_task import (
+    ClassObjective,
+    ReweightTask,
+    Round,
+    ValueObjective,
+    goes_on,
+)
+from gpuboost.estimators.fitting.pipeline import Prepared
 
 
 def reweight_task(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
+from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.baseline import fitted_init, raw_of_init, read_offset
 from gpuboost.estimators.boosting.inputs import (
     BoostPlan,
@@ -26,12 +29,6 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_adv
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.trees.many_trees import ManyTrees
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpuboost.backends.cost_model import Growth
-    from gpuboost.engine.losses import Loss
 
 OF_A_TREE = (
     *("max_depth", "min_samples_split", "min_samples_leaf", "min_weight_fraction_leaf"),

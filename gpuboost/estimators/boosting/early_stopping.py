@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.protocol import Booster
+from gpuboost.engine.ensembles.boosting_task import RowSet
+from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting.metrics import CLASSES, SHARES, Metric
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Booster
-    from gpuboost.engine.ensembles.boosting_task import RowSet
-    from gpuboost.engine.losses import Loss
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.model import predictions
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @documented

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,13 @@ from gpuboost.data.arrays import copy_to_host
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import RowSet
+from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import raw_of_init, read_offset
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.features import read_prediction, read_targets, where_they_are
 from gpuboost.estimators.inputs.parameters import tree_limits
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels
-
-if TYPE_CHECKING:
-    from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 LIMITS = ("max_depth", "max_leaf_nodes", "min_samples_leaf", "ccp_alpha")  # of `Growth`
 ROW_PARTS = ("X", "y", "sample_weight", "offset")  # of one element of eval_set

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.device_arrays import inverse_link
+from gpuboost.backends.protocol import Backend
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.losses import USER, Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.backends.protocol import Backend
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuboost.data.advice import warn_user
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction, integer_at_least, number_between, one_of
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.losses import Loss
 from gpuboost.engine.task import NO_LIMIT, ONE_HOT_LEVELS, Regularisation, TreeOptions
 from gpuboost.estimators.inputs.constraints import interaction_groups, regularisation
 from gpuboost.estimators.inputs.parameters import feature_count, tree_limits
-
-if TYPE_CHECKING:
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.losses import Loss
 
 MULTI_STRATEGIES = ("auto", "one_output_per_tree", "multi_output_tree")
 IMPORTANCES = ("gain", "count")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.model_selection import train_test_split
 
+from gpuboost.backends.protocol import Booster, FittedRound
 from gpuboost.data.parameters import fraction, integer_at_least, number_between
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.losses import Loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.baseline import baseline, information_of_row, starting_at
@@ -23,22 +28,14 @@ from gpuboost.estimators.boosting.early_stopping import (
     RoundResult,
     read_callbacks,
 )
+from gpuboost.estimators.boosting.inputs import BoostPlan
 from gpuboost.estimators.boosting.metrics import read_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.fitting.grow_plan import with_progress
+from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import Batch, FeatureDraw
 from gpuboost.estimators.trees.many_trees import check_growing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.protocol import Booster, FittedRound
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.boosting.inputs import BoostPlan
-    from gpuboost.estimators.fitting.pipeline import Prepared
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.backends.cost_model import Growth, prediction_work
 from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.select import choose_backend
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
@@ -22,9 +23,6 @@ from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_adv
 from gpuboost.estimators.inputs.features import read_prediction
 from gpuboost.estimators.model.cached_view import VIEWS
 from gpuboost.estimators.model.fitted import FittedTrees
-
-if TYPE_CHECKING:
-    from gpuboost.data.frames import FeatureSchema
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

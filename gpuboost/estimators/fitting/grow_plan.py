@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuboost.backends.cost_model import Growth
 from gpuboost.backends.host.finish import check_weight, in_threads
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import cut_back, pruned
-from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.targets import LabelTarget
+from gpuboost.engine.task import GrowTask, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import LabelTarget
-    from gpuboost.engine.task import TreeOptions
-    from gpuboost.engine.tree_rows import TreeRows
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(frozen=True, eq=False)

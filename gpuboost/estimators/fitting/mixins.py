@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -13,9 +14,6 @@ from gpuboost.data.arrays import array_module, copy_device_array_to_host, copy_t
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.engine.array_modules import working_on
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def copied_to_host(*given: Any) -> list[Any]:

@@ -11,25 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cost_model import growth_work
 from gpuboost.backends.device_arrays import adopt_features, adopt_targets
+from gpuboost.backends.protocol import Backend
 from gpuboost.backends.select import choose_backend
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.model.fitted import FittedTrees
 
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
-    from gpuboost.estimators.model.fitted import FittedTrees
-
-    Labels = ClassLabels | ValueLabels
+Labels = ClassLabels | ValueLabels
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.forest.out_of_bag import out_of_bag_means
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import Batch, FeatureDraw, FittedTrees
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cost_model import Growth
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.data.advice import warn_user
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.estimators.model.fitted import Batch, FittedTrees
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.estimators.model.fitted import Batch, FittedTrees
 
 
 def out_of_bag_means(

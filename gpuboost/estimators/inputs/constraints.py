@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import number_between, one_of
 from gpuboost.engine.criteria import NEWTON, VARIANCE
+from gpuboost.engine.losses import Loss
 from gpuboost.engine.task import Regularisation, TreeOptions
-
-if TYPE_CHECKING:
-    from gpuboost.data.frames import FeatureSchema
-    from gpuboost.engine.losses import Loss
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 INTERACTIONS = ("pairwise", "no_interactions")
 

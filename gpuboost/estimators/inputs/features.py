@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import is_cupy_array, to_module_of
 from gpuboost.data.dataset import Dataset
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
@@ -15,11 +16,8 @@ from gpuboost.data.validation import check_features, check_same_length, check_we
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from gpuboost.estimators.inputs.parameters import bin_limit
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
-    from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
+from gpuboost.estimators.model.fitted import FittedTrees
 
 
 @dataclass(frozen=True, eq=False)

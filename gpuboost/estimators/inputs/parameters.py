@@ -7,9 +7,10 @@ the machine are judged here, with `data.parameters`; what needs a table or class
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -27,9 +28,6 @@ from gpuboost.engine.bins import MAX_BINS
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.task import NO_LIMIT, TreeOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CLASS_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.class_names}
 VALUE_CRITERIA = {name: row.number for row in CRITERIA.values() for name in row.value_names}

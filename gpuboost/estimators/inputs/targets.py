@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,12 +14,9 @@ from gpuboost.data.validation import check_classes, check_counts, check_targets
 from gpuboost.engine.criteria import CRITERIA, VARIANCE
 from gpuboost.engine.fixed_point import CLASS_WEIGHT_BITS, VALUE_WEIGHT_BITS
 from gpuboost.engine.quantise import class_target, regression_target
-from gpuboost.engine.targets import ValueTarget
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.targets import ClassTarget, RegressionTarget, ValueTarget
 from gpuboost.estimators.inputs.parameters import CLASS_CRITERIA, VALUE_CRITERIA
-
-if TYPE_CHECKING:
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, RegressionTarget
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,33 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
+from gpuboost.backends.protocol import Backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.parameters import fraction
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE, VARIANCE
-from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ValueObjective, weight_facts
+from gpuboost.engine.ensembles.adaboost_task import (
+    ClassObjective,
+    ReweightTask,
+    ValueObjective,
+    weight_facts,
+)
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.fixed_point import WeightFacts
 from gpuboost.engine.quantise import class_target, regression_target
-from gpuboost.engine.targets import AnyTarget, map_rows
+from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.targets import AnyTarget, ClassTarget, RegressionTarget, map_rows
 from gpuboost.engine.task import GrowTask
 from gpuboost.estimators.adaboost.rounds import reweight_task
 from gpuboost.estimators.boosting import parameters as options
 from gpuboost.estimators.boosting.training import RoundSetup
+from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import Execution, bin_limit
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
-
-if TYPE_CHECKING:
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.fixed_point import WeightFacts
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.targets import ClassTarget, RegressionTarget
-    from gpuboost.estimators.fitting.grow_plan import GrowPlan
 
 _FEW = 8  # rows from which the columns of a target are learnt
 

@@ -6,23 +6,20 @@ and the code of each split replaces its threshold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.host.binned import code_blocks
+from gpuboost.backends.protocol import Backend
+from gpuboost.data.frames import FeatureSchema
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.sampling import RowSampler, draw_features
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.protocol import Backend
-    from gpuboost.data.frames import FeatureSchema
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gpuboost.estimators.trees.tree import SingleTree
+from gpuboost.estimators.trees.tree import SingleTree
 
 OF_THE_ENSEMBLE = ("device", "n_jobs", "max_bins", "categorical_features")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,10 @@ from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import Batch, FittedTrees, select_bins, select_columns
 from gpuboost.estimators.model.tree_view import node_paths
+from gpuboost.estimators.trees.tree import SingleTree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scipy.sparse import csr_matrix
-
-    from gpuboost.estimators.trees.tree import SingleTree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

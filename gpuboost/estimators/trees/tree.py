@@ -12,6 +12,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.backends.cost_model import Growth
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.growth.pruning import pruning_path
@@ -20,6 +21,7 @@ from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
+from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import Batch, FittedTrees
@@ -27,9 +29,6 @@ from gpuboost.estimators.model.tree_view import TreeView, node_paths
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from gpuboost.backends.cost_model import Growth
-    from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 
 
 NO_THRESHOLD = {"check_input": UNUSED}  # no metadata for scikit-learn to pass on

@@ -8,9 +8,10 @@ that are pruned are copied to the host for that, and back to be judged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -20,20 +21,16 @@ from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime import readback as parcels
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
+from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.pruning import cut_back, pruned
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.tree_rows import TreeRows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.growth.tree import Tree
-
-    TreeReader = Callable[[], Tree]
+TreeReader = Callable[[], Tree]
 
 
 class CudaReweighter:

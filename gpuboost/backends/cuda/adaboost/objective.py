@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.adaboost.row_weights import PackedTree
-from gpuboost.backends.cuda.growth.tree_arrays import cut_tree, lengths
+from gpuboost.backends.cuda.adaboost.row_weights import PackedTree, RowWeights
+from gpuboost.backends.cuda.growth.tree_arrays import Finished, cut_tree, lengths
+from gpuboost.backends.cuda.runtime.arrays import Columns
 from gpuboost.backends.cuda.runtime.launch import launch
-from gpuboost.engine.ensembles.adaboost_task import ClassObjective, Round, goes_on, reversed_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
-    from gpuboost.backends.cuda.growth.tree_arrays import Finished
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostCopy
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.growth.tree import Tree
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.readback import HostCopy
+from gpuboost.engine.ensembles.adaboost_task import (
+    ClassObjective,
+    ReweightTask,
+    Round,
+    goes_on,
+    reversed_tree,
+)
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.tree import Tree
 
 N_FACTS = 6  # of a round: see end_round of adaboost.cu
 FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}

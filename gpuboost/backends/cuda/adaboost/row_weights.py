@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.ensembles.adaboost_task import ClassObjective
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.ensembles.adaboost_task import ClassObjective, ReweightTask
+from gpuboost.engine.growth.frontier import Array
 
 _LOSSES = {"linear": "LINEAR", "square": "SQUARE", "exponential": "EXPONENTIAL"}
 _BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn

@@ -7,38 +7,34 @@ Nothing is read back, so a round is the same launches as the one before, the fir
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.adaboost.objective import FACTS, TreeObjective, is_evaluated_as_grown
 from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.level.policy import is_sync_free
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, ListingOrder, TreeKeys
 from gpuboost.backends.cuda.sampling.draw import Guided, listing_order
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
-from gpuboost.engine.ensembles.adaboost_task import RESAMPLING
+from gpuboost.engine.ensembles.adaboost import WeightBits
+from gpuboost.engine.ensembles.adaboost_task import RESAMPLING, ReweightTask
 from gpuboost.engine.fixed_point import SUM_BITS, sum_bits
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.backends.cuda.sampling.device_sampler import ListingOrder, TreeKeys
-    from gpuboost.engine.ensembles.adaboost import WeightBits
-    from gpuboost.engine.ensembles.adaboost_task import ReweightTask
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import GrowTask
 
 # The integer weights of all rows of a tree do not add up to 2**32, so no block's sums wrap around,
 # however much one row weighs.

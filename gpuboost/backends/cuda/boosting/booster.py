@@ -11,40 +11,35 @@ added by walking them.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
 from gpuboost.backends.cuda.boosting.host_finisher import HostFinisher
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantileRound
-from gpuboost.backends.cuda.boosting.leaf_updates import add_leaves, find_leaves
+from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves, add_leaves, find_leaves
 from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth.finish import Finisher
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.level.policy import is_sync_free
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.host.boosting import no_row_error
+from gpuboost.backends.protocol import FittedRound
 from gpuboost.engine.ensembles.boosting import with_leaf_values
-from gpuboost.engine.ensembles.boosting_task import DoneRound
+from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.targets import GradientTarget
-from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 from gpuboost.engine.tree_rows import TreeRows
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.protocol import FittedRound
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.task import GrownTree
 
 
 class CudaBooster:

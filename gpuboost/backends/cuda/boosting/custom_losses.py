@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from gpuboost.backends.cuda.boosting.round_rows import RoundRows
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
 from gpuboost.backends.host.boosting import no_row_error
-from gpuboost.engine.ensembles.boosting_task import RoundLosses
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.round_rows import RoundRows
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses
+from gpuboost.engine.growth.frontier import Array
 
 
 class UserLosses:

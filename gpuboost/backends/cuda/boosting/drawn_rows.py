@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import optional
-from gpuboost.backends.cuda.runtime.arrays import cut, one_piece
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, optional
+from gpuboost.backends.cuda.runtime.arrays import Columns, cut, one_piece
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
 from gpuboost.backends.cuda.sampling.draw import DrawCounts
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import ALL_ROWS
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.frontier import Array
-
 
 _OF_ROUND: Columns = {
     "seed": (np.uint64, (1,)),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
 from gpuboost.backends.cuda.runtime.launch import fill
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.engine.ensembles.boosting import HESSIAN_BITS, Scale
+from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import sum_bits
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import whole_weights
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True, eq=False)

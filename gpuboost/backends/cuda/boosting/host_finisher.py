@@ -6,16 +6,12 @@ All others the device finishes: `gpuboost.backends.cuda.growth.finish.Finisher`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.host.boosting import no_row_error
 from gpuboost.engine.ensembles.boosting import LeafRule, finish_boosted
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.round_rows import RoundRows
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.task import GrownTree
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree
 
 
 class HostFinisher:

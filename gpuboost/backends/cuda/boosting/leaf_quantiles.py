@@ -5,30 +5,25 @@ The numbers are those of `gpuboost.engine.order_statistics`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks, pieces_of
-from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.level.policy import PIECE_ROWS
-from gpuboost.backends.cuda.level.records import Pieces
+from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
-    from gpuboost.backends.cuda.growth.tree_arrays import Finished
-    from gpuboost.backends.cuda.level.records import DeviceFrontier
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.losses import OrderStatisticLoss
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.losses import OrderStatisticLoss
 
 
 class LeafQuantiles:

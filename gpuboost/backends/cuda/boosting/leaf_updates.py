@@ -6,38 +6,35 @@ walk down the finished trees.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows, PlacedLeaves
-from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
 from gpuboost.backends.cuda.data.features import DeviceFeatures
-from gpuboost.backends.cuda.growth.node_buffer import NodeCapacity, max_stored_nodes, table_shape
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.hooks import LevelLeaves
+from gpuboost.backends.cuda.growth.node_buffer import (
+    NodeBuffer,
+    NodeCapacity,
+    max_stored_nodes,
+    table_shape,
+)
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
+from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.runtime import readback as parcels
-from gpuboost.backends.cuda.runtime.arrays import allocate, bytes_of
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
-from gpuboost.backends.cuda.runtime.readback import Readback
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.ensembles.boosting_task import BoostTask
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.losses import OrderStatisticLoss
 from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
-    from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.finish import Finisher
-    from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.growth.value_rule import ValueRule
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostCopy
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.losses import OrderStatisticLoss
 
 # Of trees of so many levels rows are followed: deeper ones had better let go of nodes of few rows.
 MONITORED_DEPTH = 12

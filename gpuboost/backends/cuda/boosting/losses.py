@@ -7,21 +7,16 @@ alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.runtime.launch import fill
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import RoundLosses
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 _SUM_BLOCKS = 1 << 10  # of a launch that sums: what is left is taken in turn
 _NOT_FINITE = np.int64(0x7FF0000000000000)  # bits of infinity; those of NaN are above

@@ -6,17 +6,13 @@ the host reads them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from gpuboost.backends.cuda.boosting.losses import MeanLosses
 from gpuboost.backends.cuda.growth.tree_arrays import NAMES, cut_tree, lengths
+from gpuboost.backends.cuda.runtime.readback import HostCopy
 from gpuboost.engine.ensembles.boosting_task import DoneRound, RoundLosses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.boosting.losses import MeanLosses
-    from gpuboost.backends.cuda.runtime.readback import HostCopy
-    from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.growth.tree import Tree
 
 
 class PendingRound:

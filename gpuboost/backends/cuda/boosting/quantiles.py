@@ -7,21 +7,18 @@ copy to the host, so that a recorded round can hold them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import optional
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
 from gpuboost.backends.cuda.level.records import Pieces
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True, eq=False)

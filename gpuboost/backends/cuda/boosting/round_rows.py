@@ -8,38 +8,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.drawn_rows import RowDraw
+from gpuboost.backends.cuda.boosting.drawn_rows import DrawnRows, RowDraw
 from gpuboost.backends.cuda.boosting.gradients import RoundGradients
 from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves
 from gpuboost.backends.cuda.boosting.losses import MeanLosses
 from gpuboost.backends.cuda.boosting.quantiles import SizesQuantile
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
 from gpuboost.backends.cuda.data.features import copy_to_device
-from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.hooks import LevelLeaves, RowsOfRounds
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import count_up
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses, RowSet
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses import OrderStatisticLoss, Predicted
 from gpuboost.engine.losses.regression import Huber
 from gpuboost.engine.order_statistics import integer_weights
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.boosting.drawn_rows import DrawnRows
-    from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.finish import Finisher
-    from gpuboost.backends.cuda.growth.hooks import LevelLeaves
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.engine.ensembles.boosting_task import BoostTask, RoundLosses, RowSet
-    from gpuboost.engine.growth.frontier import Array
 
 
 class RoundRows(RowsOfRounds):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.losses import USER, Predicted
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.features import DeviceFeatures
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.ensembles.boosting_task import RowSet
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.losses import Loss
+from gpuboost.engine.ensembles.boosting_task import RowSet
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.losses import USER, Loss, Predicted
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.data.edges import constants_of, learn_column
-from gpuboost.backends.cuda.data.features import copy_to_device, parts_on_device
+from gpuboost.backends.cuda.data.features import DeviceFeatures, copy_to_device, parts_on_device
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import assemble_mapper
 from gpuboost.data.quantiles import weighted_rows
-from gpuboost.engine.bins import BinnedMatrix
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.features import DeviceFeatures
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.bins import BinMapper, BinRule
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.growth.frontier import Array
 
 ROWS_PER_BLOCK = 4096  # over which a block's copy of the edges is shared
 # What a column needs besides X while it is learnt, in bytes a row: keys, their order, cumulative

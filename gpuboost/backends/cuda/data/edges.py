@@ -10,18 +10,14 @@ the host are the values at the borders of the bins. Places in the sorted column:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from gpuboost.backends.cuda.data.features import DeviceFeatures
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.data.binning import ColumnBins, category_bins, value_bins
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.features import DeviceFeatures
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 
 def learn_column(

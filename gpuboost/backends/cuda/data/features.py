@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.engine.growth.frontier import Array
 
 HOST_BYTES = 1 << 28  # copied between host and device at a time
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

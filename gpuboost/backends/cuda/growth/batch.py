@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.growth.subtrees import SmallTrees
-    from gpuboost.backends.cuda.level.policy import Policy
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places, Search
-    from gpuboost.backends.cuda.level.slices import Slices
-    from gpuboost.backends.cuda.level.split_search import HistogramBuilder, SplitSearch
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.growth.subtrees import SmallTrees
+from gpuboost.backends.cuda.level.policy import Policy
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places, Search
+from gpuboost.backends.cuda.level.slices import Slices
+from gpuboost.backends.cuda.level.split_search import HistogramBuilder, SplitSearch
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask, TreeOptions
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import NO_LIMIT, GrowTask, TreeOptions
 
 
 class SplitQueue:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gpuboost.backends.cuda.data.matrix import DeviceMatrix, upload_matrix
 from gpuboost.backends.cuda.growth.finish import Finisher
+from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
 from gpuboost.backends.cuda.growth.node_buffer import DEEPEST, check_places
 from gpuboost.backends.cuda.growth.subtrees import SUBTREES_WANTED, small_rows_for
 from gpuboost.backends.cuda.level.constraints import Constraints
@@ -20,20 +21,15 @@ from gpuboost.backends.cuda.level.split_search import (
     use_feature_lists,
 )
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import RowUploads
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import GrowTask
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.growth.hooks import RowsOfRounds
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
-
-    RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
+RoundMaker = Callable[[Runtime, Array], RowsOfRounds]
 
 
 class DeviceTask:

@@ -6,22 +6,17 @@ they are widened where the trees of a model are joined, as all of them are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
 from gpuboost.backends.cuda.growth.tree_arrays import MASK_WORDS, Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
-from gpuboost.backends.cuda.runtime.arrays import allocate
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer, Store
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import GrowTask
 
 _BLOCKS = 32  # per multiprocessor, at most: a thread takes node after node
 

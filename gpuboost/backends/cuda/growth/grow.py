@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE, trees_at_once
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.backends.host.finish import finish_grown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 def grow_trees(runtime: Runtime, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.memory_plan import dry_run_recorded
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.runtime.graph import Recording, RecordingRuntime
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.host.finish import check_weight
 from gpuboost.engine.growth.level_loop import grow_levels
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.device_task import RoundMaker
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.best_first import SplitQueue
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.level.records import DeviceFrontier
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
+from gpuboost.backends.cuda.level.records import DeviceFrontier
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

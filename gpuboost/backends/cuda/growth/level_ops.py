@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.cuda.growth.batch import Batch
 from gpuboost.backends.cuda.growth.best_first import SplitQueue
+from gpuboost.backends.cuda.growth.device_task import DeviceTask
 from gpuboost.backends.cuda.growth.hooks import LevelLeaves
 from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.growth.subtrees import SmallTrees
+from gpuboost.backends.cuda.level.medians import Medians
+from gpuboost.backends.cuda.level.policy import Policy
 from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.level.slices import Slices
 from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.launch import fill, launch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.growth.device_task import DeviceTask
-    from gpuboost.backends.cuda.level.medians import Medians
-    from gpuboost.backends.cuda.level.policy import Policy
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.growth.frontier import Array
 
 
 class CudaLevelOps:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
-from gpuboost.backends.cuda.growth.device_task import DeviceTask
+from gpuboost.backends.cuda.growth.device_task import DeviceTask, RoundMaker
 from gpuboost.backends.cuda.growth.level_ops import CudaLevelOps
 from gpuboost.backends.cuda.growth.node_buffer import has_places, rows_of_tree
 from gpuboost.backends.cuda.level.policy import is_sync_free
-from gpuboost.backends.cuda.runtime.arena import plan_arena
+from gpuboost.backends.cuda.runtime.arena import ArenaPlan, plan_arena
 from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape, ShapeRuntime
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs
 from gpuboost.engine.growth.level_loop import grow_levels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.growth.device_task import RoundMaker
-    from gpuboost.backends.cuda.runtime.arena import ArenaPlan
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask
 
 # Of what a fit may use, the share for histograms of levels; the rest is for rows and nodes.
 HISTOGRAM_SHARE = 0.5

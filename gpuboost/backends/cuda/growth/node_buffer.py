@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from gpuboost.backends.cuda.data.matrix import DeviceMatrix
+from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.level.policy import min_rows
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import full, launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.cuda.sampling.rows import LeafColumns
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.level_history import as_grown
-from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.matrix import DeviceMatrix
-    from gpuboost.backends.cuda.growth.tree_arrays import Finished
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Places
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import LeafColumns
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
+from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask, TreeOptions
 
 MAX_PLACES = 2**31 - 1  # of nodes of a batch, which are int32
 DEEPEST = 33  # trees of as many levels and more are taken to have as many nodes as rows allow

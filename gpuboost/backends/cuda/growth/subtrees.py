@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
 from gpuboost.backends.cuda.level.policy import min_rows
+from gpuboost.backends.cuda.level.records import DeviceFrontier, Search
+from gpuboost.backends.cuda.level.split_search import SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import fill, launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.rows import LeafColumns
-from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.growth.node_buffer import NodeBuffer
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, Search
-    from gpuboost.backends.cuda.level.split_search import SplitSearch
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import NO_LIMIT, GrowTask
 
 KERNELS = "growth/subtrees.cu"
 # Nodes of so many rows are small. The more rows, the fewer nodes are left that need histograms in

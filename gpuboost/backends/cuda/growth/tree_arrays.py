@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.readback import read_later
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.readback import HostCopy, read_later
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.runtime.readback import HostCopy
-    from gpuboost.engine.growth.frontier import Array
-
 
 MASK_WORDS = 8
 _NO_MASKS = np.empty((0, MASK_WORDS), dtype=np.uint32)

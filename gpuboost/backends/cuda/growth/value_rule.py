@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.criteria import CRITERIA
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.targets import Target
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import GrowTask
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,19 @@ meet on a path; and features drawn for each level.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.level.records import NodeBounds
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, NodeBounds
 from gpuboost.backends.cuda.runtime.arrays import empty
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import GrowTask
 
 _WORD_BITS = 32
 _MAX_BLOCKS = 1 << 12  # of a launch: what is left is taken in turn

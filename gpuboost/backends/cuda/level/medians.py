@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.targets import MedianTarget
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.targets import Target
+from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.targets import MedianTarget, Target
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +23,11 @@ from gpuboost.backends.cuda.runtime.grid import (
     shares_for,
 )
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.targets import Target
-    from gpuboost.engine.task import TreeOptions
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import TreeOptions
 
 PIECE_ROWS = 1024  # rows of a block that sums or moves them, as partition.cu has bits for at most
 

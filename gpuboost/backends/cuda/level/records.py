@@ -7,14 +7,12 @@ The host never learns how many nodes a level has while it is grown: kernels read
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import allocate, column, columns_of, empty
-
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.data.matrix import DeviceMatrix
 from gpuboost.backends.cuda.level.records import (
     DeviceFrontier,
     DeviceSplits,
@@ -18,13 +19,10 @@ from gpuboost.backends.cuda.level.records import (
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, full, launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.matrix import DeviceMatrix
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 _LARGEST = 2**31 - 1
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.level.policy import Policy
+from gpuboost.backends.cuda.level.policy import Policy
 
 # Launches of a slice: a fill and a sum of histograms, a search, a decision; where nodes look at few
 # features (of lists) also these, a fill, and those that are looked at next: counted.

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.data.matrix import DeviceMatrix
+from gpuboost.backends.cuda.level.constraints import Constraints
+from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
 from gpuboost.backends.cuda.runtime.arrays import column, empty
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.data.matrix import DeviceMatrix
-    from gpuboost.backends.cuda.level.constraints import Constraints
-    from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, Search
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.task import GrowTask
 
 TILES = (32, 16)  # features that a block takes: as many as its shared memory has room for
 MIN_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would collide

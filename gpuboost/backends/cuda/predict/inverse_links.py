@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.losses.links import HALF_LOGIT, IDENTITY, LOG, LOGIT, SOFTMAX, Link
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
 
 _FACTORS = {LOGIT: 1.0, HALF_LOGIT: 2.0}
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.cuda.data.features import DeviceFeatures
-from gpuboost.backends.cuda.predict.packed_forest import device_forest
+from gpuboost.backends.cuda.predict.packed_forest import DeviceForest, device_forest
 from gpuboost.backends.cuda.predict.predict import find_leaves
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.draw import DrawCounts
 from gpuboost.backends.host.binned import code_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gpuboost.backends.cuda.predict.packed_forest import DeviceForest
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.sampling import RowSampler
+from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.sampling import RowSampler
 
 BYTES_PER_ROW = 12  # of a tree: draw count, leaf, and what drawing takes beside
 MAX_TREES = 64  # drawn at once: enough to fill a device with few rows

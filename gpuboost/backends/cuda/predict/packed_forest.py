@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.bins import round_down_to_float32
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.frontier import Array
 
 NARROW, FLOAT, DOUBLE = 0, 1, 2  # kinds of records, NODE of predict.cu
 _MISSING_GOES_RIGHT, _CATEGORICAL, _RIGHT_IS_LEAF, _LEFT_IS_LEAF = 1, 2, 4, 8

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.data.features import parts_on_device
-from gpuboost.backends.cuda.predict.packed_forest import device_forest
+from gpuboost.backends.cuda.data.features import DeviceFeatures, parts_on_device
+from gpuboost.backends.cuda.predict.packed_forest import DeviceForest, device_forest
 from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.data.features import DeviceFeatures
-    from gpuboost.backends.cuda.predict.packed_forest import DeviceForest
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.ensembles.ensemble import Ensemble
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.frontier import Array
 
 MAX_VALUES = 32  # of a leaf that a block adds: more would leave few threads in shared memory
 FULL_ROWS = 1024  # rows of a multiprocessor from which a thread can be a row and walk every tree

@@ -6,12 +6,11 @@ import math
 from dataclasses import field, fields
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 Record = TypeVar("Record")
 

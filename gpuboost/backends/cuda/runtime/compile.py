@@ -7,14 +7,12 @@ denormals.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gpuboost.backends.cache import keep, recall
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 # The same arithmetic as NumPy's: no product contracted into a sum, denormals kept, exact division.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")

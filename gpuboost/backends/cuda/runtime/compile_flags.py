@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from gpuboost.engine.criteria import CRITERIA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask
 
 # Which constants a file looks at.
 CONSTANTS_OF = {

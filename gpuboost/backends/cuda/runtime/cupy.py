@@ -10,23 +10,20 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 import numpy as np
 
 from gpuboost.backends.cache import cache_folder
 from gpuboost.backends.cuda.runtime.compile import FOLDER, CubinStore
+from gpuboost.backends.cuda.runtime.protocol import Launchable
 from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.backends.cuda.runtime.staging import Downloads, Uploads, pinned_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Launchable
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 MEMORY_SHARE = 0.8  # of what is free; the rest is for the binned matrix and for others
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY

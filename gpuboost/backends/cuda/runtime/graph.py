@@ -7,21 +7,16 @@ device has computed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuboost.backends.cuda.runtime.arena import Arena
+import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    import numpy as np
-
-    from gpuboost.backends.cuda.runtime.arena import ArenaPlan
-    from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.runtime.arena import Arena, ArenaPlan
+from gpuboost.backends.cuda.runtime.protocol import Launchable, Runtime
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

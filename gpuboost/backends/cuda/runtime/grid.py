@@ -6,12 +6,8 @@ their own, so there are several only where there is room for more than some tile
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
 
 FEW_TILES = 4  # a block goes through them in less time than one more launch takes
 MAX_CHUNKS = 256  # two blocks for a multiprocessor of a large device

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.signatures import kernel_signatures
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 _SCALARS: dict[str, type[np.generic]] = {
     "uint8": np.uint8,

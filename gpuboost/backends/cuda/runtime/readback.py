@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.cuda.runtime.arrays import allocate_with_memory, bytes_of, places_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from gpuboost.backends.cuda.runtime.arrays import Columns
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.backends.cuda.runtime.arrays import Columns, allocate_with_memory, bytes_of, places_of
+from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.engine.growth.frontier import Array
 
 # Room for finished trees that is copied as a whole, though few of them be there. What there was
 # room for takes 0.02 ns a byte of the bus, and nothing of the host. To copy only what there is, the

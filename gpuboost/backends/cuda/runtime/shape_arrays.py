@@ -7,17 +7,14 @@ go of them at the same places. Run over phantoms it says what memory it would ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpuboost.backends.cuda.runtime.protocol import Launchable
+from gpuboost.backends.cuda.runtime.protocol import Launchable
 
 UNIT = 512  # bytes that allocations are rounded up to, as CuPy's pool does
 _FIRST_KERNEL = "make_roots"  # launched once for each batch

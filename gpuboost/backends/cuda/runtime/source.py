@@ -8,12 +8,9 @@ and a line such as ``#include "level/split.cuh"`` is replaced by the text of tha
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PRELUDE = "common/common.cuh"
 _PACKAGE = Path(__file__).resolve().parents[3]

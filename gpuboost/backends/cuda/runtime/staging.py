@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 BUFFER_BYTES = 4 << 20  # at 50 GB a second a copy of as much takes 80 us, its event and call 10
 UPLOAD_BUFFERS = 4

@@ -7,21 +7,18 @@ size are the same launches over other inputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import Columns, bytes_of, cut, one_piece, places_of
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.sampling.device_sampler import TreeKeys
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.sampling import root_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrowTask
 
 ROUNDS_AT_ONCE = 32  # whose inputs are made together
 

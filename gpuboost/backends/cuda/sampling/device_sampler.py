@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.sampling import RowSampler
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.sampling import RowSampler
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ The numbers are those of `gpuboost.engine.sampling.RowSampler.rows`, for a batch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import count_up, full, launch, zeros
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.device_sampler import (
     DeviceSampler,
@@ -22,15 +24,9 @@ from gpuboost.backends.cuda.sampling.device_sampler import (
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
-from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.sampling import RowSampler
-    from gpuboost.engine.task import GrowTask
+from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.sampling import ALL_ROWS, WITH_REPLACEMENT, RowSampler
+from gpuboost.engine.task import GrowTask
 
 _KEY_BITS, _ROW_BITS = 64, 32
 

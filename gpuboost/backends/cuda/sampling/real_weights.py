@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.device_sampler import stride_of
+from gpuboost.backends.cuda.sampling.device_sampler import (
+    DeviceSampler,
+    ListingOrder,
+    TreeKeys,
+    stride_of,
+)
+from gpuboost.backends.cuda.sampling.rows import DeviceRows
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import NO_LIMIT
-
-if TYPE_CHECKING:
-    from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, ListingOrder, TreeKeys
-    from gpuboost.backends.cuda.sampling.rows import DeviceRows
-    from gpuboost.engine.growth.frontier import Array
 
 
 class RealWeights:

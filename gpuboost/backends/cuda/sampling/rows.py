@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gpuboost.engine.growth.frontier import Array
+from gpuboost.engine.growth.frontier import Array
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
+from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.cuda.runtime.protocol import Runtime
-    from gpuboost.engine.growth.frontier import Array
-    from gpuboost.engine.task import GrowTask
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.task import GrowTask
+from gpuboost.engine.tree_rows import TreeRows
 
 
 class RowUploads:

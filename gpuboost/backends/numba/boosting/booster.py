@@ -8,14 +8,16 @@ update      raw predictions from the leaf of each row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numba.boosting import gradients as compiled_loss
 from gpuboost.backends.numba.boosting import losses
 from gpuboost.backends.numba.boosting import quantise as round_words
+from gpuboost.backends.numba.boosting.gradients import Directions
 from gpuboost.backends.numba.boosting.level_wise_rounds import (
     LevelRounds,
     RoundColumns,
@@ -27,19 +29,13 @@ from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import TreeGrower
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
+from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.fixed_point import exponent_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpuboost.backends.host.backend import HostBackend
-    from gpuboost.backends.numba.boosting.gradients import Directions
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.growth.tree import Tree
-    from gpuboost.engine.task import GrownTree
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.task import GrownTree
+from gpuboost.engine.tree_rows import TreeRows
 
 _ALL = np.zeros(0, np.uint32)
 

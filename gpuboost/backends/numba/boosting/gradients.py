@@ -10,7 +10,8 @@ free of branches; with arrays of one column the compiler makes several rows of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,15 +26,10 @@ from gpuboost.backends.numba.compiler import (
     numerics,
 )
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
-from gpuboost.engine.losses import USER
+from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.engine.losses import USER, Loss, Predicted
 from gpuboost.engine.losses.base import CLASSES, WEIGHT
 from gpuboost.engine.losses.table import TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.numba.threads.pool import ThreadPool
-    from gpuboost.engine.losses import Loss, Predicted
 
 CHUNK = 1 << 13  # rows of one task
 SHARED_ROWS = 1 << 14  # fewer are done sooner by one thread (measured)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,15 +25,13 @@ from gpuboost.backends.numba.level_wise.grower import LevelGrower, Shape, Space
 from gpuboost.backends.numba.level_wise.histograms import STEP
 from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.records import Samples
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import randomness
 from gpuboost.engine.ensembles.boosting import GRADIENT_BITS, HESSIAN_BITS, Scale
+from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.quantise import VALUE_BITS
 from gpuboost.engine.sampling import root_key
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import ThreadPool
-    from gpuboost.engine.ensembles.boosting_task import BoostTask
-    from gpuboost.engine.task import GrownTree
+from gpuboost.engine.task import GrownTree
 
 # Features for each that a node looks at, up to which the histograms of all pay, a thread: of 100
 # columns and two threads 5 to 10 are where both growers are as fast, of 28 more, on one thread 2 to

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +21,10 @@ from gpuboost.backends.numba.boosting.gradients import (
 )
 from gpuboost.backends.numba.compiler import entry, formulas, helper
 from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
-from gpuboost.engine.losses import USER
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import ThreadPool
-    from gpuboost.engine.losses import Loss, Predicted
+from gpuboost.engine.losses import USER, Loss, Predicted
 
 
 def _value_loop(value: Any) -> Any:

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 from math import ldexp
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, randomness
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.tree_rows import TreeRows
-
-if TYPE_CHECKING:
-    from gpuboost.engine.ensembles.boosting import Gradients, Scale
 
 hash_index = randomness.hash_index
 

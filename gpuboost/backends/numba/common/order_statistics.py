@@ -11,23 +11,19 @@ counts). Threads take groups, the largest first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, helper, inlined
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
 from gpuboost.engine.averages import plane_scales
 from gpuboost.engine.ensembles.ensemble import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.order_statistics import Groups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpuboost.backends.numba.threads.pool import ThreadPool
 
 TASKS_PER_THREAD = 4
 MIN_ROWS = 1 << 14  # of a chunk that is put into groups; fewer are not shared

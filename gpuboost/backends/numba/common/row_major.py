@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.map import contiguous
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.threads.pool import ThreadPool
-    from gpuboost.engine.growth.tree import Tree
+from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.engine.growth.tree import Tree
 
 LINE = 64  # bytes of a cache line
 ROWS_PER_CHUNK = 1 << 14

@@ -6,18 +6,15 @@ other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined, numerics
 from gpuboost.backends.numba.threads.map import contiguous
+from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import SplitThresholds
-from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
-
-if TYPE_CHECKING:
-    from gpuboost.engine.bins import BinMapper
-    from gpuboost.engine.task import GrownTree
+from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT, GrownTree
 
 _TYPES: dict[str, Any] = {
     "left": np.int32,

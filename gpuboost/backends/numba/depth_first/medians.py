@@ -10,7 +10,6 @@ keep it, so the median is where half of the weight is reached. With more it is s
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from gpuboost.backends.numba.common.order_statistics import group_bounds
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
 from gpuboost.backends.numba.compiler import allocating, helper, inlined
 from gpuboost.engine.targets import MedianTarget, map_rows
-
-if TYPE_CHECKING:
-    from gpuboost.engine.task import GrowTask
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.task import GrowTask
+from gpuboost.engine.tree_rows import TreeRows
 
 
 @inlined

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,17 +29,12 @@ from gpuboost.backends.numba.depth_first.grow import grow
 from gpuboost.backends.numba.depth_first.medians import by_rank
 from gpuboost.backends.numba.splits.channels import Channels
 from gpuboost.backends.numba.threads.map import contiguous, in_order
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.task import GrownTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpuboost.engine.bins import BinnedMatrix
-    from gpuboost.engine.targets import Target
-    from gpuboost.engine.task import GrowTask, TreeOptions
-    from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import Target
+from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
+from gpuboost.engine.tree_rows import TreeRows
 
 
 def matrix_of(binned: BinnedMatrix) -> Matrix:

@@ -17,14 +17,12 @@ with 44 columns of two values takes 54% longer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.numba.common.records import Matrix
 from gpuboost.backends.numba.compiler import helper
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.common.records import Matrix
 
 BINS = 256  # cells of a column
 MAX_VALUES = 16  # of a feature that shares a column: two of them fit

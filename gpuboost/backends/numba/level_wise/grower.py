@@ -6,24 +6,26 @@ What the threads do is `level_team.grow_together`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuboost.backends.numba.common.records import NODE, SPLIT
+from gpuboost.backends.numba.common.records import NODE, SPLIT, Problem
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.level_wise.grow import CHUNKS, grow_together
 from gpuboost.backends.numba.level_wise.histograms import TILE
+from gpuboost.backends.numba.level_wise.partition import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
-from gpuboost.backends.numba.level_wise.records import CHUNK, SIBLING_PAIR, GrowState, Growth, Work
+from gpuboost.backends.numba.level_wise.records import (
+    CHUNK,
+    SIBLING_PAIR,
+    GrowState,
+    Growth,
+    Samples,
+    Work,
+)
 from gpuboost.backends.numba.level_wise.subtrees import finish_together, make_local
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
-
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.common.records import Problem
-    from gpuboost.backends.numba.level_wise.partition import Leaves
-    from gpuboost.backends.numba.level_wise.records import Samples
-    from gpuboost.backends.numba.threads.pool import ThreadPool
 
 MIN_ROWS = 1 << 12  # of a chunk: its histogram is zeroed and added up once more
 CHUNKS_PER_THREAD = 4  # of all rows of a level, so that threads end together

@@ -7,13 +7,12 @@ partition reads one half and writes the other, and the rows of a leaf stay where
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
-    from gpuboost.backends.numba.level_wise.partition import Leaves
+from gpuboost.backends.numba.level_wise.feature_bundles import FeatureBundles
+from gpuboost.backends.numba.level_wise.partition import Leaves
 
 CHUNK = np.dtype(
     [

@@ -23,16 +23,14 @@ depth 6, 9.9 by `prediction`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.threads.map import contiguous, in_threads
 from gpuboost.engine.bins import round_down_to_float32
-
-if TYPE_CHECKING:
-    from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.ensembles.ensemble import Ensemble
 
 MAX_DEPTH = 10  # deeper, and positions do not stay in the cache (measured)
 MAX_PADDING = 2  # positions for each node there is

@@ -16,7 +16,7 @@ Shallow trees without categories have a walk of their own, `complete_trees`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,7 @@ from gpuboost.backends.numba.predict.perfect_trees import (
 )
 from gpuboost.backends.numba.threads.map import contiguous, in_threads, row_chunks
 from gpuboost.engine.bins import round_down_to_float32
-
-if TYPE_CHECKING:
-    from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Rows of one task: each tree's nodes are fetched once for all of them (measured: 2**11 rows take
 # 110 ns per row and tree, 2**16 rows 31); a copy of their values stays below `CHUNK_BYTES`.

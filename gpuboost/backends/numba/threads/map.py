@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

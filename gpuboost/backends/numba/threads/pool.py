@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from gpuboost.backends.numba.threads.barrier import call_off, is_called_off, make_barrier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
