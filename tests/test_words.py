@@ -46,6 +46,7 @@ STRUCK = {
     "lists pay": "use feature lists",
     "sum left out|add left out": "out of bag",
     "known room|make room": "capacity, free memory",
+    "looked|looked at": "listed features, candidate features",
 }
 # Ordinary words and terms with several meanings elsewhere: the one that each has here.
 ONE_MEANING = {

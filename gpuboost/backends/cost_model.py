@@ -1,6 +1,6 @@
 """How long a piece of work takes in each backend: what ``device="auto"`` decides by.
 
-Work is counted in four units: visits of Numba (a row looked at for a feature), bytes that kernels
+Work is counted in four units: visits of Numba (a row n_candidates at for a feature), bytes that kernels
 move, launches, and bytes copied to or from a GPU. Other costs are shares of these. `Speed` has the
 seconds of each unit, measured on two cores of a server processor or counted from the kernels;
 ``gpuboost info --calibrate`` measures those of this machine and keeps them. An error of a factor of
@@ -22,14 +22,14 @@ from gpuboost.engine.task import NO_LIMIT
 
 # NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
 # it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a
-# level of a batch of trees, however few rows, and of a row looked at for a feature.
+# level of a batch of trees, however few rows, and of a row n_candidates at for a feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
 WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # of a node, on average
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # a row on a level of a tree, in prediction
 
-# Visits of Numba: a node searched for a feature, by all threads and by one; a row looked at for a
+# Visits of Numba: a node searched for a feature, by all threads and by one; a row n_candidates at for a
 # feature by rounds, which sum half of the rows; the gradient, weight and leaf of a row in a round;
 # a row on a level of a tree, in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
@@ -49,8 +49,8 @@ BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A row on a level: one sector of codes and its word where
-# histograms are summed; a sector and its places where it is moved. A row looked at for a feature: a
-# share of its sector, and time to add. A node looked at for a feature: cells cleared, added to and
+# histograms are summed; a sector and its places where it is moved. A row n_candidates at for a feature: a
+# share of its sector, and time to add. A node n_candidates at for a feature: cells cleared, added to and
 # searched. A row on a level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
@@ -114,7 +114,7 @@ class Growth:
 
     n_samples: int
     n_features: int
-    n_looked_at: int  # features that a node looks at
+    n_candidate_features: int  # features that a node looks at
     n_trees: int  # that grow together
     max_depth: int
     n_channels: int
@@ -149,7 +149,7 @@ class Growth:
     def is_replayed(self) -> bool:
         """Whether a GPU replays the rounds: what is pruned is finished by the host.
 
-        Not looked at is memory: of rounds whose levels take dozens of slices (see
+        Not n_candidates at is memory: of rounds whose levels take dozens of slices (see
         cuda/level/slices.py) the host asks, too, but these launches are few.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
@@ -178,8 +178,11 @@ def growth_amount(growth: Growth) -> Amount:
     # Nodes of a tree: all of its levels, or of a deep one a quarter of its rows.
     of_tree = min(2.0 ** min(growth.max_depth + 1, 32), 2.0 * growth.max_leaf_nodes)
     n_nodes = n_trees * min(of_tree, max(1.0, n / 4))
-    rows, searched = n_trees * n, n_nodes * growth.n_looked_at
-    visits, alone = rows * growth.n_looked_at * growth.depth, ALONE if growth.n_trees == 1 else 1
+    rows, searched = n_trees * n, n_nodes * growth.n_candidate_features
+    visits, alone = (
+        rows * growth.n_candidate_features * growth.depth,
+        ALONE if growth.n_trees == 1 else 1,
+    )
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
     else:
@@ -197,7 +200,7 @@ def growth_amount(growth: Growth) -> Amount:
 
 def _launches(growth: Growth) -> float:
     """What a host launches for a GPU, of all levels that there could be where it does not ask."""
-    kind = TREE_LAUNCHES if growth.n_looked_at == growth.n_features else FOREST_LAUNCHES
+    kind = TREE_LAUNCHES if growth.n_candidate_features == growth.n_features else FOREST_LAUNCHES
     n_rounds, levels = growth.n_rounds, growth.levels
     if growth.is_sync_free:
         levels = min(growth.max_depth, growth.max_leaf_nodes - 1)
@@ -212,19 +215,19 @@ def _launches(growth: Growth) -> float:
 
 def _numpy_seconds(growth: Growth) -> float:
     """Of searching and summing, by how large the nodes of a level are."""
-    n, looked, depth = growth.n_samples, growth.n_looked_at, growth.depth
+    n, n_candidates, depth = growth.n_samples, growth.n_candidate_features, growth.depth
     # Levels whose nodes have so many rows on average, were all of them full.
     large, unsorted = (
         min(max(0.0, 1 + math.log2(n / rows)), depth) for rows in (WHOLE_ROWS, UNSORTED_ROWS)
     )
-    whole = large if looked == growth.n_features else 0.0
+    whole = large if n_candidates == growth.n_features else 0.0
     batches = growth.n_rounds * math.ceil(growth.n_trees * n / NUMPY_BATCH_ROWS)
     calls = WHOLE_CALL * whole + FEATURE_CALL * (growth.levels - whole)
     visits = (
         WHOLE_VISIT * whole + FEATURE_VISIT * (unsorted - whole) + SORTED_VISIT * (depth - unsorted)
     )
     rows = float(growth.n_rounds) * growth.n_trees * n
-    return looked * (batches * calls + rows * visits)
+    return n_candidates * (batches * calls + rows * visits)
 
 
 def prediction_amount(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Amount:

@@ -118,7 +118,7 @@ class Backend(Protocol):
 
     @property
     def threshold_finder(self) -> ThresholdFinder | None:
-        """What finds the routes of a tree sooner than `engine.growth.tree`, if anything."""
+        """What finds the thresholds of a tree sooner than `engine.growth.tree`, if anything."""
 
     def fit_bins(self, X: np.ndarray, rule: BinRule, n_threads: int) -> BinnedMatrix:
         """Learn the bins of ``X``, equal to those of `data.binning.fit_bin_mapper`, and code it."""

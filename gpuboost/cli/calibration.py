@@ -19,12 +19,12 @@ from gpuboost.data.dataset import Dataset
 from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.forest.forest import RandomForestClassifier
 
-N_FEATURES, LOOKED_AT = 16, 4
+N_FEATURES, CANDIDATE_FEATURES = 16, 4
 FEW_TREES, MORE_TREES = 1, 9
 CPU_ROWS, CUDA_ROWS = 100_000, 1_000_000
 SMALL_ROWS = 1000  # of a table that is nearly no work
 REPEATS = 3  # the fastest counts
-LEAST = 1e-13  # seconds; a difference within the noise is not below
+SMALLEST_SECONDS = 1e-13  # seconds; a difference within the noise is not below
 
 
 def measure(usable: list[str], cpu_rows: int = CPU_ROWS, cuda_rows: int = CUDA_ROWS) -> Speed:
@@ -55,7 +55,7 @@ def slope(device: str, n_rows: int, unit: str) -> float:
     numbers = FEW_TREES, MORE_TREES
     few, more = (seconds_of_a_fit(device, n_rows, n_trees) for n_trees in numbers)
     amounts = [getattr(growth_of(n_rows, n_trees), unit) for n_trees in numbers]
-    return max(LEAST, (more - few) / (amounts[1] - amounts[0]))
+    return max(SMALLEST_SECONDS, (more - few) / (amounts[1] - amounts[0]))
 
 
 def seconds_of_a_launch(device: str) -> float:
@@ -84,7 +84,7 @@ def seconds_of_a_byte(device: str, n_rows: int) -> float:
 
 def growth_of(n_samples: int, n_trees: int) -> Amount:
     """The work of a forest of trees to the end."""
-    shape = (n_samples, N_FEATURES, LOOKED_AT, n_trees)
+    shape = (n_samples, N_FEATURES, CANDIDATE_FEATURES, n_trees)
     return growth_amount(Growth(*shape, NO_LIMIT, n_channels=1, value_bytes=1))
 
 

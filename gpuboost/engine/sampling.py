@@ -288,7 +288,7 @@ def own_exponents(n_samples: int, n_draws: int, row_factor: np.ndarray | None) -
 
 
 def planes_at(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """`statistics.two_planes` of ``x`` (n,) at given powers of two: int64 (n, 2)."""
+    """`fixed_point.two_planes` of ``x`` (n,) at given powers of two: int64 (n, 2)."""
     scaled = np.ldexp(x, exponents[0])
     high = np.rint(scaled)
     low = np.rint(np.ldexp(scaled - high, exponents[1] - exponents[0]))

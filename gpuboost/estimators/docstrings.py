@@ -18,12 +18,12 @@ from gpuboost.engine.losses.table import CLASSIFICATION, REGRESSION
 
 def _criteria(names_of: str) -> str:
     """The criteria of classifiers or of regressors: names of one criterion with "or"."""
-    told = []
+    entries = []
     for row in CRITERIA.values():
         if names := getattr(row, names_of):
             note = f" ({row.note})" if row.note else ""
-            told.append(" or ".join(map(repr, names)) + note)
-    return ", ".join(told)
+            entries.append(" or ".join(map(repr, names)) + note)
+    return ", ".join(entries)
 
 
 # What stands in braces in the docstrings of the classes.
@@ -78,10 +78,10 @@ def documented(estimator: type) -> type:
     return estimator
 
 
-def _told(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
+def _entries(classes: list[type], section: str) -> dict[str, tuple[str, str]]:
     """Type and text of what classes tell in a section, by name; the first that tells it counts.
 
-    Public estimators among them tell what others have told, and defaults of their own.
+    Public estimators among them repeat what others have documented, with defaults of their own.
     """
     found: dict[str, tuple[str, str]] = {}
     for each in classes:
@@ -103,12 +103,12 @@ def _classes_of(estimator: type) -> list[type]:
 def _parameters(estimator: type) -> str:
     """The parameters of an estimator, those of its own class first; its trees tell theirs."""
     classes, trees = _classes_of(estimator), getattr(estimator, "_tree_class", object).__mro__
-    told = _told([*classes, *trees], "Parameters")
+    entries = _entries([*classes, *trees], "Parameters")
     default = {item.name: item.default for item in fields(estimator)}  # type: ignore[arg-type]
     names = [name for each in classes for name in get_annotations(each) if name in default]
     lines = []
     for name in reversed(dict.fromkeys(reversed(names))):
-        kind, text = told[name]
+        kind, text = entries[name]
         for word, filling in FILLED_IN.items():
             if f"{{{word}}}" in text:
                 text = indent(fill(cleandoc(text).replace(f"{{{word}}}", filling), 90), "    ")
@@ -119,7 +119,7 @@ def _parameters(estimator: type) -> str:
 def _attributes(estimator: type) -> str:
     """The fitted attributes of an estimator; one "with" a parameter only if it has that."""
     lines = []
-    for name, (kind, text) in _told(_classes_of(estimator), "Attributes").items():
+    for name, (kind, text) in _entries(_classes_of(estimator), "Attributes").items():
         needs = re.findall(r"with ``(\w+)``", kind)
         if all(hasattr(estimator, need) for need in needs):
             lines.append("\n".join(filter(None, (f"{name} : {kind}", text))))

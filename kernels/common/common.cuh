@@ -120,7 +120,7 @@ __device__ __forceinline__ uint64 level_key(uint64 root_key, uint64 depth)
     return hash_index(root_key ^ 0xA0761D6478BD642Full, depth);
 }
 
-// Which row of the features that may be looked at is that of a node.
+// Which row of the features that may be listed at is that of a node.
 __device__ __forceinline__ int64 allowed_row(int32 node, int32 tree)
 {
     return ALLOWED_BY_NODE ? node : tree;

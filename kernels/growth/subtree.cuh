@@ -215,7 +215,7 @@ __device__ __forceinline__ Found find_split(BlockState<THREADS>& state, const La
     const bool all = task.limits.max_features >= n_features;
     Found found = {-1.0, LEAF, false};
     int32 f = -1;
-    for (int32 looked = 0; looked < task.limits.max_features || !found.could; ++looked) {
+    for (int32 listed = 0; listed < task.limits.max_features || !found.could; ++listed) {
         if (all) {
             __syncthreads();
             do ++f;

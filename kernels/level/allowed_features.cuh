@@ -7,7 +7,7 @@ struct AllowedFeatures {
     uint64 key;
     int32 n_features;
 
-    // The rank of a feature, beyond all others where it may not be looked at.
+    // The rank of a feature, beyond all others where it may not be listed at.
     __device__ __forceinline__ uint64 rank(int32 f) const
     {
         if (f >= n_features || allowed[f] == 0) return EVERY_RANK;

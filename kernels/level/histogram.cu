@@ -1,7 +1,7 @@
 // Histograms of the nodes of a level: per node, feature and code the sums of its rows.
 //
 //   codes      uint8  (tiles, n, tile)        `tile` features of a row side by side
-//   looked     int32  (slots, M) or (1, M)    features whose histograms are built, -1 behind the
+//   listed     int32  (slots, M) or (1, M)    features whose histograms are built, -1 behind the
 //                                             last; the rows of this list are `stride` apart (0:
 //                                             one for all)
 //   row        uint32 (r,)                    row of the matrix, those of a node side by side
@@ -28,7 +28,7 @@
 // is two planes, the low half with a carry into the high one.
 
 #ifndef TILE
-#define TILE 32  // features of a block: fewer where few are looked at or shared memory is small
+#define TILE 32  // features of a block: fewer where few are listed at or shared memory is small
 #endif
 
 constexpr int32 HISTOGRAM_THREADS = 512;
@@ -48,7 +48,7 @@ constexpr uint32 NO_CELL = 0xffffffffu;
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                  In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
-                 int32 first_slot, int32 n_slots, In<int32> looked, int32 stride, int32 n_looked,
+                 int32 first_slot, int32 n_slots, In<int32> listed, int32 stride, int32 n_listed,
                  int64 n_samples, int32 tile, int64 n_rows, int32 width, int32 counted,
                  Out<int64> histogram)
 {
@@ -69,8 +69,8 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
 
         // accumulate
         const int32 own = slot[piece] - first_slot;
-        const int32* list = looked + (int64)own * stride;
-        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        const int32* list = listed + (int64)own * stride;
+        const Column column = column_of(codes, list, n_listed, n_samples, tile);
         const int64 begin = first[piece];
         const int32 end = column.codes == nullptr ? 0 : rows[piece];
         for (int32 at = threadIdx.x / TILE; at < end; at += ROWS_AHEAD * ROW_STRIDE) {
@@ -100,7 +100,7 @@ histogram_values(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> t
         // flush
         const int32 out_planes = 2 + gridDim.z;
         for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS) {
-            int64* out = output_cell(histogram, own, n_looked, width, out_planes, cell);
+            int64* out = output_cell(histogram, own, n_listed, width, out_planes, cell);
             if (out == nullptr) continue;
             const uint64 upper = take(high + cell);
             add_to(out + 2 + channel, (int64)(upper << 32 | take(low + cell)));
@@ -148,13 +148,13 @@ struct ClassPlanes {
 struct Output {
     int64* histogram;
     int32 slot;
-    int32 n_looked;
+    int32 n_listed;
     int32 width;
     int32 planes;
 
     __device__ __forceinline__ int64* cell(int32 of_block) const
     {
-        return output_cell(histogram, slot, n_looked, width, planes, of_block);
+        return output_cell(histogram, slot, n_listed, width, planes, of_block);
     }
 };
 
@@ -288,7 +288,7 @@ __device__ __forceinline__ void add_classes(const Column& column, const ClassRow
 extern "C" __global__ void __launch_bounds__(HISTOGRAM_THREADS, HISTOGRAM_BLOCKS)
 histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
                   In<int32> n_pieces, In<int32> slot, In<int64> first, In<int32> rows,
-                  int32 first_slot, int32 n_slots, In<int32> looked, int32 stride, int32 n_looked,
+                  int32 first_slot, int32 n_slots, In<int32> listed, int32 stride, int32 n_listed,
                   int64 n_samples, int32 tile, int32 width, int32 n_channels, int32 counted,
                   Out<int64> histogram)
 {
@@ -305,9 +305,9 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
     zero(weights, (counted ? CLASS_PLANES : CLASS_PLANES - 1) * cells);
     for (; piece < *n_pieces && slot[piece] < end_slot; piece += (int32)gridDim.x) {
         const int32 own = slot[piece] - first_slot;
-        const int32* list = looked + (int64)own * stride;
+        const int32* list = listed + (int64)own * stride;
         if (list[entry_of(0)] < 0) continue;
-        const Output output = {histogram, own, n_looked, width, 2 + n_channels};
+        const Output output = {histogram, own, n_listed, width, 2 + n_channels};
         const int64 begin = first[piece];
         const ClassRows own_rows = {row + begin, weight + begin, target + begin, rows[piece]};
         if (threadIdx.x < 2) {
@@ -316,7 +316,7 @@ histogram_classes(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         __syncthreads();
 
         // accumulate
-        const Column column = column_of(codes, list, n_looked, n_samples, tile);
+        const Column column = column_of(codes, list, n_listed, n_samples, tile);
         add_classes(column, own_rows, planes, output, segment);
         __syncthreads();
 

@@ -1,5 +1,5 @@
 // The next features of nodes that none of the first features could split, until one can. There are
-// few such nodes: their rows all have one value of each feature looked at.
+// few such nodes: their rows all have one value of each feature listed at.
 //
 //   undecided   uint8 (nodes,)        of select_split.cu
 //   last        uint64 (slots,)       of select_split.cu
@@ -49,7 +49,7 @@ __device__ __forceinline__ void build(int64* cells, In<uint8> codes, const Rows&
     __syncthreads();
 }
 
-// Per slot: looked int32, the feature that could split, -1 if none could; and its split, as written
+// Per slot: listed int32, the feature that could split, -1 if none could; and its split, as written
 // by split.cu for an entry of its lists.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
 try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> target,
@@ -61,7 +61,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
                   int32 first_slot, int32 n_slots, int64 n_rows, int64 n_samples, int32 n_features,
                   int32 width, int32 n_channels, int32 criterion, int32 by_class,
                   int32 random_thresholds, int32 min_samples_leaf, int64* histogram,
-                  Out<int32> looked, Out<double> score, Out<uint8> could, Out<int16> bin,
+                  Out<int32> listed, Out<double> score, Out<uint8> could, Out<int16> bin,
                   Out<int16> next_bin, Out<double> draw, Out<int8> missing, Out<uint32> mask)
 {
     __shared__ Workspace<SPLIT_THREADS> space;
@@ -92,7 +92,7 @@ try_next_features(In<uint8> codes, In<uint32> row, In<uint32> weight, In<int32> 
         }
         const int32 f = has_choice ? (int32)(rank & 0xffffffffull) : -1;
         if (t == 0) {
-            looked[own] = f;
+            listed[own] = f;
             could[own] = has_choice;
             score[own] = -1.0;
         }

@@ -2,7 +2,7 @@
 // the left child, and whether the split is accepted.
 //
 //   score, could, ...   (slots, M)    of split.cu
-//   looked      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
+//   listed      int32 (slots, M) or (1, M)    features of the lists, see histogram.cu
 //   size, slot, open                 see policy.cu; key, tree, hessian of the nodes
 //   root_hessian int64 (trees,)      allowed uint8 (trees or nodes, F), see split.cu
 //   unit        float64 (1,)         from a gain to a decrease of weight times impurity
@@ -24,13 +24,13 @@ __device__ __forceinline__ int32 nodes_at_once() { return gridDim.x * SELECT_WAR
 
 // ---- Which features ----------------------------------------------------------------------------
 
-// The first `max_features` features of every open node, in ascending order: looked int32
+// The first `max_features` features of every open node, in ascending order: listed int32
 // (slots, max_features), -1 behind the last. last uint64 (slots,): the largest of their ranks,
 // EVERY_RANK if the node has no other features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
                 In<uint8> allowed, int32 first_slot, int32 n_slots, int32 n_features,
-                int32 max_features, Out<int32> looked, Out<uint64> last)
+                int32 max_features, Out<int32> listed, Out<uint64> last)
 {
     const int32 lane = threadIdx.x;
     for (int32 node = first_node(); node < *size; node += nodes_at_once()) {
@@ -41,7 +41,7 @@ choose_features(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, 
                                         key[node],
                                n_features};
         const uint64 until = last_rank(choice, max_features);
-        int32* list = looked + (int64)own * max_features;
+        int32* list = listed + (int64)own * max_features;
         int32 found = 0;
         for (int32 start = 0; start < n_features; start += WARP) {
             const uint64 rank = choice.rank(start + lane);
@@ -68,9 +68,9 @@ struct Found {
 
 // The entries of one node: those of `Found` from `first` on.
 struct Entries {
-    In<int32> looked;
+    In<int32> listed;
     int64 first;
-    int32 n_looked;
+    int32 n_listed;
 };
 
 // The smallest rank of a feature that could split the node. Every lane takes part.
@@ -78,8 +78,8 @@ __device__ __forceinline__ uint64 first_splittable(const AllowedFeatures& choice
                                                    const Found& found, const Entries& entries)
 {
     uint64 rank = EVERY_RANK;
-    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
-        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.looked[j]));
+    for (int32 j = threadIdx.x; j < entries.n_listed; j += WARP) {
+        if (found.could[entries.first + j] != 0) rank = min(rank, choice.rank(entries.listed[j]));
     }
     return warp_min(rank);
 }
@@ -95,10 +95,10 @@ __device__ __forceinline__ BestEntry best_entry(const AllowedFeatures& choice, c
 {
     double score = -1.0;
     BestEntry best = {EVERY_RANK, 0};
-    for (int32 j = threadIdx.x; j < entries.n_looked; j += WARP) {
+    for (int32 j = threadIdx.x; j < entries.n_listed; j += WARP) {
         const double own = found.score[entries.first + j];
         if (own < 0.0) continue;
-        const uint64 rank = choice.rank(entries.looked[j]);
+        const uint64 rank = choice.rank(entries.listed[j]);
         if (rank <= last && (own > score || (own == score && rank < best.rank))) {
             score = own;
             best = {rank, j};
@@ -198,13 +198,13 @@ __device__ __forceinline__ uint32 codes_left(const Found& found, int64 at, bool 
 
 // The best split of every node and whether it is accepted: `gain` is -1 where it is not. With
 // `fill`, nodes that are not open get no split. undecided uint8 (nodes,), zero before the launch:
-// nodes that no feature of the list could split, while other features are left; `last_looked` is
+// nodes that no feature of the list could split, while other features are left; `last_listed` is
 // `last` of choose_features.
 extern "C" __global__ void __launch_bounds__(WARP * SELECT_WARPS, SELECT_BLOCKS)
 decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In<int32> tree,
               In<int64> hessian, In<int64> root_hessian, In<uint8> allowed,
               In<uint8> is_categorical, In<int64> histogram, int32 first_slot, int32 n_slots,
-              int32 fill, In<int32> looked, int32 stride, int32 n_looked, In<uint64> last_looked,
+              int32 fill, In<int32> listed, int32 stride, int32 n_listed, In<uint64> last_listed,
               int32 n_features, int32 max_features, int32 width, int32 n_channels, int32 criterion,
               In<double> unit, double min_impurity_decrease, int32 needs_gain, int32 has_masks,
               In<double> score, In<uint8> could, In<int16> bin, In<int16> next_bin, In<double> draw,
@@ -228,7 +228,7 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         if (own < 0 || own >= n_slots) continue;
 
         // Which feature. If none of the first ones could split, next_feature.cu tries the others.
-        const Entries entries = {looked + (int64)own * stride, (int64)own * n_looked, n_looked};
+        const Entries entries = {listed + (int64)own * stride, (int64)own * n_listed, n_listed};
         const AllowedFeatures choice = {allowed + allowed_row(node, tree[node]) * n_features,
                                         key[node],
                                n_features};
@@ -238,7 +238,7 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         const bool none_could = could_first == EVERY_RANK;
         const uint64 until = none_could ? last : max(last, could_first);
         const BestEntry best = best_entry(choice, found, entries, until);
-        if (lane == 0) undecided[node] = !all && none_could && last_looked[own] != EVERY_RANK;
+        if (lane == 0) undecided[node] = !all && none_could && last_listed[own] != EVERY_RANK;
         const int64 at = entries.first + best.entry;
         double gain = -1.0;
         if (best.rank != EVERY_RANK) {
@@ -251,7 +251,7 @@ decide_splits(In<int32> size, In<int32> slot, In<uint8> open, In<uint64> key, In
         }
 
         // The split and the sums of the left child.
-        const int32 f = entries.looked[best.entry];
+        const int32 f = entries.listed[best.entry];
         const bool categorical = is_categorical[f] != 0;
         const uint32 left_codes = codes_left(found, at, categorical, width);
         const int32 planes = 2 + n_channels;

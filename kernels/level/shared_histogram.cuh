@@ -31,11 +31,11 @@ struct Column {
 // The list entry that a lane stands for.
 __device__ __forceinline__ int32 entry_of(int32 lane) { return (int32)blockIdx.y * TILE + lane; }
 
-__device__ __forceinline__ Column column_of(const uint8* codes, const int32* looked, int32 n_looked,
+__device__ __forceinline__ Column column_of(const uint8* codes, const int32* listed, int32 n_listed,
                                             int64 n_samples, int32 tile)
 {
     const int32 lane = threadIdx.x % TILE, entry = entry_of(lane);
-    const int32 f = entry < n_looked ? looked[entry] : -1;
+    const int32 f = entry < n_listed ? listed[entry] : -1;
     if (f < 0) return {nullptr, 0, lane};
     return {codes + (f / tile) * n_samples * tile + f % tile, tile, lane};
 }
@@ -46,12 +46,12 @@ __device__ __forceinline__ void zero(uint32* cells, int32 n_cells)
 }
 
 // Where a cell of shared memory goes in the histogram; null behind the end of the list.
-__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_looked,
+__device__ __forceinline__ int64* output_cell(int64* histogram, int32 slot, int32 n_listed,
                                               int32 width, int32 planes, int32 cell)
 {
     const int32 entry = entry_of(cell % TILE);
-    if (entry >= n_looked) return nullptr;
-    return histogram + (((int64)slot * n_looked + entry) * width + cell / TILE) * planes;
+    if (entry >= n_listed) return nullptr;
+    return histogram + (((int64)slot * n_listed + entry) * width + cell / TILE) * planes;
 }
 
 // The sum in a cell, which is zero for the next piece then.

@@ -12,7 +12,7 @@
 //                                     at; (nodes, F) where kernels are compiled for that
 //   regular     float64 (3,)          l1, l2, largest value         monotonic int8 (F,)
 //   lower, upper   float64 (nodes,)   bounds of values; read where features are monotonic
-//   looked      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
+//   listed      int32 (slots, M) or (1, M)        features of the histograms, see histogram.cu
 //   n_bins      int32 (F,)   is_categorical uint8 (F,)   center float64 (F, width - 1)
 //
 // A block of SPLIT_THREADS threads takes one slot and one feature that its node looks at, then the
@@ -35,7 +35,7 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
                In<int64> min_category, In<uint8> allowed, In<int32> n_bins,
                In<uint8> is_categorical, In<double> center, In<double> regular, In<int8> monotonic,
                In<double> lower, In<double> upper, int32 first_slot, int32 n_slots,
-               In<int32> looked, int32 stride, int32 n_looked, int32 first_entry, int32 n_features,
+               In<int32> listed, int32 stride, int32 n_listed, int32 first_entry, int32 n_features,
                int32 width, int32 n_channels, int32 criterion, int32 by_class,
                int32 random_thresholds, int32 min_samples_leaf, Out<double> score, Out<uint8> could,
                Out<int16> bin, Out<int16> next_bin, Out<double> draw, Out<int8> missing,
@@ -47,8 +47,8 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
     for (int32 own = blockIdx.x; own < end; own += gridDim.x) {
         const int32 n = node_of_slot[first_slot + own];
         if (open[n] == 0) continue;  // its sibling's histogram is found from its own
-        const int64 out = (int64)own * n_looked + entry;
-        const int32 f = looked[(int64)own * stride + entry];
+        const int64 out = (int64)own * n_listed + entry;
+        const int32 f = listed[(int64)own * stride + entry];
         const bool is_allowed = f >= 0 && allowed[allowed_row(n, tree[n]) * n_features + f] != 0;
         if (!is_allowed) {
             if (t == 0) {
@@ -62,8 +62,8 @@ split_features(int64* histogram, In<int64> previous, In<int32> sizes, In<int32> 
         const int64 n_cells = (int64)width * (2 + n_channels);
         int64* cells_of_node = histogram + out * n_cells;
         if (source[n] >= 0) {
-            const int64* parent = previous + ((int64)source[n] * n_looked + entry) * n_cells;
-            const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_looked + entry) * n_cells;
+            const int64* parent = previous + ((int64)source[n] * n_listed + entry) * n_cells;
+            const int64* sibling = histogram + ((int64)slot[n ^ 1] * n_listed + entry) * n_cells;
             for (int64 i = t; i < n_cells; i += SPLIT_THREADS) {
                 cells_of_node[i] = parent[i] - sibling[i];
             }

@@ -7,7 +7,7 @@
 
 // ---- Features in order -------------------------------------------------------------------------
 
-// The smallest rank, `minimum` or more, of a feature that may be looked at, else EVERY_RANK.
+// The smallest rank, `minimum` or more, of a feature that may be listed at, else EVERY_RANK.
 // `of_warp` has room for a rank of each warp. Every thread of the block takes part, and passes
 // another barrier before the next call.
 template <int32 WARPS>

@@ -42,11 +42,11 @@ from gpuboost.engine.task import NO_LIMIT
 from gpuboost.estimators.fitting import pipeline as template
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable, ShapeOnlyTrees, boost_task
 
-FOREST = Growth(1_000_000, 28, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
+FOREST = Growth(1_000_000, 28, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
 BOOSTING = Growth(
     1_000_000,
     28,
-    n_looked_at=28,
+    n_candidate_features=28,
     n_trees=1,
     max_depth=6,
     n_channels=1,
@@ -75,7 +75,7 @@ def speed_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("growth", [FOREST, BOOSTING, replace(BOOSTING, ccp_alpha=0.1)])
 def test_work_grows_with_everything(growth):
     one = growth_work(growth)
-    for name in ("n_samples", "n_looked_at", "n_trees", "max_depth", "n_rounds"):
+    for name in ("n_samples", "n_candidate_features", "n_trees", "max_depth", "n_rounds"):
         value = getattr(growth, name)
         more = growth_work(replace(growth, **{name: value + max(1, value // 2)}))
         assert all(getattr(more, who) > getattr(one, who) for who in ("numpy", "numba", "cuda"))
@@ -184,10 +184,10 @@ def test_what_estimators_foretell(monkeypatch):
     )
     table = {"n_samples": 60, "n_features": 7, "n_channels": 1, "value_bytes": 8}
     one = {**table, "n_trees": 1, "n_rounds": 3}
-    assert boosting == Growth(**one, n_looked_at=3, max_depth=4)
-    assert deep == Growth(**one, n_looked_at=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
-    assert ada == Growth(**one, n_looked_at=7, max_depth=2)
-    assert forest == Growth(**table, n_trees=3, n_looked_at=2, max_depth=5)
+    assert boosting == Growth(**one, n_candidate_features=3, max_depth=4)
+    assert deep == Growth(**one, n_candidate_features=7, max_depth=NO_LIMIT, max_leaf_nodes=5)
+    assert ada == Growth(**one, n_candidate_features=7, max_depth=2)
+    assert forest == Growth(**table, n_trees=3, n_candidate_features=2, max_depth=5)
 
 
 @pytest.fixture

@@ -113,9 +113,14 @@ def test_available_backends_tell_of_all():
 
 
 def test_work_grows_with_everything():
-    few = Growth(1000, 20, n_looked_at=5, n_trees=10, max_depth=8, n_channels=1)
+    few = Growth(1000, 20, n_candidate_features=5, n_trees=10, max_depth=8, n_channels=1)
     one = growth_work(few)
-    for more in ({"n_samples": 2000}, {"n_looked_at": 6}, {"n_trees": 11}, {"max_depth": 9}):
+    for more in (
+        {"n_samples": 2000},
+        {"n_candidate_features": 6},
+        {"n_trees": 11},
+        {"max_depth": 9},
+    ):
         work = growth_work(replace(few, **more))
         assert work.numpy > one.numpy and work.numba > one.numba
     deep, unbounded = (replace(few, max_depth=depth) for depth in (50, 2**31 - 1))
@@ -248,8 +253,8 @@ def test_constants_that_are_compiled_in_are_in_the_stamp():
 
 def test_many_features_are_work_for_numpy_even_with_few_rows():
     """Every feature costs NumPy a call at every level, however small the table is."""
-    few = Growth(500, 5, n_looked_at=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
-    work = growth_work(replace(few, n_features=1000, n_looked_at=1000))
+    few = Growth(500, 5, n_candidate_features=5, n_trees=1, max_depth=2**31 - 1, n_channels=1)
+    work = growth_work(replace(few, n_features=1000, n_candidate_features=1000))
     assert work.numpy > work.numba + LOAD_SECONDS
     assert growth_work(few).numpy < LOAD_SECONDS
 

@@ -143,7 +143,7 @@ def test_every_wrong_sum_is_seen(target: str) -> None:
     found = np.zeros((3, 2, histogram.WIDTH, 2 + max(1, host.n_classes)), dtype=np.int64)
     for node in range(3):
         for row in host.row[end[node] - host.count[node] : end[node]]:
-            for place, feature in enumerate(host.looked[node]):
+            for place, feature in enumerate(host.listed[node]):
                 cell = found[node, place, host.codes[feature, row]]
                 cell[0] += 1
                 cell[2 + (host.value[row] if host.n_classes else 0)] += (

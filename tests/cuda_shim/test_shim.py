@@ -201,10 +201,10 @@ FAULTS = [
 ]
 
 
-def test_every_planted_fault_is_looked_for() -> None:
+def test_every_planted_fault_is_sought() -> None:
     elsewhere = {"reads_poison", "beyond_odd_dynamic_shared"}
-    looked_for = {kernel for kernel, _, _ in FAULTS} | elsewhere
-    assert set(module("faulty").kernel_names) == looked_for
+    sought = {kernel for kernel, _, _ in FAULTS} | elsewhere
+    assert set(module("faulty").kernel_names) == sought
 
 
 @pytest.mark.parametrize(("kernel", "flavour", "message"), FAULTS)

@@ -179,7 +179,7 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
         )
     )
     regular = replace(regular, monotonic=monotonic)
-    looked = draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2)))
+    listed = draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 1, 2)))
     features = st.integers(0, len(categorical) - 1)
     groups = st.lists(features, min_size=1, max_size=3).map(tuple)
     return TreeOptions(
@@ -190,10 +190,10 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
         min_samples_split=draw(st.sampled_from((2, 20))),
         min_weight_fraction_leaf=draw(st.sampled_from((0.0, 0.0, 0.1))),
         min_impurity_decrease=draw(st.sampled_from((0.0, 0.0, 0.01))),
-        max_features=looked,
+        max_features=listed,
         level_features=draw(st.sampled_from((NO_LIMIT, NO_LIMIT, 2))),
         interactions=draw(st.none() | st.lists(groups, min_size=1, max_size=3).map(tuple)),
-        hashed_order=looked < NO_LIMIT,
+        hashed_order=listed < NO_LIMIT,
         needs_gain=True,
         regularisation=regular,
     )

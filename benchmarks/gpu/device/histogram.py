@@ -22,7 +22,7 @@ WIDTH = 256
 LARGEST_VALUE = 2**27
 VALUES, CLASSES = "values", "two classes"
 MANY = {"7 classes": 7, "30 classes": 30, "100 classes": 100}
-FEW_LOOKED = 5  # of 28 features, in a classification forest
+FEW_LISTED = 5  # of 28 features, in a classification forest
 # 32-bit additions to shared memory for a row and feature: a weight, and the two halves of a value;
 # the second class is one row of two, and has no high half.
 # Of more classes, the weight alone.
@@ -38,13 +38,13 @@ class Shape:
 
     target: str
     nodes: int
-    n_looked: int | None = None
+    n_listed: int | None = None
 
     @property
     def name(self) -> str:
         """In results."""
-        looked = f", {self.n_looked} features of each" if self.n_looked else ""
-        return f"{self.target}, {self.nodes} node{'s' if self.nodes > 1 else ''}{looked}"
+        listed = f", {self.n_listed} features of each" if self.n_listed else ""
+        return f"{self.target}, {self.nodes} node{'s' if self.nodes > 1 else ''}{listed}"
 
 
 # The root, and a level deep enough for rows of a node to lie apart.
@@ -53,7 +53,7 @@ SHAPES = (
     Shape(VALUES, 64),
     Shape(CLASSES, 1),
     Shape(CLASSES, 64),
-    Shape(CLASSES, 64, FEW_LOOKED),
+    Shape(CLASSES, 64, FEW_LISTED),
     Shape("7 classes", 1),
     Shape("7 classes", 64),
     Shape("30 classes", 16),
@@ -149,15 +149,15 @@ def make_level(case: GpuCase, device: Device, shape: Shape, seed: int) -> Level:
     builder, rows = _builder(device, host)
     runtime = device.runtime
     search = _work(runtime, host.count, builder.rows_per_block(n))
-    looked = _looked(runtime, host.looked)
-    size = (nodes, builder.n_looked, WIDTH, 2 + builder.n_channels)
+    listed = _listed(runtime, host.listed)
+    size = (nodes, builder.n_listed, WIDTH, 2 + builder.n_channels)
     histogram = device.xp.zeros(size, dtype=device.xp.int64)
     columns = len(builder.matrix.tiles) * builder.matrix.tile
     return Level(
-        build=lambda: builder.build(rows, search, range(nodes), looked, histogram),
+        build=lambda: builder.build(rows, search, range(nodes), listed, histogram),
         check=lambda: _is_exact(runtime.to_host(histogram), host),
         n_bytes=float(n) * (columns + ROW_BYTES),
-        additions=ADDITIONS[shape.target] * n * builder.n_looked,
+        additions=ADDITIONS[shape.target] * n * builder.n_listed,
     )
 
 
@@ -173,7 +173,7 @@ class _HostRows:
     row: np.ndarray
     value: np.ndarray
     count: np.ndarray
-    looked: np.ndarray
+    listed: np.ndarray
     n_classes: int
 
 
@@ -181,10 +181,10 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
     rng = np.random.default_rng([seed, shape.nodes])
     n, features = case.rows, case.features
     node = rng.integers(0, shape.nodes, n, dtype=np.uint8)
-    looked = np.arange(features)[None]
-    if shape.n_looked:
-        drawn = rng.permuted(np.tile(looked, (shape.nodes, 1)), axis=1)
-        looked = np.sort(drawn[:, : shape.n_looked], axis=1)
+    listed = np.arange(features)[None]
+    if shape.n_listed:
+        drawn = rng.permuted(np.tile(listed, (shape.nodes, 1)), axis=1)
+        listed = np.sort(drawn[:, : shape.n_listed], axis=1)
     value, n_classes = _targets(rng, shape.target, n), MANY.get(shape.target, 0)
     place = node.astype(np.uint16)  # sorted by its digits, which is fast
     place = place * np.uint16(n_classes) + value.astype(np.uint16) if n_classes else place
@@ -193,7 +193,7 @@ def _draw_rows(case: GpuCase, shape: Shape, seed: int) -> _HostRows:
         row=np.argsort(place, kind="stable").astype(np.uint32),
         value=value,
         count=np.bincount(node, minlength=shape.nodes),
-        looked=looked.astype(np.int32),
+        listed=listed.astype(np.int32),
         n_classes=n_classes,
     )
 
@@ -232,18 +232,18 @@ def _builder(device: Device, host: _HostRows) -> tuple[Any, Any]:
         by_class=by_class,
         counted=False,
         max_weight=1,
-        n_looked=host.looked.shape[1],
+        n_listed=host.listed.shape[1],
     )
     return builder, rows
 
 
-def _looked(runtime: Any, features: np.ndarray) -> Any:
+def _listed(runtime: Any, features: np.ndarray) -> Any:
     """The lists of features that nodes look at, or the one list of all of them."""
-    looked = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
+    listed = importlib.import_module("gpuboost.backends.cuda.level.split_search").FeatureLists
     lists, count = features.shape
     unused = runtime.asarray(np.zeros(lists, dtype=np.uint64))
     stride = count if lists > 1 else 0
-    return looked(runtime.asarray(features), stride, count, unused)
+    return listed(runtime.asarray(features), stride, count, unused)
 
 
 class _Binned:
@@ -293,7 +293,7 @@ def _is_exact(histogram: np.ndarray, host: _HostRows) -> bool:
     for node, end in enumerate(ends):
         rows = host.row[end - host.count[node] : end]
         for place in (0, -1):
-            codes = host.codes[host.looked[node % len(host.looked), place]][rows]
+            codes = host.codes[host.listed[node % len(host.listed), place]][rows]
             weight, channels = _sums(codes, host.value[rows], host.n_classes)
             found = histogram[node, place]
             if (found[:, 0] != weight).any() or (found[:, 2:] != channels).any():

@@ -71,7 +71,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
     of levels. ``random``: thresholds are.
     """
     single = trees == 1
-    looked = features if single else FEW
+    listed = features if single else FEW
     launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
     numbering = NUMBERING_LAUNCHES + (not single)
     table = Table(rows, features, float(trees * rows))
@@ -87,7 +87,7 @@ def fit_stages(shape: TreeShape, trees: int, rows: int, features: int, random: b
             stages[name] += stage
     asked = len(shape.rows) if len(shape.rows) > SYNC_FREE_DEPTH else 0
     stages["policy"] += waiting(asked)  # for the size of each level
-    searches = OPEN_SLOTS * looked
+    searches = OPEN_SLOTS * listed
     kind = "random " if random else ""
     return stages | {
         "small nodes": subtrees("small", kind, float(trees * shape.small), searches),
@@ -104,16 +104,16 @@ def _fit_level(
     """Work of a level whose trees search so many nodes with ``own`` rows each."""
     single = trees == 1
     siblings = 0.5 if single and depth else 1.0
-    looked = table.features if single else FEW
+    listed = table.features if single else FEW
     rows, nodes = trees * own, float(trees * searched)
     slots = nodes * (OPEN_SLOTS if single else 1.0)
     launched = TREE_LAUNCHES if single else FOREST_LAUNCHES
     kind = "random split" if random else "split by squares"
     return {
         "histograms": histograms(
-            TWO_CLASSES, table, rows * siblings, slots * siblings, slots, looked, searched
+            TWO_CLASSES, table, rows * siblings, slots * siblings, slots, listed, searched
         ),
-        "splits": splits(kind, slots, looked, 1 - siblings, nodes),
+        "splits": splits(kind, slots, listed, 1 - siblings, nodes),
         "partition": partition(table, rows, trees * table.gathered(own, searched)),
         # All but that which stores the nodes.
         "policy": policy(

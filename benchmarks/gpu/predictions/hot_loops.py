@@ -38,7 +38,7 @@ _CELLS = "for (int32 cell = threadIdx.x; cell < cells; cell += HISTOGRAM_THREADS
 _SEGMENT_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < beyond"
 _SCATTERED_ROWS = "for (int32 at = first + (int32)threadIdx.x / TILE; at < end"
 _PIECES = "for (int64 piece = blockIdx.x; piece < *n_pieces"
-_LOOKED = "for (int32 looked = 0; looked < task.limits.max_features"
+_LISTED = "for (int32 listed = 0; listed < task.limits.max_features"
 _STACK = "for (int32 height = 1; height > 0;"
 _TILES = "for (int64 tile = chunk.first; tile < chunk.end"
 _ALL_ROWS = "for (int64 row = row_of_thread(); row < n"
@@ -171,12 +171,12 @@ HOT = {
     ),
     "rows that go left": _partition("partition_count", "LDG", 16),
     "rows moved": _partition("partition_move", "STG", 12),
-    "small node": _subtree("small", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
-    "feature of a small node": _subtree("small", LoopPath(_LOOKED, _NUMERIC), "features"),
-    "random feature of a small node": _subtree("small", LoopPath(_LOOKED, _RANDOM), "features"),
-    "tiny node": _subtree("tiny", LoopPath(_STACK, _NUMERIC, trip_counts={_LOOKED: 0}), "nodes"),
-    "feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _NUMERIC), "features"),
-    "random feature of a tiny node": _subtree("tiny", LoopPath(_LOOKED, _RANDOM), "features"),
+    "small node": _subtree("small", LoopPath(_STACK, _NUMERIC, trip_counts={_LISTED: 0}), "nodes"),
+    "feature of a small node": _subtree("small", LoopPath(_LISTED, _NUMERIC), "features"),
+    "random feature of a small node": _subtree("small", LoopPath(_LISTED, _RANDOM), "features"),
+    "tiny node": _subtree("tiny", LoopPath(_STACK, _NUMERIC, trip_counts={_LISTED: 0}), "nodes"),
+    "feature of a tiny node": _subtree("tiny", LoopPath(_LISTED, _NUMERIC), "features"),
+    "random feature of a tiny node": _subtree("tiny", LoopPath(_LISTED, _RANDOM), "features"),
     "nodes opened": _policy(
         "level/policy.cu open_nodes", LoopPath(_TILES, trip_counts={_HALVING: 10})
     ),

@@ -114,7 +114,7 @@ class Table:
         return min(rows * self.far_bytes, nodes * self.n_samples)
 
 
-def rows_per_block(rows: float, looked: int, by_class: bool = False) -> int:
+def rows_per_block(rows: float, listed: int, by_class: bool = False) -> int:
     """Rows of a piece of work, of a batch with so many rows: as the product says."""
     runtime = SimpleNamespace(n_multiprocessors=MULTIPROCESSORS)
     matrix = SimpleNamespace(tile=TILES[0])
@@ -125,20 +125,20 @@ def rows_per_block(rows: float, looked: int, by_class: bool = False) -> int:
         by_class=by_class,
         counted=False,
         max_weight=1,
-        n_looked=looked,
+        n_listed=listed,
     )
     return builder.rows_per_block(int(rows))
 
 
-def lanes_of(looked: int) -> int:
+def lanes_of(listed: int) -> int:
     """Features of a block."""
-    return min(TILES[0], max(MIN_TILE, 1 << (looked - 1).bit_length()))
+    return min(TILES[0], max(MIN_TILE, 1 << (listed - 1).bit_length()))
 
 
 def histograms(
-    kind: str, table: Table, rows: float, nodes: float, slots: float, looked: int, of_tree: float
+    kind: str, table: Table, rows: float, nodes: float, slots: float, listed: int, of_tree: float
 ) -> Stage:
-    """Histograms of ``looked`` features of nodes with so many rows, in room for ``slots``.
+    """Histograms of ``listed`` features of nodes with so many rows, in room for ``slots``.
 
     Parameters
     ----------
@@ -148,20 +148,20 @@ def histograms(
     rows, nodes : float
         That are summed.
     slots : float
-    looked : int
+    listed : int
     of_tree : float
         Nodes of one tree.
     """
-    lanes = lanes_of(looked)
+    lanes = lanes_of(listed)
     loop = kind if lanes == WARP else f"{kind}, {lanes} lanes"
-    blocks = rows / rows_per_block(table.batch, looked) + nodes if rows else 0.0
+    blocks = rows / rows_per_block(table.batch, listed) + nodes if rows else 0.0
     shared = 4.0 * PLANES * WIDTH * lanes
     threads = constant("level/histogram.cu", "HISTOGRAM_THREADS")
     at_once = WARP // lanes * stored()[loop].items  # rows of a warp
     # In the last iteration over the rows of a block half of the warps have none.
     added = iterations(loop, rows / at_once + blocks * threads / WARP / 2, shared, table.is_far)
     flushed = iterations("flush of values", blocks * WIDTH * lanes / WARP / 2, shared)
-    cells = slots * looked * WIDTH * CELL_BYTES
+    cells = slots * listed * WIDTH * CELL_BYTES
     return Stage.of(
         Work(bytes=cells),
         added
@@ -170,31 +170,31 @@ def histograms(
             bytes=rows * (table.row_bytes(of_tree) + ROW_BYTES) + cells,
             additions=rows * lanes * ADDITIONS[kind],
             words=blocks * lanes * WIDTH * PLANES * 2,
-            reductions=min(rows, blocks * WIDTH) * looked * 2,
+            reductions=min(rows, blocks * WIDTH) * listed * 2,
         ),
     )
 
 
-def histograms_of_classes(table: Table, nodes: float, looked: int, n_classes: int) -> Stage:
+def histograms_of_classes(table: Table, nodes: float, listed: int, n_classes: int) -> Stage:
     """The same of all rows, of more than two classes, which lie side by side in each node.
 
     A row is read once. A long segment, the rows of one class in a block, is flushed by a pass over
     the cells, in which those that are not zero are cleared and added to the totals; the rows of a
     short one are added to device memory one by one.
     """
-    lanes, rows = lanes_of(looked), table.batch
+    lanes, rows = lanes_of(listed), table.batch
     shared = 4.0 * 2 * WIDTH * lanes
-    per_block = rows_per_block(rows, looked, by_class=True)
+    per_block = rows_per_block(rows, listed, by_class=True)
     blocks = rows / per_block + nodes
     segments = nodes * n_classes + rows / per_block
     of_segment = rows / segments
-    cells, filled = lanes * WIDTH, looked * min(of_segment, WIDTH)
+    cells, filled = lanes * WIDTH, listed * min(of_segment, WIDTH)
     is_long = of_segment >= LONG_SEGMENT
     loop = "rows of a long class" if is_long else "rows of short classes"
     flushed = segments if is_long else 0.0
-    totals = looked * min(rows / blocks, WIDTH)
+    totals = listed * min(rows / blocks, WIDTH)
     passes = (blocks + flushed) * cells / WARP / 4
-    room = nodes * looked * WIDTH * 8.0 * (2 + n_classes)
+    room = nodes * listed * WIDTH * 8.0 * (2 + n_classes)
     return Stage.of(
         Work(bytes=room),
         iterations(loop, rows / 4, shared, table.is_far)
@@ -208,12 +208,12 @@ def histograms_of_classes(table: Table, nodes: float, looked: int, n_classes: in
     )
 
 
-def splits(kind: str, slots: float, looked: int, subtracted: float, nodes: float) -> Stage:
+def splits(kind: str, slots: float, listed: int, subtracted: float, nodes: float) -> Stage:
     """The split search of a level: a fill, the split by each feature, the best feature.
 
     ``subtracted`` is the share of histograms that are their parents' less their siblings'.
     """
-    histograms_there = slots * looked
+    histograms_there = slots * listed
     cells = histograms_there * WIDTH
     threads = stored()[kind].threads
     return Stage.of(
@@ -265,7 +265,7 @@ def policy(launches: float, nodes: float, pieces: float, n_choosing: float = 0.0
     return Stage.of(*own, bare(launches - len(own)))
 
 
-def subtrees(size: str, kind: str, nodes: float, looked: float) -> Stage:
+def subtrees(size: str, kind: str, nodes: float, listed: float) -> Stage:
     """Nodes of few rows, each grown by a block or a warp of subtrees.cu.
 
     Their launches are among those of the policy.
@@ -274,6 +274,6 @@ def subtrees(size: str, kind: str, nodes: float, looked: float) -> Stage:
     warps = stored()[own].threads / WARP
     shared = SMALL_SHARED if size == "small" else FEW_SHARED
     work = iterations(own, nodes * warps, shared) + iterations(
-        feature, nodes * looked * warps, shared
+        feature, nodes * listed * warps, shared
     )
     return Stage.of(Kernel(work, 0.0))

@@ -1,4 +1,4 @@
-"""Memory of a fit of boosting, or of AdaBoost, foretold by its first rounds over phantoms."""
+"""Memory of a fit of boosting or AdaBoost, estimated by a dry run of its first rounds."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ class HostBackend(Backend):
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Out-of-bag sums of leaf values, and of how many trees."""
-        left_out = _out_of_bag_rows(draws, n_threads)
+        outside = _out_of_bag_rows(draws, n_threads)
         total = np.zeros((matrix.n_samples, ensemble.n_values))
         count = np.zeros(matrix.n_samples, dtype=np.int64)
         for rows, block in code_blocks(matrix):
             leaves = self.apply(ensemble, block, n_threads)
-            packed = left_out[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at bytes
+            packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at bytes
             for tree in range(ensemble.n_trees):
                 inside = np.unpackbits(packed[tree], count=len(block)).view(bool)
                 nodes = leaves[inside, tree] + ensemble.offset[tree]

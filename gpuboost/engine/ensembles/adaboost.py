@@ -47,7 +47,7 @@ class WeightBits:
 
 # A sum of 2**28 leaves the packed word of a node room for a hundred times the rows' rounding.
 CLASS_BITS = WeightBits(largest=28, total=28)
-# Here a word holds weight times target: 18 bits leave the targets 23 (see `statistics`).
+# Here a word holds weight times target: 18 bits leave the targets 23 (see `fixed_point`).
 VALUE_BITS = WeightBits(largest=18, total=30)
 
 

@@ -1,7 +1,7 @@
 """Growing a batch of trees level by level: the loop that NumPy and CUDA share.
 
     until no node is left:
-        aim at their medians         targets of medians alone: signs of rows, sums of nodes
+        gradients about medians       targets of medians alone: signs of rows, sums of nodes
         which nodes may split        policy: size, depth, purity
         find their best splits       histograms and scans, in slices that fit the memory budget
         which splits are taken       policy: min_impurity_decrease, max_leaf_nodes

@@ -97,7 +97,9 @@ class AdaBoost(ManyTrees):
     # ---- the steps of a fit ----------------------------------------------------------------------
 
     @abstractmethod
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective | ValueObjective:
+    def _objective(
+        self, prepared: Prepared, learning_rate: float
+    ) -> ClassObjective | ValueObjective:
         """The errors and votes of the rounds."""
 
     def _weights_of_classes(self, labels: Any) -> np.ndarray | None:
@@ -118,7 +120,7 @@ class AdaBoost(ManyTrees):
     def _grow(self, prepared: Prepared) -> tuple[BoostedTrees, dict[str, Any]]:
         """Run the rounds."""
         with where_they_are(prepared.labels.rows):
-            objective = self._judge(prepared, float(self.learning_rate))
+            objective = self._objective(prepared, float(self.learning_rate))
             of_class = self._weights_of_classes(prepared.labels)
         task = reweight_task(prepared, objective, str(self.boosting), of_class)
         rounds = rounds_of(task, prepared.backend)
@@ -187,7 +189,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         of_class = class_weights(choice, labels.rows, labels.classes)
         return None if of_class is None else of_class / of_class.max()
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ClassObjective:
+    def _objective(self, prepared: Prepared, learning_rate: float) -> ClassObjective:
         labels, options = prepared.labels, prepared.plan.options
         assert isinstance(labels, ClassLabels)
         may_reverse = options.regularisation.monotonic is None
@@ -207,7 +209,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             a column per class, 1 where all trees vote for it and -1 / (n_classes - 1) where none
             does.
         """
-        return self._told(self._run(X, BoostedTrees.decision))
+        return self._as_decision(self._run(X, BoostedTrees.decision))
 
     def predict(self, X: Any) -> np.ndarray:
         """Class with most votes, the first of equals.
@@ -242,7 +244,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
                 values = xp.asarray(votes.value[votes.offset[t] : votes.offset[t + 1]])
                 total = total + values[leaves[:, t]]
                 staged = total / weight
-            yield self._told(staged)
+            yield self._as_decision(staged)
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """`predict` after each round.
@@ -262,7 +264,7 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         """
         yield from map(self._shares_of, self.staged_decision_function(X))
 
-    def _told(self, votes: np.ndarray) -> np.ndarray:
+    def _as_decision(self, votes: np.ndarray) -> np.ndarray:
         """Votes (n, 1 or K) as users get them: of two classes one number for a row."""
         with working_on(votes):
             return votes[:, 0] if self.n_classes_ == 2 else votes
@@ -302,7 +304,7 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     _tree_class = DecisionTreeRegressor
     _their_trees = (sklearn.tree.DecisionTreeRegressor, sklearn.tree.ExtraTreeRegressor)
 
-    def _judge(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
+    def _objective(self, prepared: Prepared, learning_rate: float) -> ValueObjective:
         weights, y = prepared.plan.batch.sampler.weights, prepared.labels.rows
         inside = None if weights is None else weights > 0
         plan = prepared.plan

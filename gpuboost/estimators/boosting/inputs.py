@@ -65,7 +65,7 @@ def growth_of(estimator: Any, inputs: FitInputs, loss: Loss) -> Growth:
     return Growth(
         n,
         n_features,
-        n_looked_at=counts.node,
+        n_candidate_features=counts.node,
         n_trees=trees,
         n_channels=columns,
         value_bytes=inputs.value_bytes,

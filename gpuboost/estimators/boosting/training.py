@@ -172,8 +172,10 @@ class RoundSetup:
         count = options.FeatureCounts.of(estimator, n_features).tree
         draw = None if count == n_features else FeatureDraw(n_features, count, replace=False)
         limits = options.boosting_options(estimator, n, prepared.schema, self.loss)
-        told = information_of_row(self.loss, self.constant, self.offsets, self.weights)
-        rare = options.category_fraction(estimator, matrix.mapper, self._rows_of_tree(), told)
+        information = information_of_row(self.loss, self.constant, self.offsets, self.weights)
+        rare = options.category_fraction(
+            estimator, matrix.mapper, self._rows_of_tree(), information
+        )
         return BoostTask(
             matrix=matrix,
             train=self.train,

@@ -56,7 +56,7 @@ def tree_plan(
     growth = Growth(
         len(labels),
         schema.n_features,
-        n_looked_at=options.max_features,
+        n_candidate_features=options.max_features,
         n_trees=1 if in_turn else n_trees,
         max_depth=options.max_depth,
         n_channels=target.n_channels,

@@ -190,8 +190,8 @@ def test_launches_of_a_slice_are_counted(by_lists, monkeypatch):
     counts = []
     for n_slots in (16, 8):  # of 32 nodes on the last level, in fewer slices or more
         names.clear()
-        n_looked = 3 if by_lists else 28
-        dry_run(replace(task, memory_budget=n_slots * n_looked * 256 * 24), 1, DeviceShape())
+        n_listed = 3 if by_lists else 28
+        dry_run(replace(task, memory_budget=n_slots * n_listed * 256 * 24), 1, DeviceShape())
         n_others = names.count("fill_words")  # of levels whose parents' histograms are not kept
         counts.append((len(names) - n_others, names.count("zero_histograms")))
     (few, few_slices), (many, many_slices) = counts

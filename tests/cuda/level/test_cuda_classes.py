@@ -53,7 +53,7 @@ class Sums:
     rows: DeviceRows
     node: np.ndarray  # of each row, ascending
     n_classes: int
-    looked: np.ndarray  # features that each node looks at, -1 behind the last, or one list
+    listed: np.ndarray  # features that each node looks at, -1 behind the last, or one list
     counted: bool = True
     piece: int = 1 << 14
 
@@ -64,7 +64,7 @@ class Sums:
         matrix = bin_columns(X, fit_bin_mapper(X, categorical, max_bins))
         matrix = replace(matrix, codes=np.ascontiguousarray(self.codes))
         device = upload_matrix(runtime, matrix, 32)
-        lists, count = self.looked.shape
+        lists, count = self.listed.shape
         largest = max(1, int(self.rows.weight.max()))
         by_class = (self.n_classes, True, self.counted, largest, count)
         builder = HistogramBuilder(runtime, device, *by_class)
@@ -73,7 +73,7 @@ class Sums:
         shape = (n_nodes, count, device.width, 2 + self.n_classes)
         histogram = np.full(shape, -7, dtype=np.int64)
         stride = count if lists > 1 else 0
-        lists = FeatureLists(self.looked.astype(np.int32), stride, count, np.zeros(1, np.uint64))
+        lists = FeatureLists(self.listed.astype(np.int32), stride, count, np.zeros(1, np.uint64))
         builder.build(self.rows, search, range(n_nodes), lists, histogram)
         return histogram
 
@@ -93,12 +93,12 @@ class Sums:
     def expected(self, width: int) -> np.ndarray:
         """The same by NumPy."""
         out = np.zeros(
-            (int(self.node.max()) + 1, self.looked.shape[1], width, 2 + self.n_classes),
+            (int(self.node.max()) + 1, self.listed.shape[1], width, 2 + self.n_classes),
             dtype=np.int64,
         )
         weight = self.rows.weight.astype(np.int64)
-        for place in range(self.looked.shape[1]):
-            feature = self.looked[self.node % len(self.looked), place]
+        for place in range(self.listed.shape[1]):
+            feature = self.listed[self.node % len(self.listed), place]
             inside = feature >= 0
             node, code = self.node[inside], self.codes[feature[inside], self.rows.row[inside]]
             of_class = self.rows.target[0][inside]
@@ -130,7 +130,7 @@ def assert_exact(asked: Sums, runtime: ShimRuntime) -> None:
     found = asked.found(runtime, n_codes)
     expected = asked.expected(found.shape[2])
     inside = np.broadcast_to(
-        (asked.looked >= 0)[np.arange(len(found)) % len(asked.looked)][:, :, None, None],
+        (asked.listed >= 0)[np.arange(len(found)) % len(asked.listed)][:, :, None, None],
         found.shape,
     )
     np.testing.assert_array_equal(found[inside], expected[inside])
@@ -159,10 +159,10 @@ def test_tiles_and_lists(n_features: int) -> None:
     """Nodes with lists of their own, some of whose tiles have no features."""
     rng = np.random.default_rng(1)
     asked = sums_of([[70, 5, 30], [9, 200, 9], [40, 40, 40]], n_features, 30)
-    looked = np.argsort(rng.random((3, n_features)), axis=1)
-    looked[1, n_features // 2 :] = -1
-    looked[2, 1:] = -1
-    assert_exact(replace(asked, looked=looked), ShimRuntime(order_seed=2))
+    listed = np.argsort(rng.random((3, n_features)), axis=1)
+    listed[1, n_features // 2 :] = -1
+    listed[2, 1:] = -1
+    assert_exact(replace(asked, listed=listed), ShimRuntime(order_seed=2))
 
 
 def test_heavy_weights_do_not_wrap_around() -> None:

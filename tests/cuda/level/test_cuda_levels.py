@@ -314,8 +314,8 @@ def test_heavy_weights_do_not_wrap_around() -> None:
     search.work.rows[:] = per_piece
     histogram = np.empty((1, matrix.n_features, matrix.width, 4), dtype=np.int64)
     every = np.arange(n_features, dtype=np.int32)
-    looked = FeatureLists(every, 0, n_features, np.zeros(1, np.uint64))
-    builder.build(rows, search, range(1), looked, histogram)
+    listed = FeatureLists(every, 0, n_features, np.zeros(1, np.uint64))
+    builder.build(rows, search, range(1), listed, histogram)
     found = histogram[0]
     expected = histogram_of(rows, matrix.codes, matrix.width, 2)
     assert (found.astype(object) == expected).all()

@@ -20,8 +20,8 @@ from gpuboost.backends.cuda.adaboost.rows import ReweightedRows
 from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.runtime import readback as parcels
 from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
@@ -110,7 +110,7 @@ class CudaReweighter:
     @property
     def _is_small(self) -> bool:
         """Whether a round is copied as a whole, with the room that its nodes do not take."""
-        return self.rows.readback.n_bytes <= parcels.MAX_WHOLE
+        return self.rows.readback.n_bytes <= MAX_WHOLE
 
     def _by_parts(self) -> tuple[Facts, TreeReader]:
         """What the round launched last comes to, while its tree is still being copied."""
@@ -130,8 +130,8 @@ class CudaReweighter:
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
         rows.objective.objective(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
-        as_said = found.said(tree)
-        return found.round(lambda: as_said, self._task.objective.chance)
+        kept = found.reversed_if_worse(tree)
+        return found.round(lambda: kept, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
         """Launch a round: its weights, its tree, and what it comes to where none is pruned."""

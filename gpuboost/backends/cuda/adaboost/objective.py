@@ -61,9 +61,11 @@ class Facts:
     def tree(self, copied: HostCopy, names: Iterable[str]) -> Tree:
         """The tree of a round, of arrays of these names, in memory of its own."""
         copied = copied.kept(lengths(names, self.n_nodes, self.n_masks))
-        return self.said(cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks)))
+        return self.reversed_if_worse(
+            cut_tree(copied.part, names, (0, self.n_nodes), (0, self.n_masks))
+        )
 
-    def said(self, tree: Tree) -> Tree:
+    def reversed_if_worse(self, tree: Tree) -> Tree:
         """The tree, or its opposite."""
         return reversed_tree(tree) if self.is_reversed else tree
 
@@ -106,7 +108,7 @@ class TreeObjective:
         launch(self._runtime, "end_round", 1, finished, **self._given, **own)
 
     def _tell(self, finished: Finished) -> PackedTree:
-        """What rows are to be told of a tree."""
+        """The tree as rows traverse it."""
         nodes = finished.columns
         left, value, has_masks = nodes["left"], nodes["value"], "masks" in nodes
         packed = self._runtime.xp.empty((len(left), 4), dtype=np.uint32)

@@ -19,7 +19,7 @@ _BLOCKS = 8  # of a multiprocessor, of launches that take all rows in turn
 
 @dataclass(frozen=True)
 class PackedTree:
-    """What rows are told of a tree: see pack_tree of adaboost.cu.
+    """A tree as rows traverse it: see pack_tree of adaboost.cu.
 
     Attributes
     ----------

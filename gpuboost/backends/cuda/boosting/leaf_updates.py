@@ -24,12 +24,12 @@ from gpuboost.backends.cuda.growth.node_buffer import (
 )
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
-from gpuboost.backends.cuda.runtime import readback as parcels
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback
+from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE, HostCopy, Readback
+from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.growth.frontier import Array
@@ -87,9 +87,7 @@ class RoundLeaves:
         trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
         # Trees are read with the rest where nobody asks for their size and it is not too much.
         self._of_readback = (
-            trees
-            if not finisher.needs_size_readback and bytes_of(trees) <= parcels.MAX_WHOLE
-            else {}
+            trees if not finisher.needs_size_readback and bytes_of(trees) <= MAX_WHOLE else {}
         )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:
@@ -199,7 +197,7 @@ class RoundLeaves:
         if (
             self._finisher.needs_size_readback
         ):  # for as many nodes as there are the arrays have room
-            exact = parcels.read_later(self._runtime, self._finished.columns)
+            exact = read_together(self._runtime, self._finished.columns)
             return lambda: read().beside(exact())
         packed = read()
         (n, *_), (n_masks, *_), _ = packed.part("table", 0, 3)[:, ::-1].tolist()

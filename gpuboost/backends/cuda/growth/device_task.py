@@ -128,7 +128,7 @@ class DeviceTask:
 
     def histogram_builder(self, max_weight: int, by_lists: bool) -> HistogramBuilder:
         """What sums the histograms of a batch whose rows have at most some weight."""
-        n_looked = self.task.options.max_features if by_lists else self.matrix.n_features
+        n_listed = self.task.options.max_features if by_lists else self.matrix.n_features
         return HistogramBuilder(
             self.runtime,
             self.matrix,
@@ -136,6 +136,6 @@ class DeviceTask:
             self._by_channel,
             self._counted,
             max_weight,
-            n_looked,
+            n_listed,
             self.flags,
         )

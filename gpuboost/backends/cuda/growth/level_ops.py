@@ -166,7 +166,7 @@ class CudaLevelOps:
         lengths = {"n_channels": n_channels, "mask_words": matrix.mask_words}
         splits = empty(DeviceSplits, xp, {}, n=capacity, **lengths)
         at_once = min(n_slots, batch.slices.at_once)
-        shape = (at_once, batch.builder.n_looked, matrix.width, 2 + n_channels)
+        shape = (at_once, batch.builder.n_listed, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
         previous = histogram if self._histogram is None else self._histogram
         search = replace(batch.search, allowed=self._allowed)

@@ -1,4 +1,4 @@
-"""Memory of a fit on the device, foretold by running its host code over phantoms."""
+"""Memory of a fit on the device, estimated by a dry run of its host code over shape arrays."""
 
 from __future__ import annotations
 

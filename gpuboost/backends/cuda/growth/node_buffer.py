@@ -241,7 +241,7 @@ class NodeBuffer:
         return target.by_median or options.max_leaf_nodes != NO_LIMIT
 
     def add(self, frontier: Any, splits: Any, accepted: Any, sums: Any) -> None:
-        """The level loop has done a level; `keep` is told more of it."""
+        """The level loop has done a level, whose nodes `keep` has stored."""
 
     # ---- the end -------------------------------------------------------------------------------
 
@@ -343,10 +343,10 @@ def check_places(task: GrowTask) -> None:
         return
     limits = ("max_depth", "max_leaf_nodes", "min_samples_leaf")
     given = ((name, getattr(options, name)) for name in limits)
-    told = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
+    shown = ", ".join(f"{name}={'None' if x == NO_LIMIT else x}" for name, x in given)
     most = max_stored_nodes(1, rows, options, rows)
     raise ValueError(
-        f"a tree of {rows:,} rows with {told} could have {most:,} nodes; on a GPU it may have "
+        f"a tree of {rows:,} rows with {shown} could have {most:,} nodes; on a GPU it may have "
         f"{MAX_PLACES:,}. Give max_depth, a larger min_samples_leaf or fewer rows, or grow it "
         'with device="cpu"'
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuboost.backends.cuda.level.policy import Policy
 
 # Launches of a slice: a fill and a sum of histograms, a search, a decision; where nodes look at few
-# features (of lists) also these, a fill, and those that are looked at next: counted.
+# features (of lists) also these, a fill, and those that are listed at next: counted.
 SLICE_LAUNCHES, LISTED_SLICE_LAUNCHES = 4, 8
 # Launches that may find no node on a level. Replayed they take 1.5 us each, 84 us in all: what the
 # 14 launches of a level take longer if the host makes them, as it does where it asks for nodes.

@@ -21,7 +21,7 @@ from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.task import GrowTask
 
 TILES = (32, 16)  # features that a block takes: as many as its shared memory has room for
-MIN_TILE = 4  # where fewer are looked at, lanes idle: more rows at once would collide
+MIN_TILE = 4  # where fewer are listed at, lanes idle: more rows at once would collide
 # Rows of a block: with fewer, clearing its histogram costs more than its rows; with more, few
 # blocks are left to spread over the device.
 MIN_ROWS, MAX_ROWS = 1024, 16384
@@ -77,18 +77,18 @@ class FeatureLists:
 
     Attributes
     ----------
-    looked : int32 (slots, n_looked) or (1, n_looked)
+    listed : int32 (slots, n_listed) or (1, n_listed)
         -1 for none.
     stride : int
         Entries from the list of one slot to the next; 0 if all have the same one.
-    n_looked : int
+    n_listed : int
     last : uint64 (slots,)
         With lists of their own: the largest rank that a list goes to.
     """
 
-    looked: Array
+    listed: Array
     stride: int
-    n_looked: int
+    n_listed: int
     last: Array
 
 
@@ -107,7 +107,7 @@ class HistogramBuilder:
         Whether rows are counted.
     max_weight : int
         Largest weight of a row: sums of a block must not wrap around 2**32.
-    n_looked : int
+    n_listed : int
         Features of a node's histogram.
     flags : CompileFlags
     """
@@ -118,17 +118,17 @@ class HistogramBuilder:
     by_class: bool
     counted: bool
     max_weight: int
-    n_looked: int
+    n_listed: int
     flags: CompileFlags = FORESTS
 
     def bytes_per_node(self) -> int:
         """Size of one node's histogram."""
-        return histogram_bytes(self.n_looked, self.matrix.width, self.n_channels)
+        return histogram_bytes(self.n_listed, self.matrix.width, self.n_channels)
 
     @property
     def tile(self) -> int:
         """Features of a block."""
-        wanted = max(MIN_TILE, 1 << (self.n_looked - 1).bit_length())
+        wanted = max(MIN_TILE, 1 << (self.n_listed - 1).bit_length())
         return min(wanted, self.matrix.tile)
 
     @property
@@ -138,7 +138,7 @@ class HistogramBuilder:
 
     def rows_per_block(self, n_rows: int) -> int:
         """Rows of a block: few enough for all multiprocessors to have work."""
-        grid = -(-self.n_looked // self.tile) * self._channel_blocks
+        grid = -(-self.n_listed // self.tile) * self._channel_blocks
         blocks = (
             constant("level/histogram.cu", "HISTOGRAM_BLOCKS") if self.by_class else BLOCKS_WANTED
         )
@@ -170,7 +170,7 @@ class HistogramBuilder:
         }
         grid = (
             striding_blocks(self.runtime, work.capacity),
-            -(-self.n_looked // self.tile),
+            -(-self.n_listed // self.tile),
             self._channel_blocks,
         )
         name = "histogram_values"
@@ -251,7 +251,7 @@ class SplitSearch:
             "n_slots": len(slots),
             "n_features": n_features,
             "max_features": count,
-            "looked": lists,
+            "listed": lists,
             "last": last,
         }
         self._by_warps("choose_features", frontier, search, **own)
@@ -273,13 +273,13 @@ class SplitSearch:
     def _by_feature(self, level: Searched) -> _FeatureSplits:
         """The best split of every node by every feature it looks at."""
         matrix, search, lists, slots = self.matrix, level.search, level.lists, level.slots
-        found = self._empty(len(slots), lists.n_looked)
+        found = self._empty(len(slots), lists.n_listed)
         if search.none:
             return found
         given = self._of_candidates(level.frontier, "level/split.cu")
         records = (self, level, level.frontier, search, lists, matrix, self.task.options, found)
-        for first in range(0, lists.n_looked, _GRID_ROWS):
-            n_entries = min(_GRID_ROWS, lists.n_looked - first)
+        for first in range(0, lists.n_listed, _GRID_ROWS):
+            n_entries = min(_GRID_ROWS, lists.n_listed - first)
             n_blocks = -(-striding_blocks(self.runtime, len(slots) * n_entries) // n_entries)
             grid = (n_blocks, n_entries)
             launch(self.runtime, "split_features", grid, *records, **given, first_entry=first)
@@ -312,7 +312,7 @@ class SplitSearch:
         own = {
             "open": open_nodes,
             "fill": fill,
-            "last_looked": lists.last,
+            "last_listed": lists.last,
             "undecided": undecided,
         }
         known = (level, level.search, lists, self.matrix, options, found)
@@ -326,15 +326,15 @@ class SplitSearch:
         frontier, n_channels = level.frontier, self.task.target.n_channels
         shape = (len(slots), 1, matrix.width, 2 + n_channels)
         histogram = xp.empty(shape, dtype=xp.int64)
-        looked = xp.empty((len(slots), 1), dtype=xp.int32)
+        listed = xp.empty((len(slots), 1), dtype=xp.int32)
         found = self._empty(len(slots), 1)
         own = {"undecided": undecided, "last": level.lists.last}
-        own |= {"histogram": histogram, "looked": looked}
+        own |= {"histogram": histogram, "listed": listed}
         n_blocks = striding_blocks(self.runtime, frontier.capacity)
         given = self._of_candidates(frontier, "level/next_feature.cu")
         records = (self, level, frontier, level.search, rows, matrix, self.task.options, found)
         launch(self.runtime, "try_next_features", n_blocks, *records, **own, **given)
-        lists = FeatureLists(looked, 1, 1, level.lists.last)
+        lists = FeatureLists(listed, 1, 1, level.lists.last)
         return replace(level, lists=lists, histogram=histogram), found
 
     def _by_warps(self, name: str, frontier: DeviceFrontier, *records: Any, **values: Any) -> None:
@@ -360,7 +360,7 @@ class Searched:
     slots : range
         The slots of these nodes.
     lists : Looked
-    histogram : int64 (len(slots), lists.n_looked, width, 2 + K)
+    histogram : int64 (len(slots), lists.n_listed, width, 2 + K)
     previous : int64
         All histograms of the level before.
     """

@@ -2,7 +2,7 @@
 
 Launches that are replayed read and write where they did at first, so the places of their arrays
 must stay theirs for as long as the recording lasts. How long each array is needed is known before:
-the host code of a batch has run over phantoms.
+the host code of a batch has run over arrays without memory.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Arena:
         if size > planned:
             raise RuntimeError(
                 f"array {nth} of a recorded batch takes {size} bytes and {planned} were planned; "
-                "its host code made other arrays over phantoms"
+                "its host code made other arrays in the dry run"
             )
         at = self._plan.places[nth]
         return self._memory[at : at + size].view(dtype).reshape(shape)

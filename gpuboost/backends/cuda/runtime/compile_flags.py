@@ -90,8 +90,8 @@ def _constants(flags: CompileFlags, file_name: str) -> Mapping[str, int]:
         "ALLOWED_BY_LEVEL": 1 if flags.by_level else None,
         "HASHED_ORDER": 0 if flags.by_number else None,
     }
-    looked_at = {name: chosen[name] for name in CONSTANTS_OF[file_name]}
-    return {name: value for name, value in looked_at.items() if value is not None}
+    known = {name: chosen[name] for name in CONSTANTS_OF[file_name]}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 FORESTS = CompileFlags()

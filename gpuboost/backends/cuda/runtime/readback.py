@@ -17,7 +17,7 @@ from gpuboost.engine.growth.frontier import Array
 # host has to wait for the table, some 20 us, and to start a copy of each array, some 10 us each,
 # before it launches the next round: 0.14 ms, in which the bus carries 7 MB.
 MAX_WHOLE = 8 << 20
-_SPARED = 1 << 14  # bytes of a parcel that may be kept as a whole: cuts would take longer
+_SPARED = 1 << 14  # bytes of a copy that may be kept as a whole: cutting it would take longer
 _ALIGNMENT = 8  # bytes; arrays begin at multiples of as many
 _BETWEEN = bytes(_ALIGNMENT)
 

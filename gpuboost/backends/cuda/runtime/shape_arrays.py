@@ -1,7 +1,7 @@
 """A device that has shapes and no memory: what runs on it allocates nothing and computes nothing.
 
 The host code of a fit asks for the same arrays, in the same order, whatever the data are, and lets
-go of them at the same places. Run over phantoms it says what memory it would take.
+go of them at the same places. Run over such arrays, it shows what memory it would take.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class ShapeModule:
             return found  # types of numbers, constants
         if isinstance(found, np.ufunc):
             return self._elementwise(found)
-        raise AttributeError(f"phantoms have no {name}; add it where memory is foretold")
+        raise AttributeError(f"shape arrays have no {name}; add it to ShapeModule")
 
     def _elementwise(self, function: np.ufunc) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
@@ -223,7 +223,7 @@ class ShapeModule:
 
 
 class ShapeRuntime:
-    """A `Runtime` over phantoms.
+    """A `Runtime` over shape arrays.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class ShapeRuntime:
 
     def to_host(self, array: Any) -> np.ndarray:
         """Phantoms hold nothing; a batch is launched without it."""
-        raise RuntimeError("phantoms hold nothing that could be copied to the host")
+        raise RuntimeError("shape arrays hold nothing that could be copied to the host")
 
     def read_later(self, array: Any) -> Callable[[], np.ndarray]:
         """The number of nodes of the level made last, or at the end of all levels."""

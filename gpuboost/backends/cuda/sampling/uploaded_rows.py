@@ -19,7 +19,7 @@ class RowUploads:
     """Makes the rows of batches of trees; the target is copied once.
 
     Fits do not need it, but the contract does: a task may say its rows by ``rows_of`` alone, and
-    any gradients come that way. What boosting takes at once is foretold by it, over phantoms.
+    any gradients come that way. The dry run of boosting uses it, too.
     """
 
     def __init__(self, runtime: Runtime, task: GrowTask) -> None:

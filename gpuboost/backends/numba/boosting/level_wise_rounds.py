@@ -69,22 +69,22 @@ def _looks_at_enough(task: BoostTask) -> bool:
     Depth-first growth sums those alone, though for each child, a tree to a thread.
     """
     options, n_features = task.options, task.matrix.n_features
-    looked = float(min(options.max_features, options.level_features, n_features))
+    listed = float(min(options.max_features, options.level_features, n_features))
     if options.interactions is not None:
         held: list[set[int]] = [set() for _ in range(n_features)]
         for group in options.interactions:
             for feature in group:
                 held[feature].update(group)
-        looked = min(looked, sum(map(len, held)) / n_features)
+        listed = min(listed, sum(map(len, held)) / n_features)
     n_idle = max(task.n_threads / task.trees_per_round, 1.0)
-    return n_features <= MAX_PASSED_OVER * n_idle * looked
+    return n_features <= MAX_PASSED_OVER * n_idle * listed
 
 
 def _are_drawn(task: BoostTask) -> bool:
     """Whether nodes do not look at all features of their tree."""
     options = task.options
-    looked = min(options.max_features, options.level_features)
-    return looked < task.matrix.n_features or options.interactions is not None
+    listed = min(options.max_features, options.level_features)
+    return listed < task.matrix.n_features or options.interactions is not None
 
 
 def shape_of(task: BoostTask) -> Shape:

@@ -252,7 +252,7 @@ def place_rows(group_of_row, chunk, places, rows):
 
 @dataclass(frozen=True)
 class CompiledOrder:
-    """The functions of `engine.order_statistics`, by a crew.
+    """The functions of `engine.order_statistics`, by a pool of threads.
 
     Integer weights are kept for the weights of a fit, which are taken not to change.
     """

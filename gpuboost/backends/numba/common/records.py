@@ -48,7 +48,7 @@ SPLIT = np.dtype(
         ("next_bin", np.int64),
         ("missing", np.int64),
         ("categorical", np.int64),
-        ("late", np.int64),  # of `level_choice`: FOUND, or of a feature beyond the first ones
+        ("found_at", np.int64),  # see `level_wise.feature_sampling`: FOUND, BEYOND or NONE
         ("is_range", np.int64),  # ``bin`` and ``next_bin`` are what ``draw`` lies between
     ],
     align=True,

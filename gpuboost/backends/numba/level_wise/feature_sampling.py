@@ -3,13 +3,13 @@
 Histograms are of all features, so that a node has them by subtraction; the search passes over
 those it may not look at. Tiles of features are searched apart, and none of them knows whether a
 feature of another could split. So each keeps the best split of its part of the first features; or
-if none of these could split, what the first one after them that could has to offer:
+if none of these could split, the split by the first one after them that could:
 
     features in the node's order    first ones | later ones
     tile 0                          a  -  c    | -  e          c could split: best of a and c
-    tile 1                          -  b  -    | d  -          b could not, d could: d, late
+    tile 1                          -  b  -    | d  -          b could not, d could: d, BEYOND
 
-The best of all tiles is the best of those not late, or if all are late the one with smaller rank.
+The best of all tiles is the best split FOUND, or without any the split of smallest rank.
 
 Where nodes look at all features of their tree, ``drawn`` is None, and none of this is compiled.
 """
@@ -36,7 +36,7 @@ from gpuboost.backends.numba.splits.scan import is_better
 # Of a feature and a node: not looked at, one of the first, a later one, the one that is tried.
 NEVER, FIRST, LATER, NEXT = range(4)
 # Of the best split of a tile: of the first features, of a later one, of none that could split.
-FOUND, LATE, NONE = range(3)
+FOUND, BEYOND, NONE = range(3)
 
 
 @inlined
@@ -94,8 +94,8 @@ def goes_before(split, other, drawn):
     """Whether what another tile found takes the place of the best so far."""
     if drawn is None:
         return is_better(split, other.score, other.rank)
-    if other.late != split.late:
-        return other.late < split.late
-    if other.late == LATE:
+    if other.found_at != split.found_at:
+        return other.found_at < split.found_at
+    if other.found_at == BEYOND:
         return other.rank < split.rank
     return is_better(split, other.score, other.rank)

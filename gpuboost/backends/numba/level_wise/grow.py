@@ -1,9 +1,9 @@
-"""All levels of the trees of a round in one compiled call, by all threads of a team.
+"""All levels of the trees of a round in one compiled call, by all threads of a pool.
 
     words of several trees side by side        blocks of rows
     until no node is left:
         histograms of the smaller siblings     chunks of rows and tiles of features
-        best splits                            families and tiles
+        best splits                            sibling pairs and tiles
         which are taken                        one thread
         which rows go left                     chunks of rows
         places and children                    one thread
@@ -33,8 +33,8 @@ from gpuboost.backends.numba.level_wise.policy import (
 from gpuboost.backends.numba.level_wise.search import search_tasks
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
 
-# Words of ``level``: its open nodes, families and chunks.
-OPEN, FAMILIES, CHUNKS = range(3)
+# Words of ``level``: its open nodes, sibling pairs and chunks.
+OPEN, PAIRS, CHUNKS = range(3)
 
 
 @spliced
@@ -43,7 +43,7 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
     n_tiles = work.found.shape[1]
     sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
     barrier_wait(barrier)
-    search_tasks(problem, samples, state, work, level[FAMILIES] * n_tiles, barrier)
+    search_tasks(problem, samples, state, work, level[PAIRS] * n_tiles, barrier)
 
 
 @spliced
@@ -72,7 +72,7 @@ def grow_levels(problem, samples, state, work, partial, level, capacities, barri
             return
         part_rows(problem, samples, state, work, level, capacities, barrier)
         if last_arrives(barrier):
-            level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
             release(barrier)
 
 
@@ -90,7 +90,7 @@ def grow_together(problem, shared, partial, barrier):
         return
     if last_arrives(barrier):
         level[OPEN] = make_roots(problem, state, roots, keys, capacities[CAPACITY])
-        level[FAMILIES], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+        level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
     grow_levels(problem, samples, state, work, partial, level, capacities, barrier)
     if state.n_small[0] > 0:

@@ -1,4 +1,4 @@
-"""The trees of a round by a crew of threads, level by level: space for them, and how it is shared.
+"""The trees of a round by a pool of threads, level by level: space for them, and how it is shared.
 
 What the threads do is `level_team.grow_together`.
 """
@@ -220,7 +220,7 @@ class Space:
 
 
 class LevelGrower:
-    """Grows the trees of a round on a crew of threads."""
+    """Grows the trees of a round on a pool of threads."""
 
     def __init__(self, pool: ThreadPool, space: Space, problems: list[Problem]) -> None:
         self.pool, self.space, self.problems = pool, space, problems

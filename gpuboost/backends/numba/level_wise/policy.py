@@ -1,7 +1,7 @@
 """What happens between the passes over the rows of a level: which nodes, which splits, which rows.
 
     plant     roots -> the first open nodes
-    plan      open nodes -> families and chunks of the histograms
+    plan      open nodes -> sibling pairs and chunks of the histograms
     settle    best splits -> accepted ones, chunks of the partition
     place     rows that go left -> where rows go, children, the next open nodes
     list_ends leaves -> chunks of the leaf sums
@@ -126,7 +126,7 @@ def _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities):
 
 @helper
 def plan(problem, state, work, n_open, capacities):
-    """List families and chunks of a level; their numbers."""
+    """List sibling pairs and chunks of a level; their numbers."""
     n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
     last_tree = np.int64(-1)
     while i < n_open:

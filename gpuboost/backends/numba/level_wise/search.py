@@ -17,9 +17,9 @@ from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
+    BEYOND,
     FIRST,
     FOUND,
-    LATE,
     NEXT,
     NONE,
     next_later,
@@ -132,7 +132,7 @@ def search_node(problem, columns, node, cells, looks, drawn, tile):
     ``looks``: the kinds of features. ``tile``: the first column and the end.
     """
     split, feature = problem.scratch.split[0], np.int64(-1)
-    split.score, split.rank, split.feature, split.late = -1.0, SMALLEST_RANK, LEAF, FOUND
+    split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     while True:
         kind = FIRST if feature < 0 else NEXT
         could = _search_features(problem, columns, node, cells, looks, tile, kind)
@@ -142,10 +142,10 @@ def search_node(problem, columns, node, cells, looks, drawn, tile):
             break
         feature = next_later(problem, columns, node, looks, tile)
         if feature < 0:
-            split.late = NONE
+            split.found_at = NONE
             return
     if feature >= 0:
-        split.late, split.rank = LATE, rank_of(problem.limits, node.key, feature)
+        split.found_at, split.rank = BEYOND, rank_of(problem.limits, node.key, feature)
 
 
 @inlined

@@ -1,15 +1,16 @@
-"""What the threads of a crew share while compiled code runs: tasks to claim, and meetings.
+"""A barrier for the threads that run one compiled call, and a counter of their tasks.
 
-A team is int64 words, some on cache lines of their own. The tasks of a pass are claimed one by one;
-between two passes threads meet, and the last one to come does alone what has to be done between:
+A barrier is int64 words, some on cache lines of their own. Threads take the tasks of a pass one by
+one. Between two passes all of them wait for the last one to arrive, which does alone what has to be
+done in between:
 
-    task = claim(team)
+    task = next_task(barrier)
     while task < n_tasks:
         ...
-        task = claim(team)
-    if last_arrives(team):       the others wait meanwhile
+        task = next_task(barrier)
+    if last_arrives(barrier):       the others wait
         ...
-        release(team)
+        release(barrier)
 """
 
 # mypy: check-untyped-defs=False
@@ -32,19 +33,19 @@ LOOKS = 1 << 12  # while others are likely to come soon; then they may want the 
 
 
 def make_barrier(n_threads: int) -> np.ndarray:
-    """Words of a team, for one call."""
+    """A barrier for one call."""
     barrier = np.zeros(N_WORDS, np.int64)
     barrier[THREADS] = n_threads
     return barrier
 
 
 def call_off(barrier: np.ndarray) -> None:
-    """Not all threads will come: those in their first meeting leave it."""
+    """Not all threads will come: those that wait at the first barrier go on."""
     barrier[CALLED_OFF] = 1
 
 
 def is_called_off(barrier: np.ndarray) -> bool:
-    """Whether somebody said so."""
+    """Whether `call_off` was called."""
     return bool(barrier[CALLED_OFF])
 
 
@@ -56,7 +57,7 @@ def next_task(barrier):
 
 @helper
 def last_arrives(barrier):
-    """Whether this thread is the last to come; else it waits until that one says `release`."""
+    """Whether this thread is the last to come; else it waits until that one calls `release`."""
     turn = load_acquire(barrier, TURN)
     if raise_by_one(barrier, ARRIVED) + 1 == barrier[THREADS]:
         return True
