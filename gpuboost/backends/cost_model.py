@@ -1,6 +1,6 @@
 """How long a piece of work takes in each backend: what ``device="auto"`` decides by.
 
-Work is counted in four units: visits of Numba (a row n_candidates at for a feature), bytes that kernels
+Work is counted in four units: visits of Numba (a row looked at for a feature), bytes that kernels
 move, launches, and bytes copied to or from a GPU. Other costs are shares of these. `Speed` has the
 seconds of each unit, measured on two cores of a server processor or counted from the kernels;
 ``gpuboost info --calibrate`` measures those of this machine and keeps them. An error of a factor of
@@ -22,14 +22,14 @@ from gpuboost.engine.task import NO_LIMIT
 
 # NumPy searches levels whose nodes have many rows, and look at all features, by one histogram; else
 # it goes feature by feature, and where nodes have few rows it sorts them. Seconds of a feature of a
-# level of a batch of trees, however few rows, and of a row n_candidates at for a feature.
+# level of a batch of trees, however few rows, and of a row looked at for a feature.
 NUMPY_BATCH_ROWS = 1 << 17  # rows of the trees that grow together
 WHOLE_ROWS, UNSORTED_ROWS = 128, 16  # of a node, on average
 WHOLE_CALL, FEATURE_CALL = 4e-5, 2.2e-4
 WHOLE_VISIT, FEATURE_VISIT, SORTED_VISIT = 2.5e-9, 7e-9, 5e-8
 NUMPY_STEP = 20e-9  # a row on a level of a tree, in prediction
 
-# Visits of Numba: a node searched for a feature, by all threads and by one; a row n_candidates at for a
+# Visits of Numba: a node searched for a feature, by all threads and by one; a row looked at for a
 # feature by rounds, which sum half of the rows; the gradient, weight and leaf of a row in a round;
 # a row on a level of a tree, in prediction.
 NODE_VISITS, ALONE, ROUND_VISIT, ROUND_ROW_VISITS, STEP_VISITS = 125, 2, 0.2, 45, 2
@@ -49,8 +49,8 @@ BINNING_LAUNCHES, PREDICTION_LAUNCHES = 20, 4
 REPLAY_LAUNCHES, KERNEL_LAUNCHES = 1.5, 0.075
 
 # Bytes that kernels read and write. A row on a level: one sector of codes and its word where
-# histograms are summed; a sector and its places where it is moved. A row n_candidates at for a feature: a
-# share of its sector, and time to add. A node n_candidates at for a feature: cells cleared, added to and
+# histograms are summed; a sector and its places where it is moved. A row looked at for a feature: a
+# share of its sector, and time to add. A node looked at for a feature: cells cleared, added to and
 # searched. A row on a level of a tree, in prediction.
 ROW_TRAFFIC, VISIT_TRAFFIC, NODE_TRAFFIC = 32 + 12 + (4 + 32) + 24, 2.5, 3 * 24 * 256
 STEP_TRAFFIC = 10
@@ -149,7 +149,7 @@ class Growth:
     def is_replayed(self) -> bool:
         """Whether a GPU replays the rounds: what is pruned is finished by the host.
 
-        Not n_candidates at is memory: of rounds whose levels take dozens of slices (see
+        Not looked at is memory: of rounds whose levels take dozens of slices (see
         cuda/level/slices.py) the host asks, too, but these launches are few.
         """
         return self.n_rounds > 1 and self.is_sync_free and self.ccp_alpha == 0.0
