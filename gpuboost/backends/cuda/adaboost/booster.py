@@ -50,7 +50,7 @@ class CudaReweighter:
 
     def __init__(self, runtime: Runtime, task: ReweightTask) -> None:
         self._runtime, self._task = runtime, task
-        self._objectives = is_evaluated_as_grown(task)
+        self._evaluates_as_grown = is_evaluated_as_grown(task)
         self._ahead: Callable[[], tuple[Facts, TreeReader]] | None = (
             None  # of a round that is launched
         )
@@ -79,7 +79,7 @@ class CudaReweighter:
         this one, it is launched in vain.
         """
         with self._runtime.active():
-            if not self._objectives:
+            if not self._evaluates_as_grown:
                 return self._boost_pruned(number)
             read, self._ahead = self._ahead or self._launched(number), None
             is_last = number + 1 == self._task.n_rounds
@@ -128,7 +128,7 @@ class CudaReweighter:
         _, (whole,) = rows.finished.copy_to_host(runtime)
         tree = pruned(cut_back(whole, options.min_decrease), options.ccp_alpha)
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
-        rows.objective.objective(Finished.of(runtime, [tree]), facts)
+        rows.objective.evaluate(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
         kept = found.reversed_if_worse(tree)
         return found.round(lambda: kept, self._task.objective.chance)

@@ -100,10 +100,10 @@ class TreeObjective:
             "may_reverse": isinstance(objective, ClassObjective) and objective.may_reverse,
         }
 
-    def objective(self, finished: Finished, facts: Array) -> None:
+    def evaluate(self, finished: Finished, facts: Array) -> None:
         """Find what a tree gets wrong, and what that comes to: ``facts``, and `factors`."""
         weights = self._weights
-        weights.objective(self._tell(finished))
+        weights.evaluate(self._tell(finished))
         own = {"sums": weights.sums, "factors": weights.factors, "facts": facts}
         launch(self._runtime, "end_round", 1, finished, **self._given, **own)
 

@@ -80,7 +80,7 @@ class RowWeights:
         self.sums = zeros(runtime, 3, np.int64)
         self._n, self._all_blocks = n, runtime.n_multiprocessors * _BLOCKS
 
-    def objective(self, tree: PackedTree) -> None:
+    def evaluate(self, tree: PackedTree) -> None:
         """Find what a tree gets wrong, and the sums of it: `sums`, which are cleared before."""
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}

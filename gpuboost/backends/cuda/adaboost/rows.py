@@ -95,7 +95,7 @@ class ReweightedRows(RowsOfRounds):
             runtime, asked, needs_size_readback=not is_sync_free(task.options)
         )
         self._rule = ValueRule.of_target(runtime, asked)
-        self._objectives = is_evaluated_as_grown(task)
+        self._evaluates_as_grown = is_evaluated_as_grown(task)
         self.objective = TreeObjective(runtime, task, self.weights)
         self._whole: tuple[Array, Array] | None = None
         self._follows = True
@@ -146,8 +146,8 @@ class ReweightedRows(RowsOfRounds):
         arrays = self.readback.arrays
         self.finished = Finished(store.numbers.table, {name: arrays[name] for name in columns})
         self._finisher.finish_into(self.finished, store, rule)
-        if self._objectives:
-            self.objective.objective(self.finished, arrays["facts"])
+        if self._evaluates_as_grown:
+            self.objective.evaluate(self.finished, arrays["facts"])
 
 
 class ClassFactors:

@@ -54,8 +54,8 @@ class Finisher:
         }
         self._has_masks = bool(mapper.is_categorical.any())
         # Rows of rounds walk down finished trees: there is one type of features for them.
-        limit_to_best_first = task.matrix.n_features <= np.iinfo(np.int16).max
-        self._is_narrow = limit_to_best_first and rule is not None
+        has_narrow_features = task.matrix.n_features <= np.iinfo(np.int16).max
+        self._is_narrow = has_narrow_features and rule is not None
         self._is_whole = rule is not None and _has_whole_weights(task, rule.n_planes)
         signs = task.options.regularisation.monotonic
         self._signs = None if signs is None else runtime.asarray(np.array(signs, dtype=np.int8))

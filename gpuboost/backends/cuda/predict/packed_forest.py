@@ -121,9 +121,9 @@ def pack_nodes(ensemble: Ensemble, node: int) -> np.ndarray:
         records[inner, 1] = pattern >> np.uint64(32)
         records[inner, 2], records[inner, 3] = word, left
         return records
-    limit_to_best_first = round_down_to_float32(ensemble.threshold[inner]).view(np.uint32)
-    limit_to_best_first[categorical] = mask
-    records[inner, 0] = limit_to_best_first
+    thresholds = round_down_to_float32(ensemble.threshold[inner]).view(np.uint32)
+    thresholds[categorical] = mask
+    records[inner, 0] = thresholds
     if node == NARROW:
         records[inner, 1] = word | left << np.uint32(bits + flag_bits)
     else:
