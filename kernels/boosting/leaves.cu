@@ -72,20 +72,6 @@ add_leaves(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 
     predictions.add(tree, row, n, leaf);
 }
 
-// leaf int32 (T, n): the leaf of each row of codes, by its number in its tree.
-extern "C" __global__ void __launch_bounds__(BOOST_THREADS, BOOST_BLOCKS)
-find_leaves_of_codes(In<uint8> codes, int64 n, int32 missing_code, In<int64> table, int32 n_trees,
-                     In<int32> feature, In<uint8> code, In<uint8> missing_left, In<int32> left,
-                     int32 has_masks, In<int32> category, In<uint32> masks, Out<int32> leaf)
-{
-    const int64 row = row_of_thread(), tree = blockIdx.y;
-    if (row >= n) return;
-    const FinishedTrees nodes = {table, n_trees, feature,  code, missing_left,
-                                 left,  has_masks != 0, category, masks};
-    const int64 found = nodes.leaf_of(codes, n, row, missing_code, tree);
-    leaf[tree * n + row] = (int32)(found - table[tree]);
-}
-
 // Add the values of the leaves of rows that are not binned, values (n, F) by their strides.
 template <typename Value>
 __device__ __forceinline__ void add_by_value(const Value* values, int64 n, int64 row_stride,

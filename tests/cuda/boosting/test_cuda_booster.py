@@ -267,7 +267,7 @@ def test_kernels_are_sound(flavour: str, fit_on: Fit) -> None:
     assert_same_fit(fit_on, deep, *table(150), runtime=runtime)
     pruned = regressor(loss="huber", n_estimators=1, max_depth=2, ccp_alpha=1e-3)
     assert_same_fit(fit_on, pruned, *table(150), runtime=runtime)
-    used = {"find_leaves_of_codes", "hold_children", "order_values", "largest_terms", "sum_terms"}
+    used = {"hold_children", "order_values", "largest_terms", "sum_terms"}
     used |= {"mark_leaves", "count_leaves", "key_walked"}
     assert used | {"find_above", "offset_leaves", "set_leaf_quantiles"} <= set(runtime.launches)
 

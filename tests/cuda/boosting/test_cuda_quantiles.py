@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.cuda.boosting import quantiles as cuda_quantiles
-from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantileRound
 from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, SizesQuantile, pieces_of
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet
 from gpuboost.backends.cuda.runtime import grid as chunks
@@ -118,41 +117,6 @@ def test_sizes_of_residuals(weighted: bool) -> None:
     SizesQuantile(ShimRuntime(order_seed=2), rows, whole, 0.8).find(found)
     right = loss.round_parameter(Predicted(rows.given.y, rows.given.raw, weights))
     np.testing.assert_array_equal(found, right)
-
-
-class Stump:
-    """What is asked of a finished tree: its leaves are 1, 3 and 4."""
-
-    left = np.array([1, 0, 3, 0, 0])
-
-
-@pytest.mark.parametrize("name", ["huber", "absolute_error", "quantile"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("subset", [False, True])
-def test_leaves_of_finished_trees(name: str, weighted: bool, subset: bool) -> None:
-    rng, n, runtime = np.random.default_rng(7), 130, ShimRuntime(order_seed=9)
-    loss = make_loss(name, n_outputs=1, alpha=[0.2, 0.7] if name == "quantile" else 0.7)
-    weights = rng.choice([0.1, 0.3, 2.0], n) if weighted else None
-    rows = rows_of(rng, n, loss, weights)
-    # Rows of one leaf are alike, so that the least bits of its mean are their own.
-    rank = np.argsort(np.argsort(np.abs(rows.y[0] - rows.raw), axis=1), axis=1)
-    leaf = np.array([1, 3, 4], dtype=np.int32)[rank * 3 // n]
-    inside = rng.random(n) < 0.6 if subset else None
-    whole = order_statistics.integer_weights(weights, n) if weighted else None
-    y, raw = rows.given.y, rows.given.raw
-    seen = Predicted(y, raw, weights)
-    parameter = loss.round_parameter(seen)
-    refit = LeafQuantileRound(loss, rows, whole, parameter, np.array([0.5]), inside)
-    trees: Any = [Stump()] * loss.columns
-    found = refit.values(runtime, trees, leaf)
-    place = np.array([-1, 0, -1, 1, 2])
-    for column in range(loss.columns):
-        of_rows = place[leaf[column]]
-        if inside is not None:
-            of_rows = np.where(inside, of_rows, -1)
-        groups = order_statistics.groups_of(of_rows, 3)
-        right = loss.leaf_values(seen, groups, column, parameter)
-        np.testing.assert_array_equal(found[column], 0.5 * right)
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])

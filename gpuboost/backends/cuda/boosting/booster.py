@@ -10,6 +10,7 @@ added by walking them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -17,8 +18,8 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.custom_losses import UserLosses
 from gpuboost.backends.cuda.boosting.host_finisher import HostFinisher
-from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantileRound
-from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves, add_leaves, find_leaves
+from gpuboost.backends.cuda.boosting.leaf_quantiles import LeafQuantiles, ListedRows
+from gpuboost.backends.cuda.boosting.leaf_updates import RoundLeaves, add_leaves
 from gpuboost.backends.cuda.boosting.pending_round import PendingRound
 from gpuboost.backends.cuda.boosting.round_rows import RoundRows
 from gpuboost.backends.cuda.growth.finish import Finisher
@@ -32,7 +33,6 @@ from gpuboost.backends.cuda.runtime.shape_arrays import DeviceShape
 from gpuboost.backends.cuda.sampling.batch_inputs import HostInputs, InputsOfRounds
 from gpuboost.backends.host.boosting import no_row_error
 from gpuboost.backends.protocol import FittedRound
-from gpuboost.engine.ensembles.boosting import with_leaf_values
 from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
@@ -115,15 +115,15 @@ class CudaBooster:
         The trees are returned, with leaves of their own if the loss has such.
         """
         runtime, missing_code = self._runtime, self._task.matrix.missing_code
-        train, *_ = followed = self.rounds.followed
         finished = Finished.of(runtime, trees)
-        if self._task.loss.has_leaf_quantiles:
-            trees = self._with_quantiles(
-                trees, find_leaves(runtime, finished, train.data, missing_code)
-            )
-            finished = Finished.of(runtime, trees)
         numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
-        for rows in followed:
+        if isinstance(self._task.loss, OrderStatisticLoss):
+            self._set_quantiles(self._task.loss, finished, numbers)
+            values = runtime.to_host(finished.columns["value"])
+            ends = np.cumsum([tree.node_count for tree in trees])[:-1]
+            own = zip(trees, np.split(values, ends), strict=True)
+            trees = [replace(tree, value=value) for tree, value in own]
+        for rows in self.rounds.followed:
             add_leaves(runtime, finished, numbers, rows, missing_code, None)
         return trees
 
@@ -161,13 +161,20 @@ class CudaBooster:
         self._pending = PendingRound(self._task.trees_per_round, read, found, error)
         return self._pending
 
-    def _with_quantiles(self, trees: list[Tree], leaf: Array) -> list[Tree]:
-        """Trees with the loss's own values in their leaves."""
-        rounds, loss = self.rounds, self._task.loss
-        assert isinstance(loss, OrderStatisticLoss)
-        by = (rounds.leaf_weights, rounds.parameter, rounds.draw.rate, rounds.inside())
-        own = LeafQuantileRound(loss, rounds.rows, *by).values(self._runtime, trees, leaf)
-        return [with_leaf_values(*each) for each in zip(trees, own, strict=True)]
+    def _set_quantiles(self, loss: OrderStatisticLoss, finished: Finished, numbers: Array) -> None:
+        """Write the loss's own values to the leaves of finished trees."""
+        runtime, rounds, n_trees = self._runtime, self.rounds, len(numbers)
+        xp, inside = runtime.xp, rounds.inside()
+        row = xp.arange(rounds.rows.n) if inside is None else xp.flatnonzero(inside)
+        n_rows = runtime.asarray(np.full(n_trees, len(row), dtype=np.int64))
+        start = runtime.asarray(np.arange(n_trees, dtype=np.int64) * len(row))
+        listed = ListedRows(xp.tile(row.astype(np.uint32), n_trees), start, n_rows)
+        sizes = (len(finished.columns["left"]), len(listed.row))
+        quantiles = LeafQuantiles(runtime, loss, rounds.rows, rounds.leaf_weights, *sizes)
+        quantiles.begin()
+        quantiles.keep_walked(listed, finished, self._task.matrix.missing_code, numbers)
+        own = (rounds.parameter, n_rows[:1], rounds.draw.rate)
+        quantiles.finish(numbers, *own, finished.columns["value"])
 
 
 def grow_task(task: BoostTask) -> GrowTask:

@@ -5,16 +5,14 @@ The numbers are those of `gpuboost.engine.order_statistics`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks, pieces_of
+from gpuboost.backends.cuda.boosting.quantiles import GroupedNumbers, blocks
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, optional
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
-from gpuboost.backends.cuda.level.policy import PIECE_ROWS
 from gpuboost.backends.cuda.level.records import DeviceFrontier, Pieces
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, column, empty
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
@@ -22,7 +20,6 @@ from gpuboost.backends.cuda.runtime.launch import full, launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import OrderStatisticLoss
 
 
@@ -77,7 +74,7 @@ class LeafQuantiles:
     def keep_level(
         self,
         row: Array,
-        frontier: DeviceFrontier | LeafNodes,
+        frontier: DeviceFrontier,
         accepted: Array,
         first: Array,
         trees: Array,
@@ -102,7 +99,7 @@ class LeafQuantiles:
         )
 
     def _offsets(
-        self, nodes: DeviceFrontier | LeafNodes | _MarkedNodes, first: Array, given: dict[str, Any]
+        self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
         """Where the rows of the leaves of a level come: int64 (m,)."""
         own, n = self._groups, len(nodes.tree)
@@ -244,103 +241,3 @@ class PlacedLeaves:
 
     number_of: Array
     leaf: Array | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class LeafNodes:
-    """The leaves of finished trees, as one level none of whose nodes is split.
-
-    Attributes
-    ----------
-    size : int32 (1,)
-    tree : int32 (m,)
-    start, count : int64 (m,)
-        Where the rows of each leaf lie in ``row``.
-    pieces : Pieces
-    row : uint32 (r,)
-    """
-
-    size: Array
-    tree: Array
-    start: Array
-    count: Array
-    pieces: Pieces
-    row: Array
-
-    @property
-    def capacity(self) -> int:
-        """Leaves."""
-        return len(self.tree)
-
-    @classmethod
-    def of(
-        cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: Array | None
-    ) -> LeafNodes:
-        """The leaves of trees by their numbers there, and of ``leaf`` int32 (T, n) of all rows.
-
-        ``inside``, bool (n,), are the rows that count; None: all.
-        """
-        xp, n = runtime.xp, leaf.shape[1]
-        n_out = 0 if inside is None else n - int(inside.sum())
-        rows: list[Array] = []
-        bounds: list[np.ndarray] = []
-        for own, of_rows in zip(leaves, leaf, strict=True):
-            by_leaf = of_rows if inside is None else xp.where(inside, of_rows, np.int32(-1))
-            order = xp.argsort(by_leaf, kind="stable")
-            numbers = runtime.asarray(own.astype(np.int32))
-            first = runtime.to_host(xp.searchsorted(by_leaf[order], numbers))
-            bounds.append(np.append(first, n) - n_out + len(rows) * (n - n_out))
-            rows.append(order[n_out:].astype(np.uint32))
-        start = np.concatenate([each[:-1] for each in bounds]).astype(np.int64)
-        count = np.concatenate([np.diff(each) for each in bounds]).astype(np.int64)
-        tree = np.repeat(np.arange(len(leaves)), [len(own) for own in leaves])
-        return cls(
-            size=runtime.asarray(np.array([len(tree)], dtype=np.int32)),
-            tree=runtime.asarray(tree.astype(np.int32)),
-            start=runtime.asarray(start),
-            count=runtime.asarray(count),
-            pieces=pieces_of(runtime, start, count, PIECE_ROWS),
-            row=xp.concatenate(rows),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class LeafQuantileRound:
-    """What the leaves of finished trees are refitted by.
-
-    Attributes
-    ----------
-    loss : OrderStatisticLoss
-    rows : DeviceRowSet
-    weights : int64 (n,) or None
-        Of `order_statistics.integer_weights`.
-    parameter : float64 (K,)
-        Of the loss.
-    rate : float64 (1,)
-        The learning rate.
-    inside : bool (n,) or None
-        Rows that the trees were grown on; None: all.
-    """
-
-    loss: OrderStatisticLoss
-    rows: DeviceRowSet
-    weights: Array | None
-    parameter: Array
-    rate: Array
-    inside: Array | None
-
-    def values(self, runtime: Runtime, trees: Sequence[Tree], leaf: Array) -> list[np.ndarray]:
-        """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""
-        leaves = [np.flatnonzero(tree.left == 0) for tree in trees]
-        nodes = LeafNodes.of(runtime, leaves, leaf, self.inside)
-        quantiles = LeafQuantiles(
-            runtime, self.loss, self.rows, self.weights, nodes.capacity, len(nodes.row)
-        )
-        quantiles.begin()
-        numbers = runtime.asarray(np.arange(len(trees), dtype=np.uint64))
-        none = zeros(runtime, nodes.capacity, np.uint8)
-        quantiles.keep_level(nodes.row, nodes, none, zeros(runtime, 1, np.int32), numbers)
-        value = runtime.xp.empty(nodes.capacity, dtype=np.float64)
-        n_rows = runtime.asarray(np.array([len(nodes.row) // len(trees)], dtype=np.int64))
-        quantiles.finish(numbers, self.parameter, n_rows, self.rate, value)
-        return np.split(runtime.to_host(value), np.cumsum([len(own) for own in leaves])[:-1])

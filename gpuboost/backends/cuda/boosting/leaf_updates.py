@@ -243,15 +243,5 @@ def add_leaves(
     launch(runtime, "add_leaves", grid, finished, **given)
 
 
-def find_leaves(runtime: Runtime, finished: Finished, codes: Array, missing_code: int) -> Array:
-    """The leaf of each row in each tree, by its number there: int32 (T, n)."""
-    n, n_trees = codes.shape[1], finished.n_trees
-    leaf = runtime.xp.empty((n_trees, n), dtype=np.int32)
-    own = {"codes": codes, "n": n, "missing_code": missing_code, "leaf": leaf}
-    grid = (_blocks(n), n_trees)
-    launch(runtime, "find_leaves_of_codes", grid, finished, **own, **finished.walked)
-    return leaf
-
-
 def _blocks(n: int) -> int:
     return -(-n // constant("common/rounds.cuh", "BOOST_THREADS"))
