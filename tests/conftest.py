@@ -141,7 +141,7 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def as_users_do() -> None:
-    """Skip the test under compute-sanitizer: sizes and numbers of copies and graphs differ there."""
+    """Skip the test under compute-sanitizer, where sizes and counts of copies and graphs differ."""
     if for_sanitizer():
         pytest.skip("GPUBOOST_TEST_SANITIZER arranges memory in another way")
 
