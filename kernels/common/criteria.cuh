@@ -1,4 +1,4 @@
-// Criteria, part of the prelude: gpuboost/engine/criteria.py, the same operations in the same order.
+// Criteria, in the prelude: gpuboost/engine/criteria.py, the same operations in the same order.
 #ifndef GPUBOOST_CRITERIA_CUH
 #define GPUBOOST_CRITERIA_CUH
 
