@@ -1,6 +1,6 @@
-"""Leaves that take quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
+"""Sets leaf values to quantiles of the residuals of their rows: launches of leaf_quantiles.cu.
 
-The numbers are those of `gpuboost.engine.order_statistics`.
+The results equal `gpuboost.engine.order_statistics`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuboost.engine.losses import OrderStatisticLoss
 
 
 class LeafQuantiles:
-    """Leaves of a round that take quantiles of the residuals of their rows.
+    """Collects the residuals of the leaves of a round and finds their quantiles.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class LeafQuantiles:
     rows : DeviceRowSet
         The training rows.
     weights : int64 (n,) or None
-        Of `order_statistics.integer_weights`; None: ones.
+        Those of `order_statistics.integer_weights`; None if all are 1.
     capacity : int
-        Leaves that a round has at most.
+        Largest number of leaves of a round.
     max_rows : int
-        Rows of all trees of a round, at most.
+        Largest number of rows of all trees of a round.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LeafQuantiles:
         self._clips = loss.clips_residuals
 
     def begin(self, capacity: int | None = None) -> None:
-        """Begin a round: no leaf is known; there are at most so many, if that is known better."""
+        """Begin a round without leaves; ``capacity`` may give a tighter bound on their number."""
         xp, runtime, n = self._runtime.xp, self._runtime, self._max_rows
         capacity = self._capacity if capacity is None else min(self._capacity, capacity)
         self._has_offset = zeros(runtime, 1, np.int64)
@@ -87,7 +87,7 @@ class LeafQuantiles:
         Parameters
         ----------
         row : uint32 (r,)
-            Rows of the matrix, those of a node side by side.
+            Rows of the matrix; those of a node are contiguous.
         first : int32 (1,)
             Place of the first node of the level.
         trees : uint64 (T,)
@@ -104,7 +104,7 @@ class LeafQuantiles:
     def _offsets(
         self, nodes: DeviceFrontier | LeafNodes | _MarkedNodes, first: Array, given: dict[str, Any]
     ) -> Array:
-        """Where the rows of the leaves of a level come: int64 (m,)."""
+        """Offset of the residuals of each leaf of a level: int64 (m,)."""
         own, n = self._groups, len(nodes.tree)
         found = {"offset": self._runtime.xp.empty(n, dtype=np.int64), **self._of_groups}
         sizes = {"n_groups": own.size, "n_cut": own.pieces.n_pieces}
@@ -118,7 +118,7 @@ class LeafQuantiles:
 
     @property
     def _residuals(self) -> dict[str, Any]:
-        """What rows weigh, and where their residuals and weights go."""
+        """Weights of rows, and the arrays to write residuals and weights to."""
         own = self._groups
         weight = own.below if own.weight is None else own.weight
         weights = optional("weights", "weighted", self._weights, own.below)
@@ -127,7 +127,7 @@ class LeafQuantiles:
     def keep_walked(
         self, listed: ListedRows, finished: Finished, missing_code: int, trees: Array
     ) -> None:
-        """Keep the residuals of the rows in the leaves of finished trees, down which they walk."""
+        """Keep the residuals of the leaves of finished trees, which the listed rows traverse."""
         runtime, xp, n = self._runtime, self._runtime.xp, len(finished.columns["left"])
         nodes = empty(_MarkedNodes, xp, {}, n=n)
         own = {"capacity": n, "left": finished.columns["left"]}
@@ -158,14 +158,14 @@ class LeafQuantiles:
         trees : uint64 (T,)
             Numbers of the trees.
         parameter : float64 (K,)
-            Of the loss.
+            Parameter of the loss.
         n_rows : int64 (1,)
-            Rows of a tree.
+            Number of rows of a tree.
         rate : float64 (1,)
             The learning rate.
         value : float64 (nodes, 1) or (nodes,)
         places : PlacedLeaves, optional
-            Where nodes are known by their places in a store.
+            Needed if leaves were kept by place in the node buffer, not by number.
         """
         xp, runtime, own = self._runtime.xp, self._runtime, self._groups
         node_of, tree_of = self._of_groups["node_of"], self._of_groups["tree_of"]
@@ -189,7 +189,7 @@ class LeafQuantiles:
         )
 
     def _joined(self, node_of: Array, leaf: Array) -> Array:
-        """Let the first group of each leaf have all numbers; the nodes that groups are now."""
+        """Merge the groups of each leaf into the first; returns the node of each group."""
         own, first_of = self._groups, full(self._runtime, len(leaf), 2**31 - 1, np.int32)
         given = {"node_of": node_of, "leaf": leaf, "first_of": first_of}
         launch(self._runtime, "first_groups", blocks(len(own.level)), own, **given)
@@ -199,13 +199,13 @@ class LeafQuantiles:
         return joined
 
     def _over(self, pieces: Pieces) -> int:
-        """Blocks that take pieces in turn."""
+        """Number of blocks of a kernel that loops over pieces."""
         return striding_blocks(self._runtime, pieces.capacity)
 
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
-    """The rows of trees, one tree after the other.
+    """The rows of trees, in the order of the trees.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class ListedRows:
 
 @dataclass(frozen=True, eq=False)
 class _MarkedNodes:
-    """Nodes of finished trees, as a level: which are leaves, and how many rows each has."""
+    """Nodes of finished trees in the form of a level, with the number of rows of each leaf."""
 
     size: Array = column(np.int32, 1)
     accepted: Array = column(np.uint8, "n")
@@ -232,14 +232,14 @@ class _MarkedNodes:
 
 @dataclass(frozen=True, eq=False)
 class PlacedLeaves:
-    """What the places of nodes in a store have become.
+    """Maps places in the node buffer to finished nodes.
 
     Attributes
     ----------
     number_of : int32 (m,)
-        The node of all trees at each place.
+        Index of each place's node among the finished nodes of all trees.
     leaf : int32 (m,) or None
-        Place of the leaf that a node lies in; None: no split was taken back.
+        Place of the leaf that contains each node; None if no split was taken back.
     """
 
     number_of: Array
@@ -248,14 +248,14 @@ class PlacedLeaves:
 
 @dataclass(frozen=True, eq=False)
 class LeafNodes:
-    """The leaves of finished trees, as one level none of whose nodes is split.
+    """The leaves of finished trees, in the form of one level without splits.
 
     Attributes
     ----------
     size : int32 (1,)
     tree : int32 (m,)
     start, count : int64 (m,)
-        Where the rows of each leaf lie in ``row``.
+        Range of the rows of each leaf in ``row``.
     pieces : Pieces
     row : uint32 (r,)
     """
@@ -269,16 +269,17 @@ class LeafNodes:
 
     @property
     def capacity(self) -> int:
-        """Leaves."""
+        """Number of leaves."""
         return len(self.tree)
 
     @classmethod
     def of(
         cls, runtime: Runtime, leaves: Sequence[np.ndarray], leaf: Array, inside: Array | None
     ) -> LeafNodes:
-        """The leaves of trees by their numbers there, and of ``leaf`` int32 (T, n) of all rows.
+        """Group rows by leaf, given the leaf numbers of each tree.
 
-        ``inside``, bool (n,), are the rows that count; None: all.
+        ``leaf``, int32 (T, n), is the leaf of each row. ``inside``, bool (n,), masks the rows to
+        use; None for all.
         """
         xp, n = runtime.xp, leaf.shape[1]
         n_out = 0 if inside is None else n - int(inside.sum())
@@ -306,20 +307,20 @@ class LeafNodes:
 
 @dataclass(frozen=True, eq=False)
 class LeafQuantileRound:
-    """What the leaves of finished trees are refitted by.
+    """Sets the leaf values of trees that the host has finished.
 
     Attributes
     ----------
     loss : OrderStatisticLoss
     rows : DeviceRowSet
     weights : int64 (n,) or None
-        Of `order_statistics.integer_weights`.
+        Those of `order_statistics.integer_weights`.
     parameter : float64 (K,)
-        Of the loss.
+        Parameter of the loss.
     rate : float64 (1,)
         The learning rate.
     inside : bool (n,) or None
-        Rows that the trees were grown on; None: all.
+        Mask of rows that the trees were grown on; None for all.
     """
 
     loss: OrderStatisticLoss
@@ -330,7 +331,7 @@ class LeafQuantileRound:
     inside: Array | None
 
     def values(self, runtime: Runtime, trees: Sequence[Tree], leaf: Array) -> list[np.ndarray]:
-        """Values of the leaves of each tree, in order; ``leaf``, int32 (T, n), of each row."""
+        """Leaf values of each tree, in order; ``leaf``, int32 (T, n), is the leaf of each row."""
         leaves = [np.flatnonzero(tree.left == 0) for tree in trees]
         nodes = LeafNodes.of(runtime, leaves, leaf, self.inside)
         quantiles = LeafQuantiles(
