@@ -64,7 +64,7 @@ class ClassLabels(Labels):
         return class_target(self.rows, len(self.classes), sampler.weight_facts)
 
     def row_weights(self, class_weight: Any) -> np.ndarray | None:
-        """Weight of each row: that of its class; None if all are equal."""
+        """Class weight of each row; None without class weights."""
         of_class = class_weights(class_weight, self.rows, self.classes)
         if of_class is None:
             return None
