@@ -28,7 +28,7 @@ _ENGINE = Path(__file__).parents[1] / "engine"
 # Modules of the engine whose functions or constants are part of compiled code.
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
-    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting"),
+    *("losses/formulas", "losses/base", "losses/table", "ensembles/boosting", "quantise"),
 )
 
 

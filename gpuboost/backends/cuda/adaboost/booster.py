@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.growth.grower import TreeGrower
 from gpuboost.backends.cuda.growth.memory_plan import HISTOGRAM_SHARE
 from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE
+from gpuboost.backends.cuda.runtime.readback import is_copied_whole
 from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
@@ -110,7 +110,7 @@ class CudaReweighter:
     @property
     def _is_small(self) -> bool:
         """Whether a round is copied whole, including unused node capacity."""
-        return self.rows.readback.n_bytes <= MAX_WHOLE
+        return is_copied_whole(self.rows.readback.n_bytes)
 
     def _by_parts(self) -> tuple[Facts, TreeReader]:
         """Results of the round launched last, while its tree is still being copied."""

@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
-from gpuboost.backends.cuda.runtime.readback import MAX_WHOLE, HostCopy, Readback
+from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback, is_copied_whole
 from gpuboost.backends.cuda.runtime.readback import read_later as read_together
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -88,7 +88,7 @@ class RoundLeaves:
         trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
         # Trees are part of the readback if the host does not read their size and they are small.
         self._of_readback = (
-            trees if not finisher.needs_size_readback and bytes_of(trees) <= MAX_WHOLE else {}
+            trees if not finisher.needs_size_readback and is_copied_whole(bytes_of(trees)) else {}
         )
 
     def refit(self, loss: OrderStatisticLoss, weights: Array | None) -> None:

@@ -10,7 +10,7 @@ from gpuboost.engine.growth.frontier import Array
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of the open nodes; those of a node are contiguous. Capacity may exceed the number of rows.
+    """Rows of the open nodes; those of a node are contiguous. There may be more room than rows.
 
     Attributes
     ----------
